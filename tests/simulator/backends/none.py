@@ -1,0 +1,58 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backend that makes no machines: state only, for thousands of instances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from simulator.backends import Backend, NetworkSpec, NodeSpec
+
+
+class NoneBackend:
+    """Every call succeeds at once and does nothing."""
+
+    def open(self, network: NetworkSpec, state_dir: Path) -> None:
+        """There is no network to make."""
+
+    def create(self, spec: NodeSpec) -> None:
+        """There is no machine to make."""
+
+    def start(self, vm_id: str) -> None:
+        """There is no machine to start."""
+
+    def stop(self, vm_id: str) -> None:
+        """There is no machine to stop."""
+
+    def restart(self, vm_id: str) -> None:
+        """There is no machine to restart."""
+
+    def blank_disks(self, vm_id: str) -> None:
+        """There are no disks."""
+
+    def replace(self, spec: NodeSpec) -> None:
+        """There is no system to replace."""
+
+    def delete(self, vm_id: str) -> None:
+        """There is no machine to delete."""
+
+    def wait_ready(self, vm_id: str, timeout: float) -> None:
+        """A machine that does not exist is always ready."""
+
+    def close(self) -> None:
+        """Nothing was made."""
+
+
+def make() -> Backend:
+    """A new backend."""
+    return NoneBackend()
+
+
+def prepare(report: Callable[[str], None]) -> None:
+    """Nothing takes long here."""
+
+
+def cleanup(name: str, state_dir: Path) -> None:
+    """Nothing was made, so nothing is left."""
