@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, Mapping
+from typing import Any
 
 from .names import UnknownVmSize, canonical_size, nearest_sizes
 from .table import SIZES, VmSize

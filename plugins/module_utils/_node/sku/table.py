@@ -9,8 +9,8 @@ Each number names its source by a letter, explained in ``SOURCES``. What no sour
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Mapping
 
 SOURCES: Mapping[str, str] = {
     "C": "azurehpc-health-checks, conf/<size>.conf: check_hw_cpuinfo (sockets, cores, threads) and check_hw_physmem",
@@ -49,9 +49,7 @@ def _checked(name: str, sockets: int, cores: int, memory_mib: int) -> VmSize:
 
 def _documented(name: str, vcpus: int, memory_gib: int) -> VmSize:
     """A size of which only Microsoft's documentation speaks: no socket layout is stated there."""
-    return VmSize(
-        name, vcpus=vcpus, memory_mib=memory_gib * 1024, sources=dict.fromkeys(("vcpus", "memory_mib"), "D")
-    )
+    return VmSize(name, vcpus=vcpus, memory_mib=memory_gib * 1024, sources=dict.fromkeys(("vcpus", "memory_mib"), "D"))
 
 
 # Memory: figures that the source gives in kB were divided by 1024; check_hw_physmem's "MB" and "GB" are powers of 1024.

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The one runner through which commands go out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Callable
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command answered: exit status and both outputs."""
+
+    command: tuple[str, ...]
+    rc: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[[Sequence[str]], Result]
+"""Anything that runs a command; tests pass a recorded one."""
+
+
+class CommandFailed(RuntimeError):
+    """A command that had to succeed did not; the message names it and what it said."""
+
+
+def run(command: Sequence[str], timeout_s: float = 120) -> Result:
+    """Run ``command`` without a shell, in the C locale and UTC, and return what it answered.
+
+    A command that is missing gives exit status 127, one that outlasts ``timeout_s`` seconds is killed and gives 124.
+    """
+    env = {**os.environ, "LC_ALL": "C", "LANG": "C", "TZ": "UTC"}
+    try:
+        done = subprocess.run(
+            list(command), env=env, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
+        )
+    except FileNotFoundError:
+        return Result(tuple(command), 127, "", f"{command[0]}: command not found")
+    except subprocess.TimeoutExpired:
+        return Result(tuple(command), 124, "", f"no answer within {timeout_s:g} s")
+    return Result(tuple(command), done.returncode, done.stdout, done.stderr)
+
+
+def must(result: Result) -> Result:
+    """Return ``result`` if the command succeeded.
+
+    :raises CommandFailed: it did not.
+    """
+    if result.rc != 0:
+        said = (result.stderr.strip() or result.stdout.strip() or "nothing").splitlines()[-1]
+        raise CommandFailed(f"'{' '.join(result.command)}' failed (exit status {result.rc}): {said}")
+    return result

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Slurm's host list notation: ``compute-[0,3-5]`` for many names in one word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+# 18 digits is where Slurm's own parser (hostlist.c) stops to take a suffix for a number.
+_NUMBERED = re.compile(r"^(?P<prefix>.*?)(?P<number>\d{1,18})$")
+
+
+class HostlistError(ValueError):
+    """A text that is no host list."""
+
+
+def compress(names: Iterable[str]) -> str:
+    """Return ``names`` as one host list, in their order.
+
+    The order is kept because Slurm pairs the lists of one line by position (NodeName, NodeAddr, NodeHostname):
+    neighbours are folded, names further apart are not. Sort first where order does not matter and shortness does.
+    """
+    words = []
+    for (prefix, _width), group in groupby((_split(name) for name in names), key=lambda parts: (parts[0], parts[2])):
+        numbers = [number for _prefix, number, _width in group]
+        if numbers == [None]:
+            words.append(prefix)
+        elif None in numbers:
+            words.extend([prefix] * len(numbers))
+        elif len(numbers) == 1:
+            words.append(f"{prefix}{numbers[0]}")
+        else:
+            words.append(f"{prefix}[{','.join(_ranges([str(n) for n in numbers]))}]")
+    return ",".join(words)
+
+
+def expand(hostlist: str) -> list[str]:
+    """Return the names that ``hostlist`` stands for, in its order.
+
+    :raises HostlistError: a bracket or a range in it is malformed.
+    """
+    names: list[str] = []
+    for word in _words(hostlist):
+        match = re.fullmatch(r"([^\[\]]*)(?:\[([\d,\-]+)\]([^\[\]]*))?", word)
+        if match is None:
+            raise HostlistError(f"{word!r} in host list {hostlist!r}: a name has at most one bracket of numbers.")
+        prefix, ranges, suffix = match.groups()
+        if ranges is None:
+            names.append(prefix)
+        else:
+            names.extend(f"{prefix}{number}{suffix}" for number in _numbers(ranges, hostlist))
+    return names
+
+
+def _split(name: str) -> tuple[str, str | None, int]:
+    match = _NUMBERED.match(name)
+    if match is None:
+        return name, None, 0
+    number = match["number"]
+    # Without leading zeros numbers of any width fold together; with them only those of one width do.
+    return match["prefix"], number, len(number) if number.startswith("0") and number != "0" else 0
+
+
+def _ranges(numbers: list[str]) -> Iterator[str]:
+    start = previous = numbers[0]
+    for number in [*numbers[1:], None]:
+        if number is not None and int(number) == int(previous) + 1:
+            previous = number
+            continue
+        yield start if start == previous else f"{start}-{previous}"
+        if number is not None:
+            start = previous = number
+
+
+def _words(hostlist: str) -> list[str]:
+    """Split at the commas that stand outside brackets."""
+    words = re.findall(r"(?:[^,\[]|\[[^\]]*\])+", hostlist)
+    if ",".join(words) != hostlist.strip(","):
+        raise HostlistError(f"host list {hostlist!r} is malformed near a bracket or an empty name.")
+    return words
+
+
+def _numbers(ranges: str, hostlist: str) -> Iterator[str]:
+    for part in ranges.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
+            raise HostlistError(f"range {part!r} in host list {hostlist!r} is malformed.")
+        first, last = match[1], match[2] or match[1]
+        for number in range(int(first), int(last) + 1):
+            yield str(number).zfill(len(first))

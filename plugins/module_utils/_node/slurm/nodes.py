@@ -1,0 +1,121 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Take nodes out of scheduling, and bring back only what we took out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..machine.run import Run, must
+from .hostlist import compress
+
+OUR_PREFIX = "hpcai:"
+"""Each reason that this collection gives a node starts with it; a reason that does not is somebody else's."""
+
+# States in which a node is out of scheduling for a reason that stays until somebody takes it back (slurm.conf(5)).
+_OUT = ("DRAIN", "DRAINING", "DRAINED", "DOWN", "FAIL", "FAILING")
+_NOT_ANSWERING = ("NOT_RESPONDING", "UNKNOWN")
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node as slurmctld has it.
+
+    :ivar states: base state and flags, upper case, e.g. ``("IDLE", "DRAIN")``.
+    :ivar reason: the reason as given, without Slurm's ``[user@time]``; empty where there is none.
+    """
+
+    name: str
+    states: tuple[str, ...]
+    reason: str
+
+    @property
+    def out(self) -> bool:
+        """Whether the node is drained, down or failed."""
+        return any(state in _OUT for state in self.states)
+
+    @property
+    def answers(self) -> bool:
+        """Whether slurmd of the node has registered and answers."""
+        return not any(state in _NOT_ANSWERING for state in self.states)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do.
+
+    :ivar drain: nodes to take out.
+    :ivar resume: nodes to bring back.
+    :ivar left_out: nodes that were to come back but are out for somebody else's reason, with it.
+    :ivar missing: nodes that slurmctld does not know.
+    """
+
+    drain: tuple[str, ...]
+    resume: tuple[str, ...]
+    left_out: Mapping[str, str]
+    missing: tuple[str, ...]
+
+
+def parse(shown: str) -> dict[str, NodeState]:
+    """Parse the output of ``scontrol --oneliner show nodes``."""
+    nodes: dict[str, NodeState] = {}
+    for line in shown.splitlines():
+        name = re.match(r"NodeName=(\S+)", line)
+        state = re.search(r" State=(\S+)", line)
+        if not name or not state:
+            continue
+        reason = re.search(r" Reason=(.*?)(?: \[[^\]]*@[^\]]*\])?\s*(?: Comment=.*| Extra=.*)?$", line)
+        states = state[1].upper()
+        # The star is the short form of NOT_RESPONDING in older releases.
+        flags = tuple(flag for flag in states.replace("*", "+NOT_RESPONDING").split("+") if flag)
+        nodes[name[1]] = NodeState(name[1], flags, reason[1].strip() if reason else "")
+    return nodes
+
+
+def plan(nodes: Mapping[str, NodeState], keep_out: Iterable[str], put_to_work: Iterable[str], prefix: str) -> Plan:
+    """Return which nodes to drain and to resume. Pure.
+
+    A node of ``keep_out`` that is drained already keeps its reason, whoever gave it. A node of ``put_to_work`` comes
+    back if its reason starts with ``prefix``.
+    """
+    drain: list[str] = []
+    resume: list[str] = []
+    left_out: dict[str, str] = {}
+    wanted_out, wanted_in = list(keep_out), list(put_to_work)
+    for name in wanted_out:
+        if name in nodes and not any("DRAIN" in state for state in nodes[name].states):
+            drain.append(name)
+    for name in wanted_in:
+        node = nodes.get(name)
+        if node is None or not node.out:
+            continue
+        if node.reason.startswith(prefix):
+            resume.append(name)
+        elif any("DRAIN" in state for state in node.states) or node.answers:
+            left_out[name] = node.reason
+    missing = tuple(name for name in [*wanted_out, *wanted_in] if name not in nodes)
+    return Plan(tuple(drain), tuple(resume), left_out, missing)
+
+
+def read(run: Run) -> dict[str, NodeState]:
+    """Ask slurmctld for all nodes.
+
+    :raises CommandFailed: slurmctld does not answer.
+    """
+    return parse(must(run(["scontrol", "--oneliner", "show", "nodes"])).stdout)
+
+
+def apply(made: Plan, reason: str, run: Run) -> None:
+    """Drain and resume, one command each, whatever the number of nodes.
+
+    :raises CommandFailed: slurmctld refused.
+    """
+    if made.drain:
+        nodes = f"NodeName={compress(made.drain)}"
+        must(run(["scontrol", "update", nodes, "State=DRAIN", f"Reason={reason}"]))
+    if made.resume:
+        must(run(["scontrol", "update", f"NodeName={compress(made.resume)}", "State=RESUME"]))

@@ -1,0 +1,154 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: slurm_nodes
+short_description: Take Slurm nodes out of scheduling, and bring back only those that were taken out
+version_added: "0.1.0"
+description:
+  - Drains the nodes of O(keep_out) with O(reason), and resumes those of O(put_to_work) that were drained with a reason
+    which starts with O(prefix). A reason that somebody else gave is never overwritten, and such a node is never
+    resumed.
+  - Then waits until each node of O(put_to_work) that is not drained answers, and says which do not.
+  - Runs where C(scontrol) may change nodes, which is normally on the controller as root.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  keep_out:
+    description: Names of nodes to drain.
+    type: list
+    elements: str
+    default: []
+  put_to_work:
+    description: Names of nodes that shall take jobs.
+    type: list
+    elements: str
+    default: []
+  prefix:
+    description: Marks the reasons that are ours. It must start with V(hpcai:).
+    type: str
+    default: "hpcai: site:"
+  reason:
+    description: Why the nodes of O(keep_out) are drained; O(prefix) is put before it.
+    type: str
+    default: could not be configured
+  timeout:
+    description: Seconds to wait for the nodes of O(put_to_work) to answer; V(0) does not wait.
+    type: int
+    default: 60
+attributes:
+  check_mode:
+    description: Says what it would do, without changing anything or waiting.
+    support: full
+  diff_mode:
+    description: Shows each changed node's state and reason before and after.
+    support: full
+  idempotent:
+    description: A second run changes nothing.
+    support: full
+  platform:
+    description: Works with Slurm 21.08 and later.
+    platforms: linux
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Keep a node out that could not be configured
+  hpcai.azure.slurm_nodes:
+    keep_out: [compute-3]
+    put_to_work: [compute-0, compute-17]
+"""
+
+RETURN = r"""
+drained:
+  description: Nodes that were drained.
+  returned: success
+  type: list
+  elements: str
+  sample: [compute-3]
+resumed:
+  description: Nodes that were resumed.
+  returned: success
+  type: list
+  elements: str
+  sample: [compute-0]
+left_out:
+  description: Nodes of O(put_to_work) that stay out of scheduling for somebody else's reason, with that reason.
+  returned: success
+  type: dict
+  sample: {"compute-17": "bad fan, ticket 4711"}
+not_answering:
+  description: Nodes of O(put_to_work) whose slurmd did not answer within O(timeout).
+  returned: success
+  type: list
+  elements: str
+  sample: []
+"""
+
+import time
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import nodes
+
+
+def wait_for(names: list[str], timeout_s: int) -> list[str]:
+    """Return those of the nodes that slurmctld does not have as answering after at most so many seconds."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        known = nodes.read(run)
+        silent = [name for name in names if name not in known or not known[name].answers]
+        if not silent or time.monotonic() >= deadline:
+            return silent
+        time.sleep(1)
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "keep_out": {"type": "list", "elements": "str", "default": []},
+            "put_to_work": {"type": "list", "elements": "str", "default": []},
+            "prefix": {"type": "str", "default": "hpcai: site:"},
+            "reason": {"type": "str", "default": "could not be configured"},
+            "timeout": {"type": "int", "default": 60},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params
+    if not wanted["prefix"].startswith(nodes.OUR_PREFIX):
+        module.fail_json(msg=f"prefix must start with {nodes.OUR_PREFIX!r}, or other people's reasons could be taken.")
+    reason = f"{wanted['prefix']} {wanted['reason']}"
+    not_answering: list[str] = []
+    try:
+        before = nodes.read(run)
+        made = nodes.plan(before, wanted["keep_out"], wanted["put_to_work"], wanted["prefix"])
+        if made.missing:
+            raise CommandFailed(f"slurmctld knows no node named {', '.join(made.missing)}: is slurm.conf up to date?")
+        if not module.check_mode:
+            nodes.apply(made, reason, run)
+            not_answering = wait_for([n for n in wanted["put_to_work"] if n not in made.left_out], wanted["timeout"])
+    except CommandFailed as error:
+        module.fail_json(msg=str(error))
+    touched = [*made.drain, *made.resume]
+    module.exit_json(
+        changed=bool(touched),
+        drained=list(made.drain),
+        resumed=list(made.resume),
+        left_out=dict(made.left_out),
+        not_answering=not_answering,
+        diff={
+            "before": "".join(f"{n}: {'+'.join(before[n].states)} {before[n].reason}".rstrip() + "\n" for n in touched),
+            "after": "".join([f"{n}: DRAIN {reason}\n" for n in made.drain] + [f"{n}: RESUME\n" for n in made.resume]),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
