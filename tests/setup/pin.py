@@ -1,0 +1,65 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Write constraints.txt anew: the newest versions that go together, on Python 3.11 and on 3.12 and later.
+
+Run it to update the pins, then `make test`. It needs one interpreter of each kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+# ansible-core 2.20 dropped Python 3.11 on the controller, Sphinx 9.1 as well: this is where the pins part.
+SPLIT = "3.12"
+HEADER = """\
+# Exact versions for reproducible checks. Written by tests/setup/pin.py; do not edit by hand.
+"""
+
+
+def resolved_versions(interpreter: str) -> dict[str, str]:
+    """Install the requirements into a throw-away environment and say what came."""
+    with tempfile.TemporaryDirectory() as folder:
+        python = str(pathlib.Path(folder, "bin", "python"))
+        subprocess.run([interpreter, "-m", "venv", folder], check=True)
+        install = [python, "-m", "pip", "install", "--quiet", "--upgrade-strategy", "eager"]
+        subprocess.run([*install, "--requirement", str(HERE / "requirements.in")], check=True)
+        frozen = subprocess.run([python, "-m", "pip", "freeze"], check=True, capture_output=True, text=True).stdout
+    return dict(line.split("==") for line in frozen.splitlines() if "==" in line)
+
+
+def merged(old: dict[str, str], new: dict[str, str]) -> list[str]:
+    """One line for a package that is the same everywhere, two with markers where the interpreters differ."""
+    lines = []
+    for name in sorted({**old, **new}, key=str.lower):
+        if old.get(name) == new.get(name):
+            lines.append(f"{name}=={old[name]}")
+            continue
+        if name in old:
+            lines.append(f'{name}=={old[name]} ; python_version < "{SPLIT}"')
+        if name in new:
+            lines.append(f'{name}=={new[name]} ; python_version >= "{SPLIT}"')
+    return lines
+
+
+def main() -> int:
+    """Resolve on both interpreters and write the file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("old", help="a Python 3.11")
+    parser.add_argument("new", help=f"a Python {SPLIT} or later")
+    arguments = parser.parse_args()
+    lines = merged(resolved_versions(arguments.old), resolved_versions(arguments.new))
+    (HERE / "constraints.txt").write_text(HEADER + "\n".join(lines) + "\n", encoding="utf-8")
+    print(f"constraints.txt: {len(lines)} pins")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
