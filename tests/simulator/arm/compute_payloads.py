@@ -1,0 +1,258 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Scale sets and virtual machines as Azure's published examples show them."""
+
+from __future__ import annotations
+
+import copy
+from datetime import datetime
+from typing import Any
+
+from simulator.model import Model
+from simulator.resources import COMPUTE, Instance, ScaleSet
+
+POWER_STATES = {
+    "running": "VM running",
+    "starting": "VM starting",
+    "stopping": "VM stopping",
+    "stopped": "VM stopped",
+    "deallocating": "VM deallocating",
+    "deallocated": "VM deallocated",
+}
+PROVISIONING_STATES = {
+    "Succeeded": ("Info", "Provisioning succeeded"),
+    "Failed": ("Error", "Provisioning failed"),
+}
+
+
+def timestamp(moment: datetime) -> str:
+    """A time as Azure writes it."""
+    return moment.isoformat(timespec="microseconds")
+
+
+def scale_set(item: ScaleSet) -> dict[str, Any]:
+    """A scale set."""
+    properties: dict[str, Any] = {
+        "singlePlacementGroup": item.single_placement_group and item.uniform,
+        "orchestrationMode": "Flexible" if item.flexible else "Uniform",
+        "upgradePolicy": {"mode": "Manual"},
+        "virtualMachineProfile": copy.deepcopy(item.profile),
+        "provisioningState": item.provisioning_state,
+        "overprovision": False,
+        "uniqueId": item.unique_id,
+        "platformFaultDomainCount": item.fault_domains,
+        "timeCreated": timestamp(item.created),
+    }
+    payload: dict[str, Any] = {
+        "sku": {"name": item.vm_size, "tier": "Standard", "capacity": item.capacity},
+        "name": item.name,
+        "id": item.id,
+        "type": f"{COMPUTE}/virtualMachineScaleSets",
+        "location": item.location,
+        "tags": dict(item.tags),
+        "properties": properties,
+    }
+    if item.zones:
+        payload["zones"] = list(item.zones)
+    return payload
+
+
+def scale_set_view(item: ScaleSet) -> dict[str, Any]:
+    """The summary of a scale set's states."""
+    codes: dict[str, int] = {}
+    for instance in list(item.members.values()):
+        code = f"ProvisioningState/{instance.provisioning_state.lower()}"
+        codes[code] = codes.get(code, 0) + 1
+    return {
+        "virtualMachine": {"statusesSummary": [{"code": code, "count": count} for code, count in codes.items()]},
+        "statuses": _statuses(item.provisioning_state, None, item.created),
+    }
+
+
+def uniform_instance(model: Model, item: Instance, view: bool) -> dict[str, Any]:
+    """An instance of a Uniform scale set. Its size stands in ``sku``: the hardware profile is empty."""
+    assert item.scale_set is not None
+    profile = item.scale_set.profile
+    properties: dict[str, Any] = {
+        "latestModelApplied": item.latest_model,
+        "modelDefinitionApplied": "VirtualMachineScaleSet",
+        "networkProfileConfiguration": profile["networkProfile"],
+        "vmId": item.vm_id,
+        "hardwareProfile": {},
+        "storageProfile": _storage(item),
+        "osProfile": _os_profile(model, item),
+        "provisioningState": item.provisioning_state,
+        "timeCreated": timestamp(item.created),
+    }
+    if item.has_network_profile:
+        properties["networkProfile"] = _network_profile(item)
+    else:
+        del properties["networkProfileConfiguration"]
+    if view:
+        properties["instanceView"] = uniform_view(item)
+    payload: dict[str, Any] = {
+        "name": item.name,
+        "id": item.id,
+        "type": f"{COMPUTE}/virtualMachineScaleSets/virtualMachines",
+        "location": item.location,
+        "instanceId": item.instance_id,
+        "sku": {"name": item.vm_size, "tier": "Standard"},
+        "properties": properties,
+    }
+    return _with_optional(payload, item)
+
+
+def machine(model: Model, item: Instance, view: bool) -> dict[str, Any]:
+    """A virtual machine: stand-alone or of a Flexible scale set."""
+    properties: dict[str, Any] = {
+        "vmId": item.vm_id,
+        "hardwareProfile": {"vmSize": item.vm_size},
+        "storageProfile": _storage(item),
+        "osProfile": _os_profile(model, item),
+        "provisioningState": item.provisioning_state,
+        "timeCreated": timestamp(item.created),
+    }
+    if item.has_network_profile:
+        properties["networkProfile"] = _network_profile(item)
+    if item.priority is not None:
+        properties["priority"] = item.priority
+    if item.scale_set is not None:
+        properties["virtualMachineScaleSet"] = {"id": item.shouted_group_id + item.scale_set.path}
+        properties["platformFaultDomain"] = item.fault_domain
+    if view:
+        properties["instanceView"] = machine_view(item)
+    payload: dict[str, Any] = {
+        "name": item.name,
+        "id": item.id,
+        "type": f"{COMPUTE}/virtualMachines",
+        "location": item.location,
+        "properties": properties,
+    }
+    return _with_optional(payload, item)
+
+
+def machine_status(item: Instance) -> dict[str, Any]:
+    """What a list with statusOnly=true holds: who, and the instance view."""
+    return {
+        "name": item.name,
+        "id": item.id,
+        "type": f"{COMPUTE}/virtualMachines",
+        "location": item.location,
+        "properties": {"vmId": item.vm_id, "instanceView": machine_view(item)},
+    }
+
+
+def uniform_view(item: Instance) -> dict[str, Any]:
+    """The instance view of a Uniform instance. It holds the placement group, and no computer name."""
+    view: dict[str, Any] = {
+        "platformUpdateDomain": item.fault_domain,
+        "platformFaultDomain": item.fault_domain,
+        "vmAgent": _agent(item),
+        "disks": [{"name": _disk_name(item), "statuses": _statuses(item.provisioning_state, None, item.status_time)}],
+        "statuses": _statuses(item.provisioning_state, item.power_state, item.status_time),
+    }
+    if item.placement_group is not None:
+        view["placementGroupId"] = item.placement_group
+    return view
+
+
+def machine_view(item: Instance) -> dict[str, Any]:
+    """The instance view of a virtual machine."""
+    return {
+        "platformFaultDomain": item.fault_domain,
+        "computerName": item.computer_name,
+        "osName": "ubuntu",
+        "osVersion": "22.04",
+        "vmAgent": _agent(item),
+        "disks": [{"name": _disk_name(item), "statuses": _statuses(item.provisioning_state, None, item.status_time)}],
+        "statuses": _statuses(item.provisioning_state, item.power_state, item.status_time),
+    }
+
+
+def _with_optional(payload: dict[str, Any], item: Instance) -> dict[str, Any]:
+    if item.tags:
+        payload["tags"] = dict(item.tags)
+    if item.zone is not None:
+        payload["zones"] = [item.zone]
+    return payload
+
+
+def _statuses(provisioning: str, power: str | None, moment: datetime) -> list[dict[str, Any]]:
+    level, shown = PROVISIONING_STATES.get(provisioning, ("Info", provisioning))
+    statuses: list[dict[str, Any]] = [
+        {
+            "code": f"ProvisioningState/{provisioning.lower()}",
+            "level": level,
+            "displayStatus": shown,
+            "time": timestamp(moment),
+        }
+    ]
+    if power is not None:
+        statuses.append(
+            {"code": f"PowerState/{power}", "level": "Info", "displayStatus": POWER_STATES.get(power, f"VM {power}")}
+        )
+    return statuses
+
+
+def _agent(item: Instance) -> dict[str, Any]:
+    ready = item.power_state == "running"
+    return {
+        "vmAgentVersion": "2.9.1.1" if ready else "Unknown",
+        "statuses": [
+            {
+                "code": "ProvisioningState/succeeded" if ready else "ProvisioningState/Unavailable",
+                "level": "Info" if ready else "Warning",
+                "displayStatus": "Ready" if ready else "Not Ready",
+                "message": "Guest Agent is running" if ready else "VM status blob is found but not yet populated.",
+                "time": timestamp(item.status_time),
+            }
+        ],
+    }
+
+
+def _disk_name(item: Instance) -> str:
+    return f"{item.name}_OsDisk_1_{item.vm_id.replace('-', '')}"
+
+
+def _storage(item: Instance) -> dict[str, Any]:
+    name = _disk_name(item)
+    return {
+        "imageReference": {
+            "publisher": item.image.publisher,
+            "offer": item.image.offer,
+            "sku": item.image.sku,
+            "version": item.image.version,
+            "exactVersion": item.image.exact_version,
+        },
+        "osDisk": {
+            "osType": "Linux",
+            "name": name,
+            "createOption": "FromImage",
+            "caching": "ReadWrite",
+            "managedDisk": {
+                "storageAccountType": "Premium_LRS",
+                "id": f"{item.shouted_group_id}/providers/{COMPUTE}/disks/{name}",
+            },
+            "diskSizeGB": 64,
+        },
+        "dataDisks": [],
+    }
+
+
+def _os_profile(model: Model, item: Instance) -> dict[str, Any]:
+    return {
+        "computerName": item.computer_name,
+        "adminUsername": model.admin_username,
+        "linuxConfiguration": model.linux_configuration(),
+        "secrets": [],
+        "allowExtensionOperations": True,
+        "requireGuestProvisionSignal": True,
+    }
+
+
+def _network_profile(item: Instance) -> dict[str, Any]:
+    interfaces: list[dict[str, Any]] = []
+    if item.has_interfaces:
+        interfaces.append({"id": item.group_id + item.interface_path, "properties": {"primary": True}})
+    return {"networkInterfaces": interfaces}

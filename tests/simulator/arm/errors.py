@@ -1,0 +1,68 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Answers that say no, in Azure's words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flask import Response
+
+
+class ArmError(Exception):
+    """A request that ends with an error body."""
+
+    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.headers = headers or {}
+
+    def response(self) -> Response:
+        """The HTTP answer."""
+        body: dict[str, Any] = {"error": {"code": self.code, "message": self.message}}
+        return Response(
+            json.dumps(body), status=self.status, content_type="application/json; charset=utf-8", headers=self.headers
+        )
+
+
+def resource_not_found(kind: str, name: str, group: str) -> ArmError:
+    """No such resource in an existing resource group."""
+    return ArmError(
+        404,
+        "ResourceNotFound",
+        f"The Resource '{kind}/{name}' under resource group '{group}' was not found. "
+        "For more details please go to https://aka.ms/ARMResourceNotFoundFix",
+    )
+
+
+def group_not_found(group: str) -> ArmError:
+    """No such resource group."""
+    return ArmError(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
+
+
+def subscription_not_found(subscription: str) -> ArmError:
+    """No such subscription."""
+    return ArmError(404, "SubscriptionNotFound", f"The subscription '{subscription}' could not be found.")
+
+
+def instance_not_found(instance_id: str) -> ArmError:
+    """No such instance in an existing scale set."""
+    return ArmError(
+        404,
+        "NotFound",
+        f"The provided instanceId {instance_id} is not an active Virtual Machine Scale Set VM instanceId.",
+    )
+
+
+def bad_parameter(name: str, message: str) -> ArmError:
+    """A parameter that Azure refuses."""
+    return ArmError(400, "InvalidParameter", f"{name}: {message}")
+
+
+def conflict(message: str) -> ArmError:
+    """Something else is being done to that resource."""
+    return ArmError(409, "OperationNotAllowed", message)

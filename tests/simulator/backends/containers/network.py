@@ -1,0 +1,141 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A simulator's network on this host: one bridge, one network namespace per machine, the way out through NAT.
+
+Not podman's networks: a namespace of our own outlives a reboot of the machine in it, and what is to be removed
+after a crash is one interface, one nft table and a folder's worth of named namespaces, all bearing the same tag.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simulator.backends import BackendError
+from simulator.backends.containers import firewall
+from simulator.backends.containers.command import run
+
+NAMESPACES = Path("/run/netns")
+METADATA_ADDRESS = "169.254.169.254"
+
+
+@dataclass(frozen=True)
+class Network:
+    """One bridge and its namespaces; ``tag`` is what everything of it is named by."""
+
+    tag: str
+    cidr: str
+    gateway: str
+    owner: str
+    """Who uses it, for people who read `ip link` (the interface's alias)."""
+
+    @property
+    def bridge(self) -> str:
+        """The bridge's interface name (15 characters at most)."""
+        return f"hpcai{self.tag}"
+
+    @property
+    def prefix_length(self) -> int:
+        """Length of the network prefix."""
+        return ipaddress.ip_network(self.cidr).prefixlen
+
+    def namespace(self, machine: str) -> str:
+        """Name of a machine's network namespace."""
+        return f"hpcai-{self.tag}-{machine}"
+
+    def port(self, machine: str) -> str:
+        """The host's end of a machine's cable."""
+        return f"hp{self.tag[:5]}{zlib.crc32(machine.encode()):08x}"
+
+    def open(self) -> None:
+        """Make the bridge, after checking that nobody else on this host has those addresses."""
+        self._refuse_overlap()
+        run(["ip", "link", "add", self.bridge, "type", "bridge"])
+        run(["ip", "link", "set", self.bridge, "alias", self.owner[:255]])
+        run(["ip", "address", "add", f"{self.gateway}/{self.prefix_length}", "dev", self.bridge])
+        run(["ip", "link", "set", self.bridge, "up"])
+        firewall.open_for(self.tag, self.bridge, self.cidr)
+
+    def _refuse_overlap(self) -> None:
+        wanted = ipaddress.ip_network(self.cidr)
+        routes: list[dict[str, Any]] = json.loads(run(["ip", "-4", "-json", "route", "show", "table", "main"]) or "[]")
+        for route in routes:
+            if route["dst"] == "default":
+                continue
+            taken = ipaddress.ip_network(route["dst"], strict=False)
+            if wanted.overlaps(taken):
+                device = str(route.get("dev", "?"))
+                raise BackendError(
+                    f"network {self.cidr} overlaps {taken} on {device} ({_alias(device)}): stop what uses it, "
+                    "or give the scenario another address range"
+                )
+
+    def connect(self, machine: str, addresses: list[str], imds_port: int) -> None:
+        """Give a machine its namespace, cable and addresses (the first one is what it speaks from)."""
+        space, port = self.namespace(machine), self.port(machine)
+        run(["ip", "netns", "add", space])
+        run(["ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", space])
+        run(["ip", "link", "set", port, "master", self.bridge, "alias", machine[:255]])
+        commands = ["link set lo up"]
+        commands += [f"address add {address}/{self.prefix_length} dev eth0" for address in addresses]
+        commands += ["link set eth0 up", f"route add default via {self.gateway}"]
+        run(["ip", "-n", space, "-batch", "-"], stdin="\n".join(commands) + "\n")
+        self.redirect_metadata(machine, imds_port)
+
+    def redirect_metadata(self, machine: str, imds_port: int) -> None:
+        """Lead the metadata address of a machine to the simulator; 169.254.169.254 is never put on the host."""
+        run(
+            ["ip", "netns", "exec", self.namespace(machine), "nft", "-f", "-"],
+            stdin=(
+                "table ip hpcai_imds\n"
+                "delete table ip hpcai_imds\n"
+                "table ip hpcai_imds {\n"
+                "  chain output {\n"
+                "    type nat hook output priority -100;\n"
+                f"    ip daddr {METADATA_ADDRESS} tcp dport 80 dnat to {self.gateway}:{imds_port}\n"
+                "  }\n"
+                "}\n"
+            ),
+        )
+
+    def plug(self, machine: str, up: bool) -> None:
+        """Plug or pull the cable: a stopped machine must not answer, not even with 'connection refused'."""
+        run(["ip", "link", "set", self.port(machine), "up" if up else "down"])
+
+    def disconnect(self, machine: str) -> None:
+        """Remove a machine's namespace, and its cable with it."""
+        space = self.namespace(machine)
+        # The kernel keeps the cable until the last process of the namespace is gone: take our end away first.
+        run(["ip", "link", "delete", self.port(machine)], check=False)
+        if (NAMESPACES / space).exists():
+            run(["ip", "netns", "delete", space])
+
+    def close(self) -> None:
+        """Remove everything that bears this network's tag."""
+        remove(self.tag)
+
+
+def _alias(device: str) -> str:
+    found = json.loads(run(["ip", "-json", "link", "show", "dev", device], check=False) or "[]")
+    return str(found[0].get("ifalias", "not ours")) if found else "gone"
+
+
+def remove(tag: str) -> None:
+    """Remove bridge, cables, namespaces and firewall rules of one tag; what is not there is no error."""
+    prefix = f"hp{tag[:5]}"
+    bridge = f"hpcai{tag}"
+    links: list[dict[str, Any]] = json.loads(run(["ip", "-json", "link", "show"]))
+    for link in links:
+        if link["ifname"].startswith(prefix) and link.get("master") == bridge:
+            run(["ip", "link", "delete", link["ifname"]], check=False)
+    if NAMESPACES.is_dir():
+        for space in NAMESPACES.glob(f"hpcai-{tag}-*"):
+            run(["ip", "netns", "delete", space.name], check=False)
+    if any(link["ifname"] == bridge for link in links):
+        run(["ip", "link", "delete", bridge], check=False)
+    firewall.close_for(tag)

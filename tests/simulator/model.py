@@ -1,0 +1,317 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of one simulated subscription, and its changes that take no time.
+
+Changes and snapshots happen under one lock; whatever takes time (machines) is done by simulator.effects between
+them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from simulator import names
+from simulator.addresses import split
+from simulator.resources import Instance, Resource, ScaleSet, VirtualNetwork
+from simulator.scenario import MachineScenario, NetworkScenario, ScaleSetScenario, Scenario
+
+PLACEMENT_GROUP_SIZE = 100
+"""Azure puts at most so many instances into one placement group."""
+
+Kind = TypeVar("Kind", bound=Resource)
+
+
+class Listing(list[Kind]):
+    """Resources in order of creation."""
+
+    def after(self, serial: int) -> int:
+        """The index of the first one created after ``serial``."""
+        return bisect.bisect_right(self, serial, key=lambda item: item.serial)
+
+
+class Model:
+    """All resources of one subscription."""
+
+    def __init__(self, scenario: Scenario, ssh_public_keys: tuple[str, ...] = (), seed: int | None = None) -> None:
+        self.lock = threading.RLock()
+        self.subscription = scenario.subscription
+        self.admin_username = scenario.admin_username
+        self.ssh_public_keys = ssh_public_keys
+        self.identities = names.Identities(seed)
+        self.networks: dict[str, VirtualNetwork] = {}
+        self.scale_sets: dict[str, ScaleSet] = {}
+        self.machines: dict[str, Instance] = {}
+        """Stand-alone and Flexible virtual machines, by lower-case id."""
+        self.by_address: dict[str, Instance] = {}
+        self._serial = 0
+        for network in scenario.virtual_networks:
+            self._add_network(network)
+        for machine in scenario.virtual_machines:
+            self.add_machine(machine)
+        for scale_set in scenario.scale_sets:
+            self._add_scale_set(scale_set)
+
+    # What there is
+
+    @property
+    def resource_groups(self) -> set[str]:
+        """The lower-case names of all groups that hold something."""
+        resources: list[Iterable[Resource]] = [self.networks.values(), self.scale_sets.values(), self.machines.values()]
+        return {resource.resource_group.lower() for kind in resources for resource in kind}
+
+    def instances(self) -> list[Instance]:
+        """Every virtual machine, in order of creation."""
+        with self.lock:
+            found = list(self.machines.values())
+            for scale_set in self.scale_sets.values():
+                if scale_set.uniform:
+                    found.extend(scale_set.members.values())
+        return sorted(found, key=lambda item: item.serial)
+
+    def find_instance(self, azure_id: str) -> Instance | None:
+        """The virtual machine with this id, however its letters are written."""
+        wanted = azure_id.lower().rstrip("/")
+        with self.lock:
+            if wanted in self.machines:
+                return self.machines[wanted]
+            scale_set_id, _, instance_id = wanted.rpartition("/virtualmachines/")
+            scale_set = self.scale_sets.get(scale_set_id)
+            return scale_set.members.get(instance_id) if scale_set is not None else None
+
+    def listing(self, kind: Iterable[Kind], wanted: Callable[[Kind], bool] | None = None) -> Listing[Kind]:
+        """A snapshot of resources in order of creation (dictionaries here keep that order)."""
+        with self.lock:
+            return Listing(kind if wanted is None else filter(wanted, kind))
+
+    # What changes
+
+    def next_serial(self) -> int:
+        """The next number in the order of creation."""
+        self._serial += 1
+        return self._serial
+
+    def _add_network(self, wanted: NetworkScenario) -> None:
+        private, public = split(wanted.subnet_prefix)
+        network = VirtualNetwork(
+            subscription=self.subscription,
+            resource_group=wanted.resource_group,
+            name=wanted.name,
+            location=wanted.location,
+            tags={},
+            serial=self.next_serial(),
+            address_prefixes=wanted.address_prefixes,
+            subnet=wanted.subnet,
+            subnet_prefix=wanted.subnet_prefix,
+            private=private,
+            public=public,
+        )
+        self.networks[wanted.name] = network
+
+    def _network(self, name: str) -> VirtualNetwork:
+        return self.networks[name] if name else next(iter(self.networks.values()))
+
+    def add_machine(self, wanted: MachineScenario) -> Instance:
+        """A new stand-alone virtual machine."""
+        with self.lock:
+            network = self._network(wanted.network)
+            machine = Instance(
+                subscription=self.subscription,
+                resource_group=wanted.resource_group,
+                name=wanted.name,
+                location=wanted.location,
+                tags=dict(wanted.tags),
+                serial=self.next_serial(),
+                vm_id=self.identities.uuid(),
+                computer_name=wanted.computer_name or wanted.name,
+                vm_size=wanted.vm_size,
+                network=network,
+                image=wanted.image,
+                hardware=wanted.hardware,
+                zone=wanted.zone,
+                priority=wanted.priority,
+                private_ipv4=network.private.take(wanted.private_ipv4),
+                public_ipv4=network.public.take() if wanted.public_ip else None,
+                accelerated_networking=wanted.accelerated_networking,
+            )
+            self.machines[machine.id.lower()] = machine
+            self._know_addresses(machine)
+            return machine
+
+    def _add_scale_set(self, wanted: ScaleSetScenario) -> None:
+        network = self._network(wanted.network)
+        scale_set = ScaleSet(
+            subscription=self.subscription,
+            resource_group=wanted.resource_group,
+            name=wanted.name,
+            location=wanted.location,
+            tags=dict(wanted.tags),
+            serial=self.next_serial(),
+            flexible=wanted.orchestration_mode == "Flexible",
+            vm_size=wanted.vm_size,
+            capacity=wanted.capacity,
+            zones=wanted.zones,
+            fault_domains=wanted.fault_domains,
+            single_placement_group=wanted.single_placement_group,
+            unique_id=self.identities.uuid(),
+            profile={},
+            network=network,
+            image=wanted.image,
+            hardware=wanted.hardware,
+            instance_tags=dict(wanted.instance_tags),
+            priority=wanted.priority,
+            public_ip=wanted.public_ip,
+            accelerated_networking=wanted.accelerated_networking,
+            ids=names.instance_ids(list(wanted.instance_ids)),
+        )
+        scale_set.profile = self._profile(scale_set, wanted.computer_name_prefix or wanted.name)
+        self.scale_sets[scale_set.id.lower()] = scale_set
+        for _number in range(wanted.capacity):
+            self.add_instance(scale_set)
+
+    def _profile(self, scale_set: ScaleSet, prefix: str) -> dict[str, Any]:
+        address: dict[str, Any] = {
+            "name": "ipconfig1",
+            "properties": {
+                "primary": True,
+                "subnet": {"id": scale_set.network.subnet_id},
+                "privateIPAddressVersion": "IPv4",
+            },
+        }
+        if scale_set.public_ip:
+            address["properties"]["publicIPAddressConfiguration"] = {
+                "name": "pub1",
+                "properties": {"idleTimeoutInMinutes": 15, "publicIPAddressVersion": "IPv4"},
+            }
+        profile: dict[str, Any] = {
+            "osProfile": {
+                "computerNamePrefix": prefix,
+                "adminUsername": self.admin_username,
+                "linuxConfiguration": self.linux_configuration(),
+                "secrets": [],
+                "allowExtensionOperations": True,
+            },
+            "storageProfile": {
+                "imageReference": {
+                    "publisher": scale_set.image.publisher,
+                    "offer": scale_set.image.offer,
+                    "sku": scale_set.image.sku,
+                    "version": scale_set.image.version,
+                },
+                "osDisk": {
+                    "osType": "Linux",
+                    "createOption": "FromImage",
+                    "caching": "ReadWrite",
+                    "managedDisk": {"storageAccountType": "Premium_LRS"},
+                    "diskSizeGB": 64,
+                },
+            },
+            "networkProfile": {
+                "networkInterfaceConfigurations": [
+                    {
+                        "name": f"{scale_set.name}-nic",
+                        "properties": {
+                            "primary": True,
+                            "enableAcceleratedNetworking": scale_set.accelerated_networking,
+                            "dnsSettings": {"dnsServers": []},
+                            "enableIPForwarding": False,
+                            "ipConfigurations": [address],
+                        },
+                    }
+                ]
+            },
+        }
+        if scale_set.priority is not None:
+            profile["priority"] = scale_set.priority
+        return profile
+
+    def linux_configuration(self) -> dict[str, Any]:
+        """How machines let their administrator in."""
+        home = f"/home/{self.admin_username}/.ssh/authorized_keys"
+        return {
+            "disablePasswordAuthentication": True,
+            "ssh": {"publicKeys": [{"path": home, "keyData": key} for key in self.ssh_public_keys]},
+            "provisionVMAgent": True,
+        }
+
+    def add_instance(self, scale_set: ScaleSet) -> Instance:
+        """A new instance with a new id, name and vmId, and the lowest free address."""
+        with self.lock:
+            prefix = scale_set.profile["osProfile"]["computerNamePrefix"]
+            if scale_set.uniform:
+                number = next(scale_set.ids)
+                instance_id: str | None = str(number)
+                name = f"{scale_set.name}_{number}"
+                computer_name = prefix + names.base36(number)
+            else:
+                instance_id = None
+                name = f"{scale_set.name}_{self.identities.hexadecimal(8)}"
+                computer_name = prefix + self.identities.hexadecimal(6).upper()
+            zones, order = scale_set.zones, scale_set.growth
+            instance = Instance(
+                subscription=self.subscription,
+                resource_group=scale_set.resource_group,
+                name=name,
+                location=scale_set.location,
+                tags=dict(scale_set.instance_tags),
+                serial=self.next_serial(),
+                vm_id=self.identities.uuid(),
+                computer_name=computer_name,
+                vm_size=scale_set.vm_size,
+                network=scale_set.network,
+                image=scale_set.image,
+                hardware=scale_set.hardware,
+                scale_set=scale_set,
+                instance_id=instance_id,
+                zone=zones[order % len(zones)] if zones else None,
+                fault_domain=order % scale_set.fault_domains,
+                placement_group=self._placement_group(scale_set),
+                priority=scale_set.priority,
+                private_ipv4=scale_set.network.private.take(),
+                public_ipv4=scale_set.network.public.take() if scale_set.public_ip else None,
+                accelerated_networking=scale_set.accelerated_networking,
+                model_version=scale_set.model_version,
+            )
+            scale_set.growth += 1
+            scale_set.members[instance_id or name.lower()] = instance
+            if not scale_set.uniform:
+                self.machines[instance.id.lower()] = instance
+            self._know_addresses(instance)
+            return instance
+
+    def _placement_group(self, scale_set: ScaleSet) -> str | None:
+        if scale_set.flexible:
+            return None
+        groups = scale_set.placement_groups
+        wanted = 1 if scale_set.single_placement_group else len(scale_set.members) // PLACEMENT_GROUP_SIZE + 1
+        while len(groups) < wanted:
+            groups.append(self.identities.uuid())
+        return groups[wanted - 1]
+
+    def _know_addresses(self, instance: Instance) -> None:
+        for address in (instance.private_ipv4, instance.public_ipv4):
+            if address is not None:
+                self.by_address[address] = instance
+
+    def remove(self, instance: Instance) -> None:
+        """Forget a machine; its addresses are free from now on."""
+        with self.lock:
+            instance.deleted = True
+            self.machines.pop(instance.id.lower(), None)
+            if instance.scale_set is not None:
+                instance.scale_set.members.pop(instance.instance_id or instance.name.lower(), None)
+            network = instance.network
+            for address, pool in ((instance.private_ipv4, network.private), (instance.public_ipv4, network.public)):
+                if address is not None:
+                    pool.release(address)
+                    self.by_address.pop(address, None)
+
+    def outdate(self, scale_set: ScaleSet) -> None:
+        """The set's model changed: instances made before it are no longer the latest."""
+        with self.lock:
+            scale_set.model_version += 1
+            for instance in scale_set.members.values():
+                instance.touch()

@@ -1,0 +1,216 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The resources that the simulator keeps: what they are, not what happens to them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from simulator.addresses import AddressPool
+from simulator.scenario import Hardware, Image
+
+COMPUTE = "Microsoft.Compute"
+NETWORK = "Microsoft.Network"
+
+
+def now() -> datetime:
+    """The time, as Azure states it: in UTC."""
+    return datetime.now(timezone.utc)
+
+
+@dataclass(eq=False)
+class Resource:
+    """Anything with an Azure id."""
+
+    subscription: str
+    resource_group: str
+    name: str
+    location: str
+    tags: dict[str, str]
+    serial: int
+    """Order of creation: lists come in this order, page tokens hold it."""
+
+    @property
+    def group_id(self) -> str:
+        """The id of the resource group."""
+        return f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
+
+    @property
+    def shouted_group_id(self) -> str:
+        """The same with an upper-case group name, as Azure writes it in ids that refer to other resources."""
+        return f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group.upper()}"
+
+
+@dataclass(eq=False)
+class VirtualNetwork(Resource):
+    """A virtual network with one subnet."""
+
+    address_prefixes: tuple[str, ...]
+    subnet: str
+    subnet_prefix: str
+    private: AddressPool
+    public: AddressPool
+
+    @property
+    def path(self) -> str:
+        """Its id below the resource group."""
+        return f"/providers/{NETWORK}/virtualNetworks/{self.name}"
+
+    @property
+    def id(self) -> str:
+        """Its Azure id."""
+        return self.group_id + self.path
+
+    @property
+    def subnet_id(self) -> str:
+        """The id of its subnet."""
+        return f"{self.id}/subnets/{self.subnet}"
+
+
+@dataclass(eq=False)
+class ScaleSet(Resource):
+    """A scale set."""
+
+    flexible: bool
+    vm_size: str
+    capacity: int
+    zones: tuple[str, ...]
+    fault_domains: int
+    single_placement_group: bool
+    unique_id: str
+    profile: dict[str, Any]
+    """virtualMachineProfile as Resource Manager shows it."""
+    network: VirtualNetwork
+    image: Image
+    hardware: Hardware
+    instance_tags: dict[str, str]
+    priority: str | None
+    public_ip: bool
+    accelerated_networking: bool
+    ids: Iterator[int]
+    placement_groups: list[str] = field(default_factory=list)
+    model_version: int = 1
+    provisioning_state: str = "Succeeded"
+    created: datetime = field(default_factory=now)
+    members: dict[str, Instance] = field(default_factory=dict)
+    """Its instances by instance id (Flexible: by lower-case name)."""
+    growth: int = 0
+    """How many instances it ever had."""
+
+    @property
+    def path(self) -> str:
+        """Its id below the resource group."""
+        return f"/providers/{COMPUTE}/virtualMachineScaleSets/{self.name}"
+
+    @property
+    def id(self) -> str:
+        """Its Azure id."""
+        return self.group_id + self.path
+
+    @property
+    def uniform(self) -> bool:
+        """Whether its instances are no virtual machines of their own."""
+        return not self.flexible
+
+
+@dataclass(eq=False)
+class Instance(Resource):
+    """A virtual machine: stand-alone, of a Flexible or of a Uniform scale set."""
+
+    vm_id: str
+    computer_name: str
+    vm_size: str
+    network: VirtualNetwork
+    image: Image
+    hardware: Hardware
+    scale_set: ScaleSet | None = None
+    instance_id: str | None = None
+    zone: str | None = None
+    fault_domain: int = 0
+    placement_group: str | None = None
+    priority: str | None = None
+    private_ipv4: str | None = None
+    public_ipv4: str | None = None
+    accelerated_networking: bool = True
+    model_version: int = 1
+    provisioning_state: str = "Creating"
+    power_state: str | None = "starting"
+    has_network_profile: bool = True
+    has_interfaces: bool = True
+    created: datetime = field(default_factory=now)
+    status_time: datetime = field(default_factory=now)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """Scheduled events waiting for this machine."""
+    events_incarnation: int = 1
+    deleted: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    """Held while an operation works on the machine."""
+    rendered: dict[str, bytes] = field(default_factory=dict, repr=False)
+    """Answers already encoded, dropped at each change."""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether it lives below its scale set."""
+        return self.instance_id is not None
+
+    @property
+    def path(self) -> str:
+        """Its id below the resource group."""
+        if self.scale_set is not None and self.uniform:
+            return f"{self.scale_set.path}/virtualMachines/{self.instance_id}"
+        return f"/providers/{COMPUTE}/virtualMachines/{self.name}"
+
+    @property
+    def id(self) -> str:
+        """Its Azure id."""
+        return self.group_id + self.path
+
+    @property
+    def latest_model(self) -> bool:
+        """Whether its scale set's model has not changed since it was made."""
+        return self.scale_set is None or self.model_version == self.scale_set.model_version
+
+    @property
+    def interface_name(self) -> str:
+        """The name of its network interface."""
+        if self.scale_set is None:
+            return f"{self.name}-nic"
+        if self.uniform:
+            return f"{self.scale_set.name}-nic"
+        return f"{self.scale_set.name}-nic-{self.name.rpartition('_')[2]}"
+
+    @property
+    def interface_path(self) -> str:
+        """Its interface's id below the resource group."""
+        if self.uniform:
+            return f"{self.path}/networkInterfaces/{self.interface_name}"
+        return f"/providers/{NETWORK}/networkInterfaces/{self.interface_name}"
+
+    @property
+    def public_address_path(self) -> str:
+        """Its public address's id below the resource group."""
+        if self.uniform:
+            return f"{self.interface_path}/ipConfigurations/ipconfig1/publicIPAddresses/{self.public_address_name}"
+        return f"/providers/{NETWORK}/publicIPAddresses/{self.public_address_name}"
+
+    @property
+    def public_address_name(self) -> str:
+        """The name of its public address."""
+        return "pub1" if self.uniform else f"{self.name}-ip"
+
+    def touch(self) -> None:
+        """Forget the encoded answers: something changed."""
+        self.rendered.clear()
+
+    def show(self, provisioning_state: str, power_state: str | None = None) -> None:
+        """Change what Resource Manager says about its state."""
+        self.provisioning_state = provisioning_state
+        if power_state is not None:
+            self.power_state = power_state
+        self.status_time = now()
+        self.touch()

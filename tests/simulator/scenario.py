@@ -1,0 +1,240 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a simulator starts with, read from a YAML file or built by a test."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
+RESOURCE_GROUP = "hpcai-sim"
+LOCATION = "southcentralus"
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+RESOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class ScenarioError(Exception):
+    """One line that says what is wrong in which place of the scenario."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a machine really has; its VM size only names what it stands for."""
+
+    cpus: int = 1
+    memory_mib: int = 1024
+    local_disks: bool = False
+
+
+@dataclass(frozen=True)
+class Image:
+    """The image reference that instances carry."""
+
+    publisher: str = "microsoft-dsvm"
+    offer: str = "ubuntu-hpc"
+    sku: str = "2204"
+    version: str = "latest"
+    exact_version: str = "22.04.2025091101"
+
+
+@dataclass(frozen=True)
+class NetworkScenario:
+    """A virtual network with one subnet."""
+
+    name: str = "sim"
+    address_prefixes: tuple[str, ...] = ("10.77.0.0/24",)
+    subnet: str = "nodes"
+    subnet_prefix: str = ""
+    resource_group: str = RESOURCE_GROUP
+    location: str = LOCATION
+
+    def __post_init__(self) -> None:
+        if not self.subnet_prefix:
+            object.__setattr__(self, "subnet_prefix", self.address_prefixes[0])
+
+
+@dataclass(frozen=True)
+class MachineScenario:
+    """A stand-alone virtual machine."""
+
+    name: str
+    vm_size: str = "Standard_D4s_v5"
+    computer_name: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    zone: str | None = None
+    public_ip: bool = False
+    private_ipv4: str | None = None
+    priority: str | None = None
+    network: str = ""
+    resource_group: str = RESOURCE_GROUP
+    location: str = LOCATION
+    accelerated_networking: bool = True
+    image: Image = Image()
+    hardware: Hardware = Hardware()
+
+
+@dataclass(frozen=True)
+class ScaleSetScenario:
+    """A scale set and the instances that it starts with."""
+
+    name: str
+    vm_size: str = "Standard_ND96asr_v4"
+    capacity: int = 0
+    orchestration_mode: str = "Uniform"
+    computer_name_prefix: str = ""
+    instance_ids: tuple[int, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    instance_tags: Mapping[str, str] = field(default_factory=dict)
+    zones: tuple[str, ...] = ()
+    fault_domains: int = 1
+    single_placement_group: bool = True
+    priority: str | None = None
+    public_ip: bool = False
+    network: str = ""
+    resource_group: str = RESOURCE_GROUP
+    location: str = LOCATION
+    accelerated_networking: bool = True
+    image: Image = Image()
+    hardware: Hardware = Hardware()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One subscription with what is in it."""
+
+    name: str = "simulator"
+    port: int = 0
+    subscription: str = SUBSCRIPTION
+    admin_username: str = "azureuser"
+    virtual_networks: tuple[NetworkScenario, ...] = (NetworkScenario(),)
+    virtual_machines: tuple[MachineScenario, ...] = ()
+    scale_sets: tuple[ScaleSetScenario, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+Kind = TypeVar("Kind")
+NESTED: dict[str, type[Any]] = {
+    "image": Image,
+    "hardware": Hardware,
+    "virtual_networks": NetworkScenario,
+    "virtual_machines": MachineScenario,
+    "scale_sets": ScaleSetScenario,
+}
+
+
+def load(path: Path) -> Scenario:
+    """The scenario in a YAML file."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError(f"cannot read the scenario {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ScenarioError(f"{path} is not YAML: {str(error).splitlines()[0]}") from error
+    try:
+        return parse(document)
+    except ScenarioError as error:
+        raise ScenarioError(f"{path}: {error}") from error
+
+
+def parse(document: Any) -> Scenario:
+    """The scenario that a document of plain dictionaries and lists describes."""
+    return _build(Scenario, document, "scenario")
+
+
+def _build(kind: type[Kind], document: Any, where: str) -> Kind:
+    if not isinstance(document, Mapping):
+        raise ScenarioError(f"{where} must be a mapping, not {type(document).__name__}")
+    known = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for key, value in document.items():
+        if key not in known:
+            raise ScenarioError(f"{where}: unknown key {key!r}; known are {', '.join(sorted(known))}")
+        values[key] = _value(str(known[key].type), key, value, f"{where}.{key}")
+    if "name" in known and not values.get("name", "-"):
+        raise ScenarioError(f"{where}.name must not be empty")
+    try:
+        return kind(**values)
+    except TypeError:
+        raise ScenarioError(f"{where}: 'name' is missing") from None
+
+
+def _value(wanted: str, key: str, value: Any, where: str) -> Any:
+    """``value`` checked against the annotation of its field."""
+    if key in NESTED and isinstance(value, NESTED[key]):
+        return value
+    if key in ("image", "hardware"):
+        return _build(NESTED[key], value, where)
+    if wanted.startswith("tuple["):
+        if not isinstance(value, list | tuple):
+            raise ScenarioError(f"{where} must be a list, not {type(value).__name__}")
+        if key in NESTED:
+            return tuple(
+                item if isinstance(item, NESTED[key]) else _build(NESTED[key], item, f"{where}[{number}]")
+                for number, item in enumerate(value)
+            )
+        inner = int if "int" in wanted else str
+        if not all(isinstance(item, inner) for item in value):
+            raise ScenarioError(f"{where} must be a list of {inner.__name__}")
+        return tuple(value)
+    if wanted.startswith("Mapping"):
+        if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
+            raise ScenarioError(f"{where} must be a mapping of strings (quote numbers and booleans)")
+        return dict(value)
+    if value is None and "None" in wanted:
+        return None
+    plain = {"int": int, "bool": bool}.get(wanted, str)
+    if not isinstance(value, plain) or (plain is int and isinstance(value, bool)):
+        raise ScenarioError(f"{where} must be {plain.__name__}, not {value!r}")
+    return value
+
+
+def _check(scenario: Scenario) -> None:
+    if not NAME.fullmatch(scenario.name):
+        raise ScenarioError(f"name {scenario.name!r} must be lower-case letters, digits and dashes, 32 at most")
+    networks = [network.name for network in scenario.virtual_networks]
+    if not networks:
+        raise ScenarioError("virtual_networks must hold at least one network")
+    for network in scenario.virtual_networks:
+        try:
+            inside = any(
+                ipaddress.IPv4Network(network.subnet_prefix).subnet_of(ipaddress.IPv4Network(prefix))
+                for prefix in network.address_prefixes
+            )
+        except ValueError as error:
+            raise ScenarioError(f"virtual_networks {network.name!r}: {error}") from None
+        if not inside:
+            raise ScenarioError(
+                f"virtual_networks {network.name!r}: subnet_prefix {network.subnet_prefix} lies in none of "
+                f"{', '.join(network.address_prefixes)}"
+            )
+    resources: tuple[MachineScenario | ScaleSetScenario, ...] = scenario.virtual_machines + scenario.scale_sets
+    for kind, names in (
+        ("virtual_networks", networks),
+        ("virtual_machines", [f"{vm.resource_group}/{vm.name}".lower() for vm in scenario.virtual_machines]),
+        ("scale_sets", [f"{item.resource_group}/{item.name}".lower() for item in scenario.scale_sets]),
+    ):
+        for name in names:
+            if names.count(name) > 1:
+                raise ScenarioError(f"{kind}: two are called {name!r}")
+    for item in resources:
+        if not RESOURCE_NAME.fullmatch(item.name):
+            raise ScenarioError(f"{item.name!r} is no resource name: letters, digits, '-', '_' and '.', 64 at most")
+        if item.network and item.network not in networks:
+            raise ScenarioError(f"{item.name!r}: no virtual network {item.network!r}; known are {', '.join(networks)}")
+    for scale_set in scenario.scale_sets:
+        if scale_set.orchestration_mode not in ("Uniform", "Flexible"):
+            raise ScenarioError(f"scale_sets {scale_set.name!r}: orchestration_mode must be Uniform or Flexible")
+        if scale_set.capacity < 0:
+            raise ScenarioError(f"scale_sets {scale_set.name!r}: capacity must not be negative")
+        if sorted(set(scale_set.instance_ids)) != list(scale_set.instance_ids):
+            raise ScenarioError(f"scale_sets {scale_set.name!r}: instance_ids must ascend and not repeat")
