@@ -1,0 +1,101 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Run `ansible-test sanity` over the working tree, without containers and without ignore files.
+
+ansible-test wants a real folder .../ansible_collections/hpcai/azure inside a git tree, so the files are copied to one
+below .cache. Arguments are handed on: `tests/setup/sanity.py --test validate-modules`.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+COLLECTION = REPOSITORY / ".cache/sanity/ansible_collections/hpcai/azure"
+# The link would lead ansible-test round in circles.
+LEFT_OUT = (".collections/",)
+
+# ansible-test fetches a bootstrap script for pip from a host of its own that is often out of reach; what it finds in
+# its cache it takes as it is, and every interpreter that can make a virtual environment brings a pip along.
+BOOTSTRAP = """\
+import ensurepip
+import subprocess
+import sys
+
+ensurepip.bootstrap(default_pip=True)
+packages = [argument for argument in sys.argv[1:] if "==" in argument]
+subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], check=True)
+"""
+
+
+def cache_folder() -> pathlib.Path:
+    """Where ansible-test may keep its own environments, shared by all clones of this repository."""
+    default = pathlib.Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "hpcai-azure"
+    return pathlib.Path(os.environ.get("HPCAI_CACHE", default)) / "ansible-test"
+
+
+def copy_working_tree() -> int:
+    """Lay the files git knows of or would add into the folder, and nothing else."""
+    shutil.rmtree(COLLECTION, ignore_errors=True)
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    copied = 0
+    for name in filter(None, listing.split("\0")):
+        source, target = REPOSITORY / name, COLLECTION / name
+        # A file that was just deleted is still in git's list.
+        if name.startswith(LEFT_OUT) or not source.is_file():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target, follow_symlinks=False)
+        copied += 1
+    subprocess.run(["git", "init", "--quiet"], cwd=COLLECTION, check=True)
+    return copied
+
+
+def prepare_home(python: str) -> pathlib.Path:
+    """Give ansible-test a home of its own, with the stand-in where it looks for the bootstrap script."""
+    script = (
+        "import types; from ansible_test._internal.python_requirements import get_venv_packages;"
+        "print(get_venv_packages(types.SimpleNamespace(version='3'))['pip'])"
+    )
+    found = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False)
+    if found.returncode:
+        last = (found.stderr.strip().splitlines() or ["no message"])[-1]
+        raise SystemExit(f"sanity.py: cannot tell which pip this ansible-test wants ({last}); adapt prepare_home()")
+    home = cache_folder()
+    bootstrap = home / ".ansible/test/cache" / f"get_pip_{found.stdout.strip().replace('.', '_')}.py"
+    bootstrap.parent.mkdir(parents=True, exist_ok=True)
+    bootstrap.write_text(BOOTSTRAP, encoding="utf-8")
+    return home
+
+
+def main() -> int:
+    """Copy, prepare, run."""
+    binaries = pathlib.Path(sys.executable).parent
+    if not (binaries / "ansible-test").exists():
+        raise SystemExit(f"sanity.py: {binaries} has no ansible-test; run tests/setup/venv.sh, then use its Python")
+    environment = {
+        **os.environ,
+        "HOME": str(prepare_home(sys.executable)),
+        # Only this environment and the distribution's interpreters: wrappers of version managers break ansible-test.
+        "PATH": f"{binaries}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+    }
+    print(f"[sanity] {copy_working_tree()} files, in {COLLECTION.relative_to(REPOSITORY)}", flush=True)
+    command = [str(binaries / "ansible-test"), "sanity", "--color", "no", *sys.argv[1:]]
+    return subprocess.run(command, cwd=COLLECTION, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
