@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from simulator.addresses import AddressPool
@@ -20,7 +20,7 @@ NETWORK = "Microsoft.Network"
 
 def now() -> datetime:
     """The time, as Azure states it: in UTC."""
-    return datetime.now(timezone.utc)
+    return datetime.now(UTC)
 
 
 @dataclass(eq=False)
@@ -99,6 +99,8 @@ class ScaleSet(Resource):
     created: datetime = field(default_factory=now)
     members: dict[str, Instance] = field(default_factory=dict)
     """Its instances by instance id (Flexible: by lower-case name)."""
+    busy: int = 0
+    """How many operations work on it."""
     growth: int = 0
     """How many instances it ever had."""
 

@@ -201,26 +201,36 @@ def _value(wanted: str, key: str, value: Any, where: str) -> Any:
 def _check(scenario: Scenario) -> None:
     if not NAME.fullmatch(scenario.name):
         raise ScenarioError(f"name {scenario.name!r} must be lower-case letters, digits and dashes, 32 at most")
-    networks = [network.name for network in scenario.virtual_networks]
-    if not networks:
+    if not scenario.virtual_networks:
         raise ScenarioError("virtual_networks must hold at least one network")
     for network in scenario.virtual_networks:
-        try:
-            inside = any(
-                ipaddress.IPv4Network(network.subnet_prefix).subnet_of(ipaddress.IPv4Network(prefix))
-                for prefix in network.address_prefixes
-            )
-        except ValueError as error:
-            raise ScenarioError(f"virtual_networks {network.name!r}: {error}") from None
-        if not inside:
-            raise ScenarioError(
-                f"virtual_networks {network.name!r}: subnet_prefix {network.subnet_prefix} lies in none of "
-                f"{', '.join(network.address_prefixes)}"
-            )
+        _check_network(network)
+    _check_names(scenario)
+    for scale_set in scenario.scale_sets:
+        _check_scale_set(scale_set)
+
+
+def _check_network(network: NetworkScenario) -> None:
+    try:
+        subnet = ipaddress.IPv4Network(network.subnet_prefix)
+        inside = any(subnet.subnet_of(ipaddress.IPv4Network(prefix)) for prefix in network.address_prefixes)
+    except ValueError as error:
+        raise ScenarioError(f"virtual_networks {network.name!r}: {error}") from None
+    if not inside:
+        raise ScenarioError(
+            f"virtual_networks {network.name!r}: subnet_prefix {network.subnet_prefix} lies in none of "
+            f"{', '.join(network.address_prefixes)}"
+        )
+    if subnet.prefixlen > 28:
+        raise ScenarioError(f"virtual_networks {network.name!r}: {subnet} is too small, take a /28 or larger")
+
+
+def _check_names(scenario: Scenario) -> None:
+    networks = [network.name for network in scenario.virtual_networks]
     resources: tuple[MachineScenario | ScaleSetScenario, ...] = scenario.virtual_machines + scenario.scale_sets
     for kind, names in (
         ("virtual_networks", networks),
-        ("virtual_machines", [f"{vm.resource_group}/{vm.name}".lower() for vm in scenario.virtual_machines]),
+        ("virtual_machines", [f"{item.resource_group}/{item.name}".lower() for item in scenario.virtual_machines]),
         ("scale_sets", [f"{item.resource_group}/{item.name}".lower() for item in scenario.scale_sets]),
     ):
         for name in names:
@@ -231,10 +241,15 @@ def _check(scenario: Scenario) -> None:
             raise ScenarioError(f"{item.name!r} is no resource name: letters, digits, '-', '_' and '.', 64 at most")
         if item.network and item.network not in networks:
             raise ScenarioError(f"{item.name!r}: no virtual network {item.network!r}; known are {', '.join(networks)}")
-    for scale_set in scenario.scale_sets:
-        if scale_set.orchestration_mode not in ("Uniform", "Flexible"):
-            raise ScenarioError(f"scale_sets {scale_set.name!r}: orchestration_mode must be Uniform or Flexible")
-        if scale_set.capacity < 0:
-            raise ScenarioError(f"scale_sets {scale_set.name!r}: capacity must not be negative")
-        if sorted(set(scale_set.instance_ids)) != list(scale_set.instance_ids):
-            raise ScenarioError(f"scale_sets {scale_set.name!r}: instance_ids must ascend and not repeat")
+
+
+def _check_scale_set(scale_set: ScaleSetScenario) -> None:
+    where = f"scale_sets {scale_set.name!r}"
+    if scale_set.orchestration_mode not in ("Uniform", "Flexible"):
+        raise ScenarioError(f"{where}: orchestration_mode must be Uniform or Flexible")
+    if scale_set.capacity < 0:
+        raise ScenarioError(f"{where}: capacity must not be negative")
+    if scale_set.orchestration_mode == "Uniform" and scale_set.single_placement_group and scale_set.capacity > 100:
+        raise ScenarioError(f"{where}: a single placement group holds 100 at most, set single_placement_group: false")
+    if sorted(set(scale_set.instance_ids)) != list(scale_set.instance_ids):
+        raise ScenarioError(f"{where}: instance_ids must ascend and not repeat")

@@ -1,0 +1,161 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What only tests and the command line may ask: faults, latency, the request log, direct changes of state.
+
+On the Resource Manager's listener below ``/_simulator``, which listens on loopback only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, request
+
+from simulator.arm.context import context
+from simulator.faults import FaultError
+from simulator.resources import Instance
+
+blueprint = Blueprint("admin", __name__, url_prefix="/_simulator")
+
+EDITS: dict[str, tuple[type[Any], ...]] = {
+    "provisioning_state": (str,),
+    "power_state": (str, type(None)),
+    "tags": (dict,),
+    "computer_name": (str,),
+    "has_network_profile": (bool,),
+    "has_interfaces": (bool,),
+    "private_ipv4": (str, type(None)),
+    "public_ipv4": (str, type(None)),
+    "zone": (str, type(None)),
+    "priority": (str, type(None)),
+    "model_version": (int,),
+}
+
+
+@blueprint.get("/state")
+def state() -> Response:
+    """Every machine with its state and address, and the operations under way."""
+    return jsonify(
+        {
+            "instances": [describe(item) for item in context().model.instances()],
+            "operations": [operation.what for operation in context().operations.running()],
+        }
+    )
+
+
+@blueprint.post("/faults")
+def add_fault() -> tuple[Response, int]:
+    """Add a rule."""
+    try:
+        return jsonify({"id": context().faults.add(**(request.get_json(silent=True) or {}))}), 201
+    except FaultError as error:
+        return _refuse(str(error))
+
+
+@blueprint.delete("/faults")
+def clear_faults() -> tuple[str, int]:
+    """Drop all rules."""
+    context().faults.clear()
+    return "", 204
+
+
+@blueprint.get("/requests")
+def show_requests() -> Response:
+    """Which requests came in."""
+    return jsonify(context().requests.document())
+
+
+@blueprint.delete("/requests")
+def clear_requests() -> tuple[str, int]:
+    """Forget them."""
+    context().requests.clear()
+    return "", 204
+
+
+@blueprint.post("/latency")
+def set_latency() -> tuple[Response, int]:
+    """Milliseconds added to every request."""
+    wanted = (request.get_json(silent=True) or {}).get("ms")
+    if not isinstance(wanted, int | float) or wanted < 0:
+        return _refuse(f"ms must be a number of milliseconds, not {wanted!r}")
+    context().options.latency_ms = wanted
+    return jsonify({"ms": wanted}), 200
+
+
+@blueprint.patch("/instances/<path:azure_id>")
+def edit_instance(azure_id: str) -> tuple[Response, int]:
+    """Change what Resource Manager says about a machine, without touching the machine."""
+    instance = context().model.find_instance("/" + azure_id)
+    if instance is None:
+        return _refuse(f"no instance /{azure_id}", 404)
+    changes = request.get_json(silent=True) or {}
+    try:
+        edit(instance, changes)
+    except ValueError as error:
+        return _refuse(str(error))
+    return jsonify(describe(instance)), 200
+
+
+@blueprint.post("/events/<path:azure_id>")
+def add_event(azure_id: str) -> tuple[Response, int]:
+    """Announce a scheduled event to a machine; without a body, withdraw all."""
+    instance = context().model.find_instance("/" + azure_id)
+    if instance is None:
+        return _refuse(f"no instance /{azure_id}", 404)
+    announce(instance, request.get_json(silent=True) or {})
+    return jsonify({"events": instance.events}), 201
+
+
+def edit(instance: Instance, changes: dict[str, Any]) -> None:
+    """Change a machine's state by hand."""
+    for key, value in changes.items():
+        if key not in EDITS:
+            raise ValueError(f"unknown key {key!r}; known are {', '.join(sorted(EDITS))}")
+        if not isinstance(value, EDITS[key]):
+            raise ValueError(f"{key} must not be {value!r}")
+    for key, value in changes.items():
+        setattr(instance, key, value)
+    instance.touch()
+
+
+def announce(instance: Instance, event: dict[str, Any]) -> None:
+    """Put a scheduled event into a machine's document; an empty one withdraws all."""
+    if event:
+        number = instance.events_incarnation
+        instance.events = [
+            *instance.events,
+            {
+                "EventId": f"{instance.vm_id[:-4]}{number:04X}",
+                "EventType": "Reboot",
+                "ResourceType": "VirtualMachine",
+                "Resources": [instance.name],
+                "EventStatus": "Scheduled",
+                "NotBefore": "",
+                "Description": "",
+                "EventSource": "Platform",
+                "DurationInSeconds": -1,
+                **event,
+            },
+        ]
+    else:
+        instance.events = []
+    instance.events_incarnation += 1
+
+
+def describe(instance: Instance) -> dict[str, Any]:
+    """A machine in a few words."""
+    return {
+        "id": instance.id,
+        "name": instance.name,
+        "vm_id": instance.vm_id,
+        "computer_name": instance.computer_name,
+        "private_ipv4": instance.private_ipv4,
+        "public_ipv4": instance.public_ipv4,
+        "provisioning_state": instance.provisioning_state,
+        "power_state": instance.power_state,
+    }
+
+
+def _refuse(message: str, status: int = 400) -> tuple[Response, int]:
+    return jsonify({"error": message}), status

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a request handler works with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from flask import Response, current_app
+
+from simulator import published
+from simulator.effects import Effects
+from simulator.faults import Faults
+from simulator.model import Model
+from simulator.operations import Operations
+from simulator.requestlog import RequestLog
+from simulator.resources import Instance
+
+JSON = "application/json; charset=utf-8"
+
+
+@dataclass
+class Options:
+    """How the simulated Resource Manager behaves."""
+
+    vm_page_size: int = 120
+    interface_page_size: int = 100
+    page_size: int = 100
+    """Of all other lists."""
+    latency_ms: float = 0
+    """Added to every request."""
+    poll_ms: int = 1000
+    """How long clients are told to wait between looks at a long-running operation."""
+    only_published: bool = False
+    """Delete every field that Azure's published examples do not have."""
+
+
+@dataclass
+class Context:
+    """State and options of one simulator."""
+
+    model: Model
+    effects: Effects
+    operations: Operations
+    faults: Faults
+    requests: RequestLog
+    options: Options
+
+    def encode(self, kind: str, payload: dict[str, Any]) -> bytes:
+        """A resource as JSON."""
+        if self.options.only_published:
+            payload = published.prune(kind, payload)
+        return json.dumps(payload, separators=(",", ":")).encode()
+
+    def encode_instance(
+        self, kind: str, instance: Instance, render: Callable[[], dict[str, Any]], variant: str = ""
+    ) -> bytes:
+        """The same for what shows a machine; encoded once until the machine changes."""
+        key = kind + variant
+        encoded = instance.rendered.get(key)
+        if encoded is None:
+            with self.model.lock:
+                encoded = instance.rendered[key] = self.encode(kind, render())
+        return encoded
+
+
+def context() -> Context:
+    """The context of the simulator that handles the present request."""
+    return cast(Context, current_app.config["context"])
+
+
+def one(encoded: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """An answer with one resource."""
+    return Response(encoded, status=status, content_type=JSON, headers=headers)
+
+
+def many(encoded: Iterable[bytes], next_link: str | None) -> Response:
+    """An answer with a page of resources."""
+    end = b"]" if next_link is None else b'],"nextLink":' + json.dumps(next_link).encode()
+    return Response(b'{"value":[' + b",".join(encoded) + end + b"}", content_type=JSON)

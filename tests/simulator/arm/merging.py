@@ -1,0 +1,58 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a PATCH of a scale set changes."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+from simulator.arm.errors import bad_parameter
+from simulator.resources import ScaleSet
+
+
+def capacity(body: dict[str, Any], scale_set: ScaleSet) -> int:
+    """The capacity that the body asks for."""
+    wanted = (body.get("sku") or {}).get("capacity")
+    if wanted is None:
+        return scale_set.capacity
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
+        raise bad_parameter("sku.capacity", f"{wanted!r} is no capacity")
+    if scale_set.uniform and scale_set.single_placement_group and wanted > 100:
+        raise bad_parameter(
+            "sku.capacity", f"{wanted} is more than the 100 instances that a single placement group holds"
+        )
+    return wanted
+
+
+def merge(body: dict[str, Any], scale_set: ScaleSet) -> bool:
+    """Merge the rest of the body into the scale set; True when its model changed."""
+    if isinstance(body.get("tags"), dict):
+        scale_set.tags = {str(key): str(value) for key, value in body["tags"].items()}
+    before = (scale_set.vm_size, copy.deepcopy(scale_set.profile))
+    scale_set.vm_size = (body.get("sku") or {}).get("name") or scale_set.vm_size
+    profile = (body.get("properties") or {}).get("virtualMachineProfile")
+    if isinstance(profile, dict):
+        _merge(scale_set.profile, profile)
+        _take_image(scale_set)
+        scale_set.priority = scale_set.profile.get("priority", scale_set.priority)
+    return before != (scale_set.vm_size, scale_set.profile)
+
+
+def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
+    for key, value in patch.items():
+        if isinstance(value, dict) and isinstance(target.get(key), dict):
+            _merge(target[key], value)
+        elif value is not None:
+            target[key] = value
+
+
+def _take_image(scale_set: ScaleSet) -> None:
+    reference = scale_set.profile["storageProfile"]["imageReference"]
+    known = {key: reference[key] for key in ("publisher", "offer", "sku", "version") if reference.get(key)}
+    changed = dataclasses.replace(scale_set.image, **known)
+    if changed != scale_set.image:
+        exact = changed.version if changed.version != "latest" else changed.exact_version
+        scale_set.image = dataclasses.replace(changed, exact_version=exact)

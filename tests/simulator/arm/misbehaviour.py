@@ -1,0 +1,73 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a fault shows in an answer, or in there being none."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+
+from flask import Response, g, request
+
+from simulator.arm.context import JSON, context
+from simulator.arm.errors import ArmError
+from simulator.faults import Fault, strip
+
+CODES = {
+    401: ("InvalidAuthenticationToken", "The access token is invalid."),
+    403: ("AuthorizationFailed", "The client does not have authorization to perform this action over this scope."),
+    404: ("ResourceNotFound", "The resource was not found."),
+    409: ("Conflict", "The request failed due to conflict with a concurrent request."),
+    429: ("TooManyRequests", "The request is being throttled as the limit has been reached for operation type."),
+    500: ("InternalServerError", "An internal error occurred."),
+    503: ("ServiceUnavailable", "The service is temporarily unavailable."),
+}
+
+
+def delay(seconds: float) -> None:
+    """Latency."""
+    if seconds > 0:
+        time.sleep(seconds)
+
+
+def before(fault: Fault) -> Response | None:
+    """What comes instead of the real answer, or None where the fault only changes it."""
+    if fault.action == "hang":
+        context().faults.released.wait(fault.delay_s)
+        return _drop()
+    delay(fault.delay_s or 0)
+    if fault.action == "drop":
+        return _drop()
+    if fault.action == "garbage":
+        return Response(b'{"value": [{"name": "<html>502 Bad', content_type=JSON)
+    if fault.action == "status":
+        code, message = CODES.get(fault.status, ("InternalServerError", "An internal error occurred."))
+        error = ArmError(fault.status, fault.code or code, fault.message or message, fault.headers)
+        return error.response()
+    return None
+
+
+def after(fault: Fault, response: Response) -> Response:
+    """The real answer, spoiled."""
+    if fault.action not in ("strip", "repeat_next_link") or response.status_code >= 300:
+        return response
+    body = json.loads(response.get_data())
+    if fault.action == "repeat_next_link":
+        body["nextLink"] = request.url if "://" in request.url else ""
+    else:
+        for path in fault.fields:
+            strip(body.get("value", body), path)
+    response.set_data(json.dumps(body))
+    return response
+
+
+def _drop() -> Response:
+    """Close the connection without an answer (a reset, so that the client cannot mistake it for an end)."""
+    connection: socket.socket = request.environ["werkzeug.socket"]
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.shutdown(socket.SHUT_RDWR)
+    g.dropped = True
+    return Response(b"", status=500)

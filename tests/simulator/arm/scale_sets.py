@@ -1,0 +1,115 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Scale sets: listing, showing, changing, and actions on several of their instances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from simulator.addresses import AddressesExhausted
+from simulator.arm import compute_payloads, lookup, merging
+from simulator.arm.context import context, many, one
+from simulator.arm.errors import ArmError, bad_parameter
+from simulator.arm.longrunning import accepted
+from simulator.arm.paging import page
+from simulator.resources import Instance, ScaleSet
+
+blueprint = Blueprint("scale_sets", __name__)
+KIND = "microsoft.compute/virtualmachinescalesets"
+SUBSCRIPTION = f"/subscriptions/<subscription>/providers/{KIND}"
+GROUP = f"/subscriptions/<subscription>/resourcegroups/<group>/providers/{KIND}"
+
+
+def encode(item: ScaleSet) -> bytes:
+    """A scale set as JSON."""
+    return context().encode("scale_set", compute_payloads.scale_set(item))
+
+
+@blueprint.get(SUBSCRIPTION)
+@blueprint.get(GROUP)
+def list_sets(subscription: str, group: str | None = None) -> Response:
+    """All scale sets of the subscription or of a group."""
+    wanted = lookup.group(group)
+    model = context().model
+    listing = model.listing(
+        model.scale_sets.values(), lambda item: wanted is None or item.resource_group.lower() == wanted
+    )
+    found, next_link = page(listing, context().options.page_size)
+    return many([encode(item) for item in found], next_link)
+
+
+@blueprint.get(f"{GROUP}/<name>")
+def show(subscription: str, group: str, name: str) -> Response:
+    """One scale set."""
+    return one(encode(lookup.scale_set(group, name)))
+
+
+@blueprint.get(f"{GROUP}/<name>/instanceview")
+def view(subscription: str, group: str, name: str) -> Response:
+    """How many of its instances are in which state."""
+    return one(context().encode("scale_set_view", compute_payloads.scale_set_view(lookup.scale_set(group, name))))
+
+
+@blueprint.route(f"{GROUP}/<name>", methods=["PATCH", "PUT"])
+def change(subscription: str, group: str, name: str) -> Response:
+    """Change capacity, size, tags or the model of a scale set (PUT of an existing one does the same)."""
+    scale_set = lookup.scale_set(group, name)
+    body = request.get_json(silent=True)
+    if not isinstance(body, dict):
+        raise ArmError(400, "InvalidRequestContent", "The request content was invalid and could not be deserialized.")
+    capacity = merging.capacity(body, scale_set)
+    with context().model.lock:
+        try:
+            work = context().effects.scale(scale_set, capacity)
+        except AddressesExhausted as error:
+            subnet = scale_set.network.subnet_id
+            raise ArmError(400, "SubnetIsFull", f"Subnet {subnet} does not have enough capacity: {error}") from error
+        if merging.merge(body, scale_set):
+            context().model.outdate(scale_set)
+        encoded = encode(scale_set)
+    return accepted(f"scale {scale_set.name} to {capacity}", scale_set.location, work, encoded, status=200, final=False)
+
+
+@blueprint.delete(f"{GROUP}/<name>")
+def remove(subscription: str, group: str, name: str) -> Response:
+    """Delete a scale set and all its instances."""
+    scale_set = lookup.scale_set(group, name)
+    scale = context().effects.scale(scale_set, 0)
+
+    def work() -> None:
+        scale()
+        with context_model.lock:
+            context_model.scale_sets.pop(scale_set.id.lower(), None)
+
+    context_model = context().model
+    return accepted(f"delete {scale_set.name}", scale_set.location, work)
+
+
+@blueprint.post(f"{GROUP}/<name>/<action>")
+def act(subscription: str, group: str, name: str, action: str) -> Response:
+    """Do something to the instances named in the body, or to all where the action allows it."""
+    scale_set = lookup.scale_set(group, name)
+    effects = context().effects
+    if action != "delete" and action not in effects.actions:
+        raise ArmError(404, "InvalidResourceType", f"The action '{action}' could not be found on scale sets.")
+    body: dict[str, Any] = request.get_json(silent=True) or {}
+    ids = body.get("instanceIds")
+    if not ids and action in ("delete", "manualupgrade"):
+        raise bad_parameter("instanceIds", "The parameter is required.")
+    instances = list(scale_set.members.values()) if not ids or ids == ["*"] else [_member(scale_set, i) for i in ids]
+    what = f"{action} {scale_set.name} {','.join(i.instance_id or i.name for i in instances[:10])}"
+    work = effects.delete(instances) if action == "delete" else effects.act(action, instances)
+    return accepted(what, scale_set.location, work)
+
+
+def _member(scale_set: ScaleSet, instance_id: Any) -> Instance:
+    found = scale_set.members.get(str(instance_id).lower())
+    if found is None:
+        raise bad_parameter(
+            "instanceIds",
+            f"The provided instanceId {instance_id} is not an active Virtual Machine Scale Set VM instanceId.",
+        )
+    return found

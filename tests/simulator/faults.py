@@ -1,0 +1,104 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Faults on demand: which request goes wrong, how, how often and from when."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+ACTIONS = ("status", "drop", "hang", "garbage", "repeat_next_link", "strip")
+
+
+class FaultError(Exception):
+    """A rule that makes no sense."""
+
+
+@dataclass
+class Fault:
+    """One rule. The first rule that applies to a request wins."""
+
+    match: str
+    """Regular expression on ``METHOD path?query`` (percent-decoded, any case)."""
+    action: str
+    status: int = 500
+    code: str = ""
+    message: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    times: int | None = None
+    """How many requests it applies to; None is all."""
+    after: int = 0
+    """How many matching requests it lets through first."""
+    fields: list[str] = field(default_factory=list)
+    """For strip: dotted paths below each resource, such as properties.orchestrationMode."""
+    delay_s: float | None = None
+    """How long the answer is held back; for hang None is until the rules are cleared."""
+    id: int = 0
+    seen: int = 0
+
+    def __post_init__(self) -> None:
+        if self.action not in ACTIONS:
+            raise FaultError(f"unknown action {self.action!r}: choose one of {', '.join(ACTIONS)}")
+        if self.action == "strip" and not self.fields:
+            raise FaultError("action 'strip' needs 'fields'")
+        try:
+            self.pattern = re.compile(self.match, re.IGNORECASE)
+        except re.error as error:
+            raise FaultError(f"match {self.match!r} is no regular expression: {error}") from error
+
+
+class Faults:
+    """The rules in force."""
+
+    def __init__(self) -> None:
+        self._rules: list[Fault] = []
+        self._lock = threading.Lock()
+        self._count = 0
+        self.released = threading.Event()
+        """Set whenever the rules are cleared: hanging requests end then."""
+
+    def add(self, **rule: Any) -> int:
+        """Add a rule and return its number."""
+        try:
+            fault = Fault(**rule)
+        except TypeError as error:
+            raise FaultError(str(error).replace("Fault.__init__() ", "")) from error
+        with self._lock:
+            self._count += 1
+            fault.id = self._count
+            self._rules.append(fault)
+            return fault.id
+
+    def clear(self) -> None:
+        """Drop all rules and let hanging requests go."""
+        with self._lock:
+            self._rules.clear()
+            self.released.set()
+            self.released = threading.Event()
+
+    def applying(self, request: str) -> Fault | None:
+        """The rule for this request, which counts as used."""
+        with self._lock:
+            for fault in self._rules:
+                if fault.pattern.search(request):
+                    fault.seen += 1
+                    used = fault.seen - fault.after
+                    if used > 0 and (fault.times is None or used <= fault.times):
+                        return fault
+        return None
+
+
+def strip(payload: Any, path: str) -> None:
+    """Delete the field at a dotted path, in every element of lists on the way."""
+    if isinstance(payload, list):
+        for item in payload:
+            strip(item, path)
+    elif isinstance(payload, dict):
+        first, _, rest = path.partition(".")
+        if not rest:
+            payload.pop(first, None)
+        elif first in payload:
+            strip(payload[first], rest)

@@ -1,0 +1,244 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The instance metadata service: what a machine can ask about itself at 169.254.169.254.
+
+The caller is known by its source address. Where there are no machines (backend none) the header
+``X-Simulator-Instance`` names one, by Azure id, vmId or name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import time
+from typing import Any, cast
+
+from flask import Blueprint, Flask, Response, current_app, request
+
+from simulator import TOKEN
+from simulator.arm.network_payloads import mac_address
+from simulator.model import Model
+from simulator.resources import COMPUTE, Instance
+
+VERSIONS = (
+    "2017-04-02",
+    "2018-02-01",
+    "2019-06-01",
+    "2020-07-01",
+    "2020-09-01",
+    "2021-02-01",
+    "2021-12-13",
+    "2023-07-01",
+)
+API_VERSION = re.compile(r"\d{4}-\d{2}-\d{2}")
+INSTANCE_HEADER = "X-Simulator-Instance"
+
+
+class ImdsError(Exception):
+    """A request that ends with an error body."""
+
+    def __init__(self, status: int, body: dict[str, Any]) -> None:
+        super().__init__(str(body))
+        self.status = status
+        self.body = body
+
+
+blueprint = Blueprint("imds", __name__)
+
+
+def create_app(model: Model, *, by_header: bool) -> Flask:
+    """The metadata service of one simulator; ``by_header`` trusts INSTANCE_HEADER."""
+    app = Flask("imds", static_folder=None)
+    app.config.update(model=model, by_header=by_header)
+    app.register_blueprint(blueprint)
+    app.register_error_handler(ImdsError, lambda error: _json(error.body, error.status))
+    app.register_error_handler(404, lambda error: _json({"error": "Not found"}, 404))
+    return app
+
+
+@blueprint.before_app_request
+def check() -> None:
+    """Refuse what Azure refuses: requests that a proxy or a browser may have been tricked into."""
+    if request.headers.get("Metadata", "").lower() != "true":
+        raise _bad("Bad request. Required metadata header not specified")
+    if "X-Forwarded-For" in request.headers:
+        raise _bad("Bad request. The request must not carry X-Forwarded-For")
+    if request.path != "/metadata/versions" and not API_VERSION.fullmatch(request.args.get("api-version", "")):
+        raise ImdsError(
+            400,
+            {
+                "error": "Bad request. api-version was not specified in the request or is invalid. "
+                "For more information refer to aka.ms/azureimds",
+                "newest-versions": list(VERSIONS[:-4:-1]),
+            },
+        )
+
+
+@blueprint.get("/metadata/versions")
+def versions() -> Response:
+    """The versions that Azure's service had when this was written."""
+    return _json({"apiVersions": list(VERSIONS)})
+
+
+@blueprint.get("/metadata/instance")
+@blueprint.get("/metadata/instance/<path:path>")
+def instance(path: str = "") -> Response:
+    """The instance document, or a part of it."""
+    return _formatted(_walk(document(_model(), _caller()), path))
+
+
+@blueprint.get("/metadata/scheduledevents")
+def events() -> Response:
+    """What is announced to the caller."""
+    caller = _caller()
+    return _json({"DocumentIncarnation": caller.events_incarnation, "Events": caller.events})
+
+
+@blueprint.post("/metadata/scheduledevents")
+def acknowledge() -> Response:
+    """The caller is ready: its event starts."""
+    caller = _caller()
+    wanted = {str(item.get("EventId")) for item in (request.get_json(silent=True) or {}).get("StartRequests", [])}
+    known = {event["EventId"] for event in caller.events}
+    if not wanted or wanted - known:
+        raise _bad(f"Bad request. Unknown events: {', '.join(sorted(wanted - known)) or 'no StartRequests'}")
+    caller.events = [
+        event | {"EventStatus": "Started", "NotBefore": ""} if event["EventId"] in wanted else event
+        for event in caller.events
+    ]
+    caller.events_incarnation += 1
+    return Response(status=200)
+
+
+@blueprint.get("/metadata/identity/oauth2/token")
+def token() -> Response:
+    """A token of the caller's managed identity: the one that the simulated Resource Manager accepts."""
+    _caller()
+    resource = request.args.get("resource")
+    if not resource:
+        raise ImdsError(
+            400, {"error": "invalid_request", "error_description": "Required query variable 'resource' is missing"}
+        )
+    now = int(time.time())
+    return _json(
+        {
+            "access_token": TOKEN,
+            "client_id": _model().subscription,
+            "expires_in": "86399",
+            "expires_on": str(now + 86399),
+            "ext_expires_in": "86399",
+            "not_before": str(now - 300),
+            "resource": resource,
+            "token_type": "Bearer",
+        }
+    )
+
+
+def document(model: Model, item: Instance) -> dict[str, Any]:
+    """The instance document. All plain values are strings, as in Azure's."""
+    tags = item.tags or (item.scale_set.tags if item.scale_set is not None else {})
+    configuration = model.linux_configuration()
+    scale_set = item.scale_set
+    subnet = ipaddress.ip_network(item.network.subnet_prefix)
+    compute: dict[str, Any] = {
+        "azEnvironment": "AzurePublicCloud",
+        "customData": "",
+        "evictionPolicy": "",
+        "isHostCompatibilityLayerVm": "false",
+        "licenseType": "",
+        "location": item.location,
+        "name": item.name,
+        "offer": item.image.offer,
+        "osProfile": {
+            "adminUsername": model.admin_username,
+            "computerName": item.computer_name,
+            "disablePasswordAuthentication": "true",
+        },
+        "osType": "Linux",
+        "placementGroupId": item.placement_group or "",
+        "plan": {"name": "", "product": "", "publisher": ""},
+        "platformFaultDomain": str(item.fault_domain),
+        "platformUpdateDomain": str(item.fault_domain),
+        "priority": item.priority or "",
+        "provider": COMPUTE,
+        "publicKeys": configuration["ssh"]["publicKeys"],
+        "publisher": item.image.publisher,
+        "resourceGroupName": item.resource_group,
+        "resourceId": item.id,
+        "sku": item.image.sku,
+        "subscriptionId": item.subscription,
+        "tags": ";".join(f"{name}:{value}" for name, value in tags.items()),
+        "tagsList": [{"name": name, "value": value} for name, value in tags.items()],
+        "userData": "",
+        "version": item.image.exact_version,
+        "virtualMachineScaleSet": {"id": scale_set.id if scale_set is not None else ""},
+        "vmId": item.vm_id,
+        "vmScaleSetName": scale_set.name if scale_set is not None else "",
+        "vmSize": item.vm_size,
+        "zone": item.zone or "",
+    }
+    interface = {
+        "ipv4": {
+            "ipAddress": [
+                {"privateIpAddress": item.private_ipv4 or "", "publicIpAddress": item.public_ipv4 or ""},
+            ],
+            "subnet": [{"address": str(subnet.network_address), "prefix": str(subnet.prefixlen)}],
+        },
+        "ipv6": {"ipAddress": []},
+        "macAddress": mac_address(item).replace("-", ""),
+    }
+    return {"compute": compute, "network": {"interface": [interface]}}
+
+
+def _model() -> Model:
+    return cast(Model, current_app.config["model"])
+
+
+def _caller() -> Instance:
+    model, by_header = _model(), current_app.config["by_header"]
+    named = request.headers.get(INSTANCE_HEADER) if by_header else None
+    if named:
+        for item in model.instances():
+            if named.lower() in (item.id.lower(), item.vm_id, item.name.lower(), item.computer_name.lower()):
+                return item
+    found = model.by_address.get(request.remote_addr or "")
+    if found is None:
+        hint = f"; name one in the header {INSTANCE_HEADER}" if by_header else ""
+        raise ImdsError(404, {"error": f"Not found: no instance has the address {request.remote_addr}{hint}"})
+    return found
+
+
+def _walk(value: Any, path: str) -> Any:
+    for part in filter(None, path.split("/")):
+        if isinstance(value, dict):
+            match = {key.lower(): key for key in value}.get(part.lower())
+            if match is None:
+                raise ImdsError(404, {"error": "Not found"})
+            value = value[match]
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise ImdsError(404, {"error": "Not found"})
+    return value
+
+
+def _formatted(value: Any) -> Response:
+    if request.args.get("format", "json").lower() != "text":
+        return _json(value)
+    if isinstance(value, dict):
+        lines = [f"{key}/" if isinstance(below, dict | list) else key for key, below in value.items()]
+    elif isinstance(value, list):
+        lines = [f"{number}/" for number in range(len(value))]
+    else:
+        lines = [str(value)]
+    return Response("\n".join(lines), content_type="text/plain; charset=utf-8")
+
+
+def _json(body: Any, status: int = 200) -> Response:
+    return Response(json.dumps(body), status=status, content_type="application/json; charset=utf-8")
+
+
+def _bad(message: str) -> ImdsError:
+    return ImdsError(400, {"error": message})

@@ -1,0 +1,45 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which requests came in."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+KEPT = 20_000
+"""So many of the latest requests are kept; the counts go on."""
+
+
+class RequestLog:
+    """A log of requests with their answers' status."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: list[dict[str, Any]] = []
+        self._counts: Counter[str] = Counter()
+
+    def add(self, method: str, path: str, query: str, status: int) -> None:
+        """One more."""
+        with self._lock:
+            self._entries.append({"method": method, "path": path, "query": query, "status": status})
+            self._counts[f"{method} {path}"] += 1
+            if len(self._entries) > KEPT:
+                del self._entries[: KEPT // 2]
+
+    def clear(self) -> None:
+        """Begin anew."""
+        with self._lock:
+            self._entries.clear()
+            self._counts.clear()
+
+    def document(self) -> dict[str, Any]:
+        """All of it: ``total``, ``counts`` by method and path, and the ``requests`` themselves in order."""
+        with self._lock:
+            return {
+                "total": sum(self._counts.values()),
+                "counts": dict(self._counts),
+                "requests": list(self._entries),
+            }

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One simulator: model, backend and listeners put together."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+from simulator import LOOPBACK, arm, imds
+from simulator.arm.context import Context, Options
+from simulator.backends import Backend, NetworkSpec
+from simulator.effects import Effects
+from simulator.faults import Faults
+from simulator.keys import PRIVATE
+from simulator.model import Model
+from simulator.operations import Operation, Operations
+from simulator.requestlog import RequestLog
+from simulator.scenario import Scenario, ScenarioError
+
+IP_FREEBIND = 15
+"""Linux: listen on an address that no interface has yet (the bridge comes with the first machine)."""
+BACKLOG = 128
+
+
+class Handler(WSGIRequestHandler):
+    """Quiet, and without waiting to fill packets."""
+
+    disable_nagle_algorithm = True
+
+    def log(self, *args: Any) -> None:
+        """The request log keeps what matters."""
+
+
+class Server:
+    """A simulator in this process."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        backend: Backend,
+        *,
+        real: bool = False,
+        port: int | None = None,
+        state_dir: Path | None = None,
+        ssh_public_keys: tuple[str, ...] = (),
+        options: Options | None = None,
+        seed: int | None = None,
+        boot_timeout: float = 300,
+        report: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        if real and len(scenario.virtual_networks) != 1:
+            raise ScenarioError("real machines live in one virtual network: the scenario must have exactly one")
+        self.scenario = scenario
+        self.model = Model(scenario, ssh_public_keys, seed)
+        self.operations = Operations(self.model.identities.uuid, report)
+        self.faults = Faults()
+        self.requests = RequestLog()
+        self.options = options or Options()
+        effects = Effects(self.model, backend, boot_timeout, report)
+        self.context = Context(self.model, effects, self.operations, self.faults, self.requests, self.options)
+        self._backend = backend
+        self._real = real
+        self._state_dir = state_dir or Path()
+        self._network = ipaddress.ip_network(scenario.virtual_networks[0].subnet_prefix)
+        self._port = scenario.port if port is None else port
+        self._listeners: list[BaseWSGIServer] = []
+        self.endpoint = ""
+        self.imds_endpoint = ""
+
+    @property
+    def gateway(self) -> str:
+        """The address of the network that is not a machine's."""
+        return str(self._network[1])
+
+    def start(self) -> Operation:
+        """Listen, and make the machines: the operation ends when all are there."""
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        port = self._listen(LOOPBACK, self._port, arm.create_app(self.context))
+        self.endpoint = f"http://{LOOPBACK}:{port}"
+        host = self.gateway if self._real else LOOPBACK
+        metadata = imds.create_app(self.model, by_header=not self._real)
+        imds_port = self._listen(host, self._port + 1 if self._port else 0, metadata)
+        self.imds_endpoint = f"http://{host}:{imds_port}"
+        key = str(self._state_dir / PRIVATE) if self._state_dir != Path() else ""
+        self._backend.open(
+            NetworkSpec(self.scenario.name, str(self._network), self.gateway, imds_port, key), self._state_dir
+        )
+        location = self.scenario.virtual_networks[0].location
+        return self.operations.start("boot", location, self.context.effects.boot(self.model.instances()))
+
+    def stop(self) -> None:
+        """Stop listening and remove the machines."""
+        self.faults.clear()
+        for listener in self._listeners:
+            listener.shutdown()
+            listener.server_close()
+        self._listeners.clear()
+        self.operations.wait(30)
+        self._backend.close()
+
+    def _listen(self, host: str, port: int, application: Any) -> int:
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if host != LOOPBACK:
+            listening.setsockopt(socket.SOL_IP, IP_FREEBIND, 1)
+        try:
+            listening.bind((host, port))
+        except OSError as error:
+            listening.close()
+            raise OSError(
+                error.errno, f"cannot listen on {host}:{port} ({error.strerror}): choose another port with --port"
+            ) from error
+        listening.listen(BACKLOG)
+        server = make_server(host, port, application, threaded=True, request_handler=Handler, fd=listening.detach())
+        threading.Thread(target=server.serve_forever, args=(0.05,), name=f"listen {host}:{port}", daemon=True).start()
+        self._listeners.append(server)
+        return int(server.port)

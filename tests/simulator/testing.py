@@ -1,0 +1,137 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A simulator inside a test's process, without machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from azure.mgmt.compute import ComputeManagementClient
+from azure.mgmt.network import NetworkManagementClient
+
+from simulator import TOKEN, admin, clients
+from simulator import scenario as scenarios
+from simulator.arm.context import Options
+from simulator.backends import Backend
+from simulator.backends.none import NoneBackend
+from simulator.model import Model
+from simulator.resources import Instance, ScaleSet
+from simulator.server import Server
+
+TEST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA test"
+
+
+class Simulator:
+    """What a test sees of a running simulator."""
+
+    token = TOKEN
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.endpoint = server.endpoint
+        self.imds_endpoint = server.imds_endpoint
+        self.subscription_id = server.model.subscription
+        self.model: Model = server.model
+        self.options = server.options
+        """Page sizes and the like; may be changed while it runs."""
+
+    def add_fault(self, match: str, action: str = "status", **rule: Any) -> int:
+        """Add a fault rule: see simulator.faults.Fault for what it takes."""
+        return self._server.faults.add(match=match, action=action, **rule)
+
+    def clear(self) -> None:
+        """Drop all faults and forget the requests."""
+        self._server.faults.clear()
+        self._server.requests.clear()
+
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests so far, in order: method, path, query, status (0 for a dropped one)."""
+        return list(self._server.requests.document()["requests"])
+
+    def request_counts(self) -> dict[str, int]:
+        """How often each ``METHOD path`` was asked."""
+        return dict(self._server.requests.document()["counts"])
+
+    def latency(self, milliseconds: float) -> None:
+        """Slow down every answer."""
+        self._server.options.latency_ms = milliseconds
+
+    def edit(self, azure_id: str, **changes: Any) -> None:
+        """Change what Resource Manager says about a machine: see simulator.admin.EDITS."""
+        admin.edit(self.instance(azure_id), changes)
+
+    def instance(self, wanted: str) -> Instance:
+        """The machine with this Azure id, vmId, name or computer name."""
+        for item in self.model.instances():
+            if wanted.lower() in (item.id.lower(), item.vm_id, item.name.lower(), item.computer_name.lower()):
+                return item
+        raise KeyError(f"no instance {wanted}")
+
+    def scale_set(self, name: str) -> ScaleSet:
+        """The scale set of this name."""
+        for item in self.model.scale_sets.values():
+            if item.name.lower() == name.lower():
+                return item
+        raise KeyError(f"no scale set {name}")
+
+    def warm(self) -> None:
+        """Encode every answer once, so that a measurement sees the stated latency and not the simulator's work."""
+        compute, network = self.compute(), self.network()
+        list(compute.virtual_machines.list_all())
+        list(compute.virtual_machines.list_all(status_only="true"))
+        list(network.network_interfaces.list_all())
+        for item in list(self.model.scale_sets.values()):
+            group, name = item.resource_group, item.name
+            if item.flexible:
+                chosen = f"'virtualMachineScaleSet/id' eq '{item.id}'"
+                list(compute.virtual_machines.list(group, filter=chosen, expand="instanceView"))
+                continue
+            list(compute.virtual_machine_scale_set_vms.list(group, name, expand="instanceView"))
+            list(network.network_interfaces.list_virtual_machine_scale_set_network_interfaces(group, name))
+        self._server.requests.clear()
+
+    def compute(self, **options: Any) -> ComputeManagementClient:
+        """The SDK's compute client for it."""
+        return clients.compute(self.endpoint, self.subscription_id, **options)
+
+    def network(self, **options: Any) -> NetworkManagementClient:
+        """The SDK's network client for it."""
+        return clients.network(self.endpoint, self.subscription_id, **options)
+
+
+@contextmanager
+def running(
+    scenario: Mapping[str, Any] | Path | scenarios.Scenario,
+    *,
+    backend: Backend | None = None,
+    seed: int | None = 1,
+    boot_timeout: float = 10,
+    **options: Any,
+) -> Iterator[Simulator]:
+    """A simulator on a free port, all its machines running.
+
+    ``options`` are those of simulator.arm.context.Options (page sizes, latency_ms, only_published ...). The same
+    scenario and seed give the same identifiers.
+    """
+    if isinstance(scenario, Path):
+        scenario = scenarios.load(scenario)
+    elif not isinstance(scenario, scenarios.Scenario):
+        scenario = scenarios.parse(scenario)
+    server = Server(
+        scenario,
+        backend or NoneBackend(),
+        port=0,
+        ssh_public_keys=(TEST_KEY,),
+        options=Options(**{"poll_ms": 20, **options}),
+        seed=seed,
+        boot_timeout=boot_timeout,
+    )
+    server.start().finished.wait()
+    try:
+        yield Simulator(server)
+    finally:
+        server.stop()
