@@ -48,5 +48,7 @@ def run(
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(f"{shlex.join(argv)}: no answer within {timeout:.0f} s") from error
     if check and done.returncode:
-        raise CommandFailed(f"{shlex.join(argv)}: exit status {done.returncode}: {_last_words(done.stderr or done.stdout)}")
+        raise CommandFailed(
+            f"{shlex.join(argv)}: exit status {done.returncode}: {_last_words(done.stderr or done.stdout)}"
+        )
     return done.stdout

@@ -21,6 +21,8 @@ from simulator.backends.containers import firewall
 from simulator.backends.containers.command import run
 
 NAMESPACES = Path("/run/netns")
+SMALL_NETWORKS = ipaddress.IPv4Network("10.76.0.0/24")
+"""Where the image builder takes its network from."""
 METADATA_ADDRESS = "169.254.169.254"
 
 
@@ -63,29 +65,23 @@ class Network:
 
     def _refuse_overlap(self) -> None:
         wanted = ipaddress.ip_network(self.cidr)
-        routes: list[dict[str, Any]] = json.loads(run(["ip", "-4", "-json", "route", "show", "table", "main"]) or "[]")
-        for route in routes:
-            if route["dst"] == "default":
-                continue
-            taken = ipaddress.ip_network(route["dst"], strict=False)
+        for taken, device in _routes():
             if wanted.overlaps(taken):
-                device = str(route.get("dev", "?"))
                 raise BackendError(
                     f"network {self.cidr} overlaps {taken} on {device} ({_alias(device)}): stop what uses it, "
                     "or give the scenario another address range"
                 )
 
-    def connect(self, machine: str, addresses: list[str], imds_port: int) -> None:
+    def connect(self, machine: str, addresses: list[str]) -> None:
         """Give a machine its namespace, cable and addresses (the first one is what it speaks from)."""
         space, port = self.namespace(machine), self.port(machine)
         run(["ip", "netns", "add", space])
         run(["ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", space])
-        run(["ip", "link", "set", port, "master", self.bridge, "alias", machine[:255]])
+        run(["ip", "link", "set", port, "master", self.bridge, "up", "alias", machine[:255]])
         commands = ["link set lo up"]
         commands += [f"address add {address}/{self.prefix_length} dev eth0" for address in addresses]
         commands += ["link set eth0 up", f"route add default via {self.gateway}"]
         run(["ip", "-n", space, "-batch", "-"], stdin="\n".join(commands) + "\n")
-        self.redirect_metadata(machine, imds_port)
 
     def redirect_metadata(self, machine: str, imds_port: int) -> None:
         """Lead the metadata address of a machine to the simulator; 169.254.169.254 is never put on the host."""
@@ -118,6 +114,26 @@ class Network:
     def close(self) -> None:
         """Remove everything that bears this network's tag."""
         remove(self.tag)
+
+
+def free_network(tag: str, owner: str) -> tuple[Network, str]:
+    """A small network that overlaps no route of this host, and the one machine's address in it."""
+    taken = [network for network, _device in _routes()]
+    for small in SMALL_NETWORKS.subnets(new_prefix=29):
+        if not any(small.overlaps(network) for network in taken):
+            gateway, address = (str(host) for host in list(small.hosts())[:2])
+            return Network(tag=tag, cidr=str(small), gateway=gateway, owner=owner), address
+    raise BackendError(f"every network of {SMALL_NETWORKS} is in use on this host: free one of its routes")
+
+
+def _routes() -> list[tuple[ipaddress.IPv4Network, str]]:
+    """What this host's main table leads to, without the default route."""
+    routes: list[dict[str, Any]] = json.loads(run(["ip", "-4", "-json", "route", "show", "table", "main"]) or "[]")
+    return [
+        (ipaddress.IPv4Network(route["dst"], strict=False), str(route.get("dev", "?")))
+        for route in routes
+        if route["dst"] != "default"
+    ]
 
 
 def _alias(device: str) -> str:

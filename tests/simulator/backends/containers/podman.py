@@ -49,6 +49,10 @@ def _runtime() -> str:
     raise BackendError(f"none of {', '.join(wanted)} is installed: run tests/setup/host.sh (make setup)")
 
 
+def _store() -> Path:
+    return cache_dir() / "containers"
+
+
 def _write_configuration(folder: Path) -> None:
     limits = ", ".join(json.dumps(limit) for limit in _limits())
     (folder / "containers.conf").write_text(
@@ -64,7 +68,9 @@ def _write_configuration(folder: Path) -> None:
         'network_backend = "netavark"\n',
         encoding="utf-8",
     )
-    (folder / "storage.conf").write_text('[storage]\ndriver = "overlay"\n', encoding="utf-8")
+    (folder / "storage.conf").write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{_store()}"\nrunroot = "{folder / "run"}"\n', encoding="utf-8"
+    )
 
 
 def _prepare() -> Path:
@@ -90,7 +96,7 @@ class Podman:
 
     def __init__(self) -> None:
         self._folder = _prepare()
-        root = cache_dir() / "containers"
+        root = _store()
         root.mkdir(parents=True, exist_ok=True)
         self._argv = [
             "podman",

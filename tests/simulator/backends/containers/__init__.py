@@ -1,0 +1,30 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Backend `containers`: instances are systemd containers of podman, each on an address of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from simulator.backends import Backend
+from simulator.backends.containers import backend, images, privilege
+
+
+def make() -> Backend:
+    """A new backend, not yet opened."""
+    privilege.require_root()
+    return backend.ContainersBackend()
+
+
+def prepare(report: Callable[[str], None]) -> None:
+    """Build the images that are missing."""
+    privilege.require_root()
+    images.prepare(report)
+
+
+def cleanup(name: str, state_dir: Path) -> None:
+    """Remove all that a dead simulator left behind."""
+    privilege.require_root()
+    backend.cleanup(name, state_dir)

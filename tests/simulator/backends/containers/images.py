@@ -1,0 +1,69 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The image store: what is built when, what is thrown away, and one builder at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from simulator.backends import BackendError
+from simulator.backends.containers import baked_image, base_image
+from simulator.backends.containers.places import cache_dir, locked
+from simulator.backends.containers.podman import Podman
+
+KEPT = 2
+"""Images of each kind that stay, by last use: two checkouts side by side do not rebuild each other's."""
+
+
+def prepare(report: Callable[[str], None]) -> str:
+    """Build whatever of base and baked image is missing; the baked image's reference."""
+    podman = Podman()
+    wanted = baked_image.reference()
+    if not podman.image_exists(wanted):
+        with locked(
+            cache_dir() / "images.lock", lambda: report("another process is building the images: waiting for it")
+        ):
+            base = base_image.build(podman, report)
+            _used(base)
+            wanted = baked_image.build(podman, base, report)
+            _used(wanted)
+            _prune(podman, base_image.REPOSITORY, base)
+            _prune(podman, baked_image.REPOSITORY_NAME, wanted)
+    _used(wanted)
+    return wanted
+
+
+def present() -> str:
+    """The baked image that fits this checkout; an error where it has not been built."""
+    wanted = baked_image.reference()
+    if not Podman().image_exists(wanted):
+        raise BackendError(f"image {wanted} is not built: `python -m simulator image` builds it")
+    _used(wanted)
+    return wanted
+
+
+def _mark(reference: str) -> str:
+    return reference.rsplit("/", 1)[-1].replace(":", "-")
+
+
+def _used(reference: str) -> None:
+    marks = cache_dir() / "images-used"
+    marks.mkdir(parents=True, exist_ok=True)
+    (marks / _mark(reference)).touch()
+
+
+def _prune(podman: Podman, repository: str, newest: str) -> None:
+    """Remove all but the last used ones. One that a machine still runs from is refused by podman, and stays."""
+    marks = cache_dir() / "images-used"
+
+    def last_use(reference: str) -> float:
+        mark = marks / _mark(reference)
+        return mark.stat().st_mtime if mark.exists() else 0.0
+
+    references = [name for image in podman.images(repository) for name in image.get("Names") or []]
+    for reference in sorted(set(references), key=last_use, reverse=True)[KEPT:]:
+        if reference != newest:
+            podman.run("rmi", reference, check=False, timeout=300)
+            if not podman.image_exists(reference):
+                (marks / _mark(reference)).unlink(missing_ok=True)

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One machine as a container: how it is made, started, stopped, and what it says when it does not come up."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from simulator.backends import NodeNotReady
+from simulator.backends.containers.command import run
+from simulator.backends.containers.network import NAMESPACES
+from simulator.backends.containers.podman import Podman
+
+FIRST_PROCESS = "/usr/local/sbin/simulator-init"
+STOP_PATIENCE_S = 20
+JOURNAL_LINES = 15
+
+
+def create(
+    podman: Podman, *, name: str, image: str, namespace: str, labels: Mapping[str, str], local_disk: Path | None
+) -> None:
+    """Make a machine's container in its network namespace. Its host name is set by provisioning, from inside."""
+    argv = [
+        "create",
+        "--pull=never",
+        f"--name={name}",
+        f"--network=ns:{NAMESPACES / namespace}",
+        "--no-hosts",
+        "--hostname=localhost",
+        "--privileged",
+        "--systemd=always",
+        *(f"--label={key}={value}" for key, value in labels.items()),
+    ]
+    if local_disk is not None:
+        argv.append(f"--volume={local_disk}:/mnt")
+    podman.run(*argv, image, FIRST_PROCESS)
+
+
+def start(podman: Podman, name: str) -> None:
+    """Start it, without waiting for anything inside."""
+    podman.run("start", name)
+
+
+def stop(podman: Podman, name: str) -> None:
+    """Shut it down in order; after a while by force."""
+    podman.run("stop", f"--time={STOP_PATIENCE_S}", name, timeout=STOP_PATIENCE_S + 30)
+
+
+def last_words(podman: Podman, name: str) -> str:
+    """The end of its journal on one line, or why there is none."""
+    text = podman.run(
+        "exec", name, "journalctl", "--no-pager", "--quiet", "--output=cat", f"--lines={JOURNAL_LINES}", check=False
+    )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(lines) or "no journal: the container is not running"
+
+
+def ssh_argv(address: str, user: str, key: str) -> list[str]:
+    """ssh to a machine whose host key nobody can know yet."""
+    return [
+        "ssh",
+        *("-F", "none", "-i", key, "-l", user),
+        *("-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=no"),
+        *("-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=3"),
+        address,
+    ]
+
+
+def wait_until(answers: Callable[[], bool], timeout: float, failed: Callable[[], NodeNotReady]) -> None:
+    """Ask until the answer is yes; raise what ``failed`` makes when time is up."""
+    deadline = time.monotonic() + timeout
+    while not answers():
+        if time.monotonic() >= deadline:
+            raise failed()
+        time.sleep(0.3)
+
+
+def answers(argv: Sequence[str], timeout: float = 10) -> bool:
+    """Whether a command succeeds."""
+    try:
+        done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def root_folder(podman: Podman, name: str) -> Path:
+    """Where a stopped container's root file system lies on the host, until ``release``."""
+    return Path(podman.run("mount", name).strip())
+
+
+def release(podman: Podman, name: str) -> None:
+    """Give the root file system back."""
+    podman.run("unmount", name, check=False)
+
+
+def make_key(path: Path) -> str:
+    """A key pair without passphrase; the public half."""
+    run(["ssh-keygen", "-q", "-N", "", "-t", "ed25519", "-C", "simulator", "-f", str(path)])
+    return path.with_name(path.name + ".pub").read_text(encoding="ascii").strip()

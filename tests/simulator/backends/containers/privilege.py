@@ -1,0 +1,43 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Machines need root (bridges, network namespaces, systemd in containers): getting it, and saying so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from simulator.backends import BackendError
+from simulator.backends.containers.places import cache_dir
+
+KEPT = ("PYTHONPATH", "HPCAI_CACHE", "PATH", "http_proxy", "https_proxy", "no_proxy")
+
+
+def require_root() -> None:
+    """Refuse early and in words, instead of a failing podman later."""
+    if os.geteuid() != 0:
+        raise BackendError("machines need root: run this with sudo, or use --backend none")
+
+
+def become_root(arguments: list[str], report: Callable[[str], None]) -> None:
+    """Run `python -m simulator ARGUMENTS` again through sudo unless this is root already. Does not return then."""
+    if os.geteuid() == 0:
+        return
+    sudo = shutil.which("sudo")
+    if sudo is None:
+        raise BackendError("machines need root and there is no sudo here: run this as root, or use --backend none")
+    report("machines are containers with networks of their own, which takes root: going on through sudo")
+    environment = {**os.environ, "HPCAI_CACHE": str(cache_dir())}
+    kept = [f"{name}={environment[name]}" for name in KEPT if name in environment]
+    os.execv(sudo, [sudo, "env", *kept, sys.executable, "-m", "simulator", *arguments])
+
+
+def give_to_caller(path: Path) -> None:
+    """Let a file made by root belong to the user who called sudo (keys and state files, that they can be read)."""
+    user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
+    if user and group and os.geteuid() == 0:
+        os.chown(path, int(user), int(group))
