@@ -19,9 +19,6 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 # ansible-core 2.20 dropped Python 3.11 on the controller, Sphinx 9.1 as well: this is where the pins part.
 SPLIT = "3.12"
-HEADER = """\
-# Exact versions for reproducible checks. Written by tests/setup/pin.py; do not edit by hand.
-"""
 
 
 def resolved_versions(interpreter: str) -> dict[str, str]:
@@ -56,7 +53,9 @@ def main() -> int:
     parser.add_argument("new", help=f"a Python {SPLIT} or later")
     arguments = parser.parse_args()
     lines = merged(resolved_versions(arguments.old), resolved_versions(arguments.new))
-    (HERE / "constraints.txt").write_text(HEADER + "\n".join(lines) + "\n", encoding="utf-8")
+    file = HERE / "constraints.txt"
+    head = [line for line in file.read_text(encoding="utf-8").splitlines() if not line or line.startswith("#")]
+    file.write_text("\n".join(head + lines) + "\n", encoding="utf-8")
     print(f"constraints.txt: {len(lines)} pins")
     return 0
 

@@ -30,8 +30,8 @@ import subprocess
 import sys
 
 ensurepip.bootstrap(default_pip=True)
-packages = [argument for argument in sys.argv[1:] if "==" in argument]
-subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], check=True)
+pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+subprocess.run([*pip, *(argument for argument in sys.argv[1:] if "==" in argument)], check=True)
 """
 
 

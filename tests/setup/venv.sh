@@ -3,23 +3,29 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Make the virtual environment the checks run in, or bring it up to date. A second run changes nothing.
+# Make a virtual environment the checks run in, or bring it up to date. A second run changes nothing.
 #
 #   tests/setup/venv.sh            .venv         everything, in the pinned versions of constraints.txt
 #   tests/setup/venv.sh oldest     .venv-oldest  what the inventory tests need, in the oldest versions we support
+#   tests/setup/venv.sh newest     .venv-newest  the same with the newest ansible-core; exit code 77, with the reason in
+#                                                the last line, where .venv has it already or no Python runs it
 #
 # HPCAI_PYTHON        interpreter to use                        (default: the distribution's, 3.11 or newer)
-# HPCAI_ANSIBLE_CORE  version of ansible-core, e.g. 2.20.1      (default: the newest for that interpreter)
+# HPCAI_ANSIBLE_CORE  ansible-core of .venv, e.g. 2.20.1        (default: the newest for that interpreter)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 flavour=${1:-main}
 here=tests/setup
+requirements=$here/requirements-matrix.in
+# The newest ansible-core needs Python 3.12.
+oldest_python=3.11
 case $flavour in
   main) venv=.venv requirements=$here/requirements.in ;;
-  oldest) venv=.venv-oldest requirements=$here/requirements-oldest.in ;;
+  oldest) venv=.venv-oldest ;;
+  newest) venv=.venv-newest oldest_python=3.12 ;;
   *)
-    echo "venv.sh: '$flavour' is no environment; choose 'main' or 'oldest'" >&2
+    echo "venv.sh: '$flavour' is no environment; choose 'main', 'oldest' or 'newest'" >&2
     exit 2
     ;;
 esac
@@ -27,67 +33,65 @@ inputs=("$here/venv.sh" requirements.txt "$requirements" "$here/constraints.txt"
 
 say() { printf '[venv] %s\n' "$*"; }
 
-as_root() {
-  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+die() {
+  printf 'venv.sh: %s\n' "$*" >&2
+  exit 1
 }
 
 new_enough() {
-  "$1" -c 'import sys; raise SystemExit(sys.version_info < (3, 11))' 2>/dev/null
+  "$1" -c "import sys; raise SystemExit(sys.version_info < (${oldest_python/./, }))" 2>/dev/null
 }
 
 # The distribution's interpreter comes first: version managers put wrappers into PATH that ansible-test cannot use.
 find_python() {
-  local candidate
-  for candidate in ${HPCAI_PYTHON:+"$HPCAI_PYTHON"} /usr/bin/python3 /usr/bin/python3.1[1-9] python3.14 python3.13 python3.12 python3.11; do
-    candidate=$(command -v "$candidate") || continue
-    if new_enough "$candidate"; then
+  local candidate candidates=(/usr/bin/python3 /usr/bin/python3.1[1-9] python3.14 python3.13 python3.12 python3.11
+    "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[1-9]*/bin/python3)
+  if [ -n "${HPCAI_PYTHON:-}" ] && [ "$flavour" != newest ]; then
+    candidates=("$HPCAI_PYTHON")
+  fi
+  for candidate in "${candidates[@]}"; do
+    if candidate=$(command -v "$candidate") && new_enough "$candidate"; then
       echo "$candidate"
       return
-    fi
-    if [ -n "${HPCAI_PYTHON:-}" ]; then
-      break
     fi
   done
   return 1
 }
 
+install_packages() {
+  command -v apt-get >/dev/null || die "needs $*, and this is no Debian or Ubuntu: install them, then run this again"
+  say "installing the distribution's packages: $*"
+  local root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "needs $*: install them as root (there is no sudo here), then run this again"
+    root=(sudo)
+  fi
+  "${root[@]}" apt-get update -q
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+}
+
+if [ "$flavour" = newest ] && [ -x .venv/bin/python ] && new_enough .venv/bin/python; then
+  echo ".venv has the newest ansible-core already"
+  exit 77
+fi
 if ! python=$(find_python); then
-  if [ -n "${HPCAI_PYTHON:-}" ]; then
-    echo "venv.sh: HPCAI_PYTHON=$HPCAI_PYTHON is no Python 3.11 or newer; name another or unset it" >&2
-    exit 1
+  if [ "$flavour" = newest ]; then
+    echo "the newest ansible-core needs Python $oldest_python, and there is none here"
+    exit 77
   fi
-  if ! command -v apt-get >/dev/null; then
-    echo "venv.sh: no Python 3.11 or newer found; install one and name it with HPCAI_PYTHON=/path/to/python3" >&2
-    exit 1
-  fi
-  say "no Python 3.11 or newer found: installing the distribution's"
-  as_root apt-get update -q
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends python3 python3-venv
-  python=$(find_python) || {
-    echo "venv.sh: this distribution's Python is older than 3.11; install a newer one, name it with HPCAI_PYTHON" >&2
-    exit 1
-  }
+  [ -z "${HPCAI_PYTHON:-}" ] || die "HPCAI_PYTHON=$HPCAI_PYTHON is no Python $oldest_python or newer; name another one"
+  install_packages python3 python3-venv
+  python=$(find_python) || die "no Python $oldest_python or newer here; install one, name it with HPCAI_PYTHON"
 fi
 version=$("$python" -c 'import platform; print(platform.python_version())')
 
-hash=$(
-  { cat "${inputs[@]}"; echo "$python $version ${HPCAI_ANSIBLE_CORE:-}"; } | sha256sum | cut -d' ' -f1
-)
+hash=$({ cat "${inputs[@]}"; echo "$python $version ${HPCAI_ANSIBLE_CORE:-}"; } | sha256sum | cut -d' ' -f1)
 if [ "$(cat "$venv/.ready" 2>/dev/null)" = "$hash" ]; then
   say "$venv is up to date (Python $version)"
   exit 0
 fi
 
-if ! "$python" -c 'import ensurepip' 2>/dev/null; then
-  if ! command -v apt-get >/dev/null; then
-    echo "venv.sh: $python has no ensurepip; install your distribution's package for Python's venv module" >&2
-    exit 1
-  fi
-  say "installing python3-venv, which $python lacks"
-  as_root apt-get update -q
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends python3-venv
-fi
-
+"$python" -c 'import ensurepip' 2>/dev/null || install_packages python3-venv
 if [ "$("$venv/bin/python" -c 'import platform; print(platform.python_version())' 2>/dev/null)" != "$version" ]; then
   say "making $venv with $python ($version)"
   rm -rf "$venv"
@@ -106,14 +110,14 @@ pin_over() { # file with "name==version" lines that win over those in $constrain
 cp "$here/constraints.txt" "$constraints"
 if [ "$flavour" = oldest ]; then
   pin_over "$here/constraints-oldest.txt"
-fi
-if [ -n "${HPCAI_ANSIBLE_CORE:-}" ]; then
+elif [ "$flavour" = main ] && [ -n "${HPCAI_ANSIBLE_CORE:-}" ]; then
   echo "ansible-core==$HPCAI_ANSIBLE_CORE" >"$venv/override.txt"
   pin_over "$venv/override.txt"
 fi
 
-say "installing $requirements into $venv (one to three minutes the first time)"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade-strategy only-if-needed \
+say "installing $requirements into $venv (up to three minutes the first time)"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
   --constraint "$constraints" --requirement "$requirements"
 echo "$hash" >"$venv/.ready"
-say "$venv is ready: Python $version, $("$venv/bin/ansible" --version | head -n 1)"
+core=$("$venv/bin/python" -c 'from ansible.release import __version__ as version; print(version)')
+say "$venv is ready: Python $version, ansible-core $core"

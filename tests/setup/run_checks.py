@@ -1,0 +1,208 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Run the checks of steps.py one after the other and say at the end what ran and what did not.
+
+Each step's output goes to .test-logs/NAME.log; of a failed one the end is shown. A failure does not keep the others
+from running, except those that need the failed step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from steps import STEPS, Step
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+LOGS = REPOSITORY / ".test-logs"
+COULD_NOT_RUN = 77
+TAIL_LINES = 60
+HEARTBEAT_SECONDS = 60
+# pytest's own last line: "=== 12 passed, 1 skipped in 3.21s ===".
+PYTEST_SUMMARY = re.compile(
+    r"^=+ (?P<counts>[^=]*\b(?:passed|failed|skipped|errors?)\b[^=]*) in [\d.]+s.*=+$", re.MULTILINE
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a step ended: passed, failed or skipped, and a remark for the table."""
+
+    name: str
+    verdict: str
+    seconds: float = 0.0
+    remark: str = ""
+
+
+def environment(step: Step) -> dict[str, str]:
+    """The step's programs come first in PATH, as in an activated environment."""
+    folder = REPOSITORY / step.venv
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    variables = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(folder), "PYTHONUNBUFFERED": "1"}
+    # Settings of whoever started this must not decide what is tested.
+    return {name: value for name, value in variables.items() if not name.startswith(("ANSIBLE_", "PYTHONPATH"))}
+
+
+def wait_for(process: subprocess.Popen[bytes], step: Step, log: pathlib.Path, began: float) -> int | None:
+    """Wait with a sign of life each minute; None if the step exceeded its limit and was ended."""
+    next_sign = began + HEARTBEAT_SECONDS
+    while True:
+        try:
+            return process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+        if now - began > step.limit:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            return None
+        if now >= next_sign:
+            next_sign += HEARTBEAT_SECONDS
+            print(f"      ... {now - began:.0f} s: {last_line(log)[:100]}", flush=True)
+
+
+def last_line(log: pathlib.Path) -> str:
+    """The last line that says something, without colours."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(encoding="utf-8", errors="replace"))
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
+
+
+def run(step: Step) -> Outcome:
+    """Run one step into its log file."""
+    LOGS.mkdir(exist_ok=True)
+    log = LOGS / f"{step.name}.log"
+    began = time.monotonic()
+    with log.open("wb") as output:
+        output.write(f"$ {shlex.join(step.command)}\n".encode())
+        output.flush()
+        try:
+            process = subprocess.Popen(
+                step.command,
+                cwd=REPOSITORY,
+                env=environment(step),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            output.write(f"{step.command[0]} did not start: {error}\n".encode())
+            process = None
+    if process is None:
+        return Outcome(step.name, "failed", remark=last_line(log))
+    try:
+        code = wait_for(process, step, log, began)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGTERM)
+        raise
+    return judge(step, code, log, time.monotonic() - began)
+
+
+def judge(step: Step, code: int | None, log: pathlib.Path, seconds: float) -> Outcome:
+    """Turn an exit code into an outcome."""
+    if code is None:
+        return Outcome(step.name, "failed", seconds, f"ended after its limit of {step.limit} s")
+    if code == COULD_NOT_RUN:
+        return Outcome(step.name, "skipped", seconds, last_line(log))
+    summaries = list(PYTEST_SUMMARY.finditer(log.read_text(encoding="utf-8", errors="replace")))
+    remark = summaries[-1]["counts"] if summaries else ""
+    if code == 0:
+        return Outcome(step.name, "passed", seconds, remark)
+    return Outcome(step.name, "failed", seconds, remark or f"exit code {code}")
+
+
+def show_end_of(log: pathlib.Path) -> None:
+    """Show what a failed step said last."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    print(f"      --- the end of {log.relative_to(REPOSITORY)} ---")
+    for line in lines[-TAIL_LINES:]:
+        print(f"      | {line}")
+    sys.stdout.flush()
+
+
+def unmet_need(need: str, outcomes: Mapping[str, Outcome]) -> Outcome | None:
+    """What keeps a step from running. A need that is not part of this run is taken as met."""
+    outcome = outcomes.get(need)
+    return outcome if outcome is not None and outcome.verdict != "passed" else None
+
+
+def run_all(steps: Sequence[Step]) -> list[Outcome]:
+    """Run the steps in order, leaving out those whose needs are not met."""
+    outcomes: dict[str, Outcome] = {}
+    for number, step in enumerate(steps, start=1):
+        print(f"[{number:2}/{len(steps)}] {step.name}: {shlex.join(step.command)}", flush=True)
+        unmet = next(filter(None, (unmet_need(need, outcomes) for need in step.needs)), None)
+        if unmet is not None:
+            outcome = Outcome(step.name, unmet.verdict, remark=f"not run: {unmet.name} {unmet.verdict}: {unmet.remark}")
+        else:
+            outcome = run(step)
+        outcomes[step.name] = outcome
+        print(f"      {outcome.verdict} in {outcome.seconds:.0f} s {outcome.remark}".rstrip(), flush=True)
+        if outcome.verdict == "failed" and unmet is None:
+            show_end_of(LOGS / f"{step.name}.log")
+    return list(outcomes.values())
+
+
+def summarize(outcomes: Sequence[Outcome]) -> str:
+    """The closing table; its last line is the count other programs read."""
+    width = max(len(outcome.name) for outcome in outcomes)
+    lines = [f"{o.name:{width}}  {o.verdict:7}  {o.seconds:6.0f} s  {o.remark}".rstrip() for o in outcomes]
+    counts = collections.Counter(outcome.verdict for outcome in outcomes)
+    total = sum(outcome.seconds for outcome in outcomes)
+    skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
+    lines += [
+        "",
+        f"{total:.0f} s, logs in .test-logs/",
+        f"{counts['passed']} passed, {counts['failed']} failed{skipped}",
+    ]
+    return "\n".join(lines)
+
+
+def chosen(arguments: argparse.Namespace) -> list[Step]:
+    """The steps asked for, in the table's order."""
+    known = {step.name for step in STEPS}
+    unknown = [name for name in arguments.only if name not in known]
+    if unknown:
+        raise SystemExit(
+            f"run_checks.py: no step named {', '.join(unknown)}; there are {', '.join(s.name for s in STEPS)}"
+        )
+    steps = [step for step in STEPS if not arguments.only or step.name in arguments.only]
+    return [step for step in steps if step.quick] if arguments.quick else steps
+
+
+def main() -> int:
+    """Choose, run, sum up."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="only the steps for daily work")
+    parser.add_argument("--list", action="store_true", help="say what would run")
+    parser.add_argument("only", nargs="*", metavar="STEP", help="only these steps")
+    steps = chosen(arguments := parser.parse_args())
+    if arguments.list:
+        for step in steps:
+            print(f"{step.name:16}  {'quick' if step.quick else '     '}  {shlex.join(step.command)}")
+        return 0
+    # Interrupted or ended from outside, the running step is ended as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    outcomes = run_all(steps)
+    print(f"\n{summarize(outcomes)}", flush=True)
+    return 1 if any(outcome.verdict == "failed" for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

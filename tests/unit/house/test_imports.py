@@ -1,0 +1,142 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Arrows point down only: what each part of the plugins may import."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+PLUGINS = pathlib.PurePosixPath("plugins")
+CORE = PLUGINS / "module_utils" / "_node"
+COLLECTION = "ansible_collections.hpcai.azure."
+
+# Inside the node core: a part imports itself and parts on a lower floor.
+FLOORS = {
+    "sku": 0,
+    "machine": 1,
+    "setup": 2,
+    "pinning": 2,
+    "job": 2,
+    "slurm": 2,
+    "health": 2,
+    "cli": 3,
+}
+# What the core may use where it happens to be installed.
+OPTIONAL_IN_CORE = {"pynvml"}
+
+# Prefixes within the collection that files below the key may import, the longest matching key decides.
+ALLOWED_WITHIN = {
+    "plugins/module_utils": ("plugins.module_utils.",),
+    "plugins/module_utils/_node": ("plugins.module_utils._node.",),
+    "plugins/modules": ("plugins.module_utils.",),
+    "plugins/plugin_utils": ("plugins.plugin_utils.", "plugins.module_utils."),
+    "plugins/plugin_utils/_azure": ("plugins.plugin_utils._azure.", "plugins.module_utils._node.sku."),
+    "plugins/inventory": ("plugins.plugin_utils.", "plugins.module_utils."),
+    "plugins/filter": ("plugins.plugin_utils.", "plugins.module_utils."),
+    "plugins/action": ("plugins.plugin_utils.", "plugins.module_utils."),
+    "plugins/doc_fragments": (),
+}
+
+Import = tuple[pathlib.PurePosixPath, int, str]
+
+
+def imported_names(file: pathlib.PurePosixPath, source: str) -> Iterator[Import]:
+    """Each import of a file, relative ones resolved, those from this collection starting with 'plugins.'."""
+    package = list(file.parts[:-1])
+    for node in ast.walk(ast.parse(source, filename=str(file))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join([*package[: len(package) - node.level + 1], *base.split(".")]).rstrip(".")
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            yield file, node.lineno, name.removeprefix(COLLECTION)
+
+
+@pytest.fixture(scope="module")
+def imports(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> list[Import]:
+    """Every import statement below plugins/."""
+    found: list[Import] = []
+    for file in files:
+        if file.suffix == ".py" and file.is_relative_to(PLUGINS):
+            found += imported_names(file, (repository / file).read_text(encoding="utf-8"))
+    assert found
+    return found
+
+
+def rule_for(file: pathlib.PurePosixPath) -> str:
+    """The entry of ALLOWED_WITHIN that decides about a file."""
+    return max((key for key in ALLOWED_WITHIN if file.is_relative_to(key)), key=len, default="")
+
+
+def test_each_kind_of_plugin_has_a_rule(imports: list[Import]) -> None:
+    without = {str(file) for file, _line, _name in imports if not rule_for(file)}
+    assert not without, "say in ALLOWED_WITHIN what these may import"
+
+
+def test_imports_within_the_collection_point_down(imports: list[Import]) -> None:
+    upward = [
+        f"{file}:{line} imports {name}"
+        for file, line, name in imports
+        if name.startswith("plugins.") and not f"{name}.".startswith(ALLOWED_WITHIN.get(rule_for(file), ()))
+    ]
+    assert not upward
+
+
+def test_the_node_core_uses_the_standard_library_only(imports: list[Import]) -> None:
+    allowed = sys.stdlib_module_names | OPTIONAL_IN_CORE | {"plugins"}
+    foreign = [
+        f"{file}:{line} imports {name}"
+        for file, line, name in imports
+        if file.is_relative_to(CORE) and name.split(".")[0] not in allowed
+    ]
+    assert not foreign
+
+
+def test_modules_use_nothing_a_node_may_lack(imports: list[Import]) -> None:
+    foreign = [
+        f"{file}:{line} imports {name}"
+        for file, line, name in imports
+        if file.is_relative_to(PLUGINS / "modules")
+        and name.split(".")[0] not in sys.stdlib_module_names | {"plugins"}
+        and not name.startswith("ansible.module_utils.")
+    ]
+    assert not foreign
+
+
+def test_parts_of_the_node_core_import_lower_floors_only(imports: list[Import]) -> None:
+    wrong = []
+    for file, line, name in imports:
+        if not file.is_relative_to(CORE) or not name.startswith("plugins.module_utils._node."):
+            continue
+        here, there = file.relative_to(CORE).parts[0].removesuffix(".py"), name.split(".")[3]
+        unknown = {here, there} - FLOORS.keys()
+        if unknown:
+            wrong.append(f"{file}:{line}: say in FLOORS where {unknown} belongs")
+        elif here != there and FLOORS[here] <= FLOORS[there]:
+            wrong.append(f"{file}:{line}: {here} imports {there}, which does not lie below it")
+    assert not wrong
+
+
+def test_the_metadata_service_is_spoken_to_in_one_place(
+    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
+) -> None:
+    speakers = [
+        str(file)
+        for file in files
+        if file.is_relative_to(PLUGINS)
+        and file != CORE / "machine" / "imds.py"
+        and "169.254.169.254" in (repository / file).read_text(encoding="utf-8")
+    ]
+    assert not speakers

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Facts that stand in several files agree: versions, floors, lists of modules."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+
+def pins(path: pathlib.Path, operator: str) -> dict[str, str]:
+    """Name and version of each line 'name OPERATOR version' of a requirements file."""
+    found = re.findall(
+        rf"^([A-Za-z][\w.-]*){re.escape(operator)}([\w.]+)", path.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert found
+    return dict(found)
+
+
+@pytest.fixture(scope="module")
+def runtime(repository: pathlib.Path) -> Any:
+    """meta/runtime.yml."""
+    return yaml.safe_load((repository / "meta/runtime.yml").read_text(encoding="utf-8"))
+
+
+def test_the_action_group_lists_every_module(repository: pathlib.Path, runtime: Any) -> None:
+    modules = {path.stem for path in (repository / "plugins/modules").glob("*.py") if path.stem != "__init__"}
+    assert modules
+    assert set(runtime["action_groups"]["node"]) == modules
+
+
+def test_the_floors_are_the_versions_tested_as_oldest(repository: pathlib.Path) -> None:
+    floors = pins(repository / "requirements.txt", ">=")
+    oldest = pins(repository / "tests/setup/constraints-oldest.txt", "==")
+    assert {name: oldest.get(name) for name in floors} == floors
+
+
+def test_the_oldest_ansible_core_tested_is_the_one_required(repository: pathlib.Path, runtime: Any) -> None:
+    oldest = pins(repository / "tests/setup/constraints-oldest.txt", "==")
+    assert runtime["requires_ansible"] == f">={oldest['ansible-core']}"
+
+
+def test_the_changelog_ends_with_the_version_to_be_built(repository: pathlib.Path) -> None:
+    galaxy = yaml.safe_load((repository / "galaxy.yml").read_text(encoding="utf-8"))
+    changes = yaml.safe_load((repository / "changelogs/changelog.yaml").read_text(encoding="utf-8"))
+    released = [tuple(map(int, version.split("."))) for version in changes["releases"]]
+    assert ".".join(map(str, max(released))) == galaxy["version"]
+
+
+def test_the_execution_environment_names_files_that_exist(repository: pathlib.Path) -> None:
+    environment = yaml.safe_load((repository / "meta/execution-environment.yml").read_text(encoding="utf-8"))
+    named = list(environment["dependencies"].values())
+    assert named
+    assert not [name for name in named if not (repository / name).is_file()]

@@ -1,0 +1,139 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Each role says what it takes: argument_specs.yml, README.md and defaults agree."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+# `ansible_facts['x']` is the only way to a fact. These are no facts, but Ansible's own variables.
+MAGIC = re.compile(
+    r"ansible_("
+    r"facts|host|port|user|connection|check_mode|diff_mode|managed|inventory_sources|collections?|collection_name|role_names?"
+    r"|role_name|play_\w+|playbook_python|parent_role_\w+|run_tags|skip_tags|limit|verbosity|version|forks|config_file"
+    r"|search_path|loop\w*|index_var|failed_\w+|become\w*|ssh_\w+|python_interpreter|local_temp|remote_tmp|pipelining|timeout"
+    r"|async_dir|job_id|lint"
+    r")"
+)
+NO_SHELL = re.compile(r"^\s*(?:- )?(?:ansible\.builtin\.)?(?:shell|raw|script):", re.MULTILINE)
+
+
+def load(path: pathlib.Path) -> Any:
+    """What a YAML file holds."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def roles(repository: pathlib.Path) -> list[pathlib.Path]:
+    """The roles' folders."""
+    found = sorted(path for path in (repository / "roles").iterdir() if path.is_dir())
+    assert found
+    return found
+
+
+def options(role: pathlib.Path, entry_point: str = "main") -> dict[str, Any]:
+    """The options of an entry point."""
+    specs = load(role / "meta/argument_specs.yml")["argument_specs"]
+    return specs[entry_point].get("options") or {}
+
+
+def defaults(role: pathlib.Path) -> dict[str, Any]:
+    """The role's defaults; private ones are nobody's business."""
+    path = role / "defaults/main.yml"
+    content = (load(path) or {}) if path.exists() else {}
+    return {name: value for name, value in content.items() if not name.startswith("__")}
+
+
+def test_each_role_has_argument_specs_and_a_readme(roles: list[pathlib.Path]) -> None:
+    lacking = [
+        f"{role.name}/{name}"
+        for role in roles
+        for name in ("meta/argument_specs.yml", "README.md")
+        if not (role / name).is_file()
+    ]
+    assert not lacking
+
+
+def test_each_default_is_a_documented_option(roles: list[pathlib.Path]) -> None:
+    undocumented = [f"{role.name}: {name}" for role in roles for name in defaults(role).keys() - options(role).keys()]
+    assert not undocumented
+
+
+def test_each_documented_option_has_a_default_or_is_required(roles: list[pathlib.Path]) -> None:
+    dangling = [
+        f"{role.name}: {name}"
+        for role in roles
+        for name, option in options(role).items()
+        if name not in defaults(role) and not option.get("required")
+    ]
+    assert not dangling
+
+
+def test_documented_default_values_are_the_real_ones(roles: list[pathlib.Path]) -> None:
+    different = [
+        f"{role.name}: {name} is {defaults(role)[name]!r}, documented as {option['default']!r}"
+        for role in roles
+        for name, option in options(role).items()
+        if "default" in option and name in defaults(role) and option["default"] != defaults(role)[name]
+    ]
+    assert not different
+
+
+def test_each_option_stands_in_the_readme(roles: list[pathlib.Path]) -> None:
+    missing = [
+        f"{role.name}: {name}"
+        for role in roles
+        for name in options(role)
+        if f"`{name}`" not in (role / "README.md").read_text(encoding="utf-8")
+    ]
+    assert not missing
+
+
+def test_entry_points_that_playbooks_use_are_documented(repository: pathlib.Path, roles: list[pathlib.Path]) -> None:
+    def entry_points_used(node: Any) -> set[tuple[str, str]]:
+        if isinstance(node, list):
+            return {used for item in node for used in entry_points_used(item)}
+        if not isinstance(node, dict):
+            return set()
+        used = {used for value in node.values() for used in entry_points_used(value)}
+        for key in ("ansible.builtin.import_role", "ansible.builtin.include_role"):
+            if key in node:
+                used.add((node[key]["name"].rpartition(".")[2], node[key].get("tasks_from", "main")))
+        return used
+
+    playbooks = sorted((repository / "playbooks").glob("*.yml"))
+    assert playbooks
+    used = {pair for playbook in playbooks for pair in entry_points_used(load(playbook))}
+    assert used
+    specs = {role.name: load(role / "meta/argument_specs.yml")["argument_specs"] for role in roles}
+    undocumented = {(name, entry) for name, entry in used if "{{" not in name and entry not in specs.get(name, {})}
+    assert not undocumented
+
+
+def test_no_fact_is_read_as_a_variable(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
+    injected = []
+    for file in files:
+        if file.parts[0] not in ("roles", "playbooks", "inventories", "molecule") or file.suffix not in (".yml", ".j2"):
+            continue
+        for number, line in enumerate((repository / file).read_text(encoding="utf-8").splitlines(), start=1):
+            words = re.findall(r"(?<![\w./-])(?<!ansible_facts\[')ansible_\w+", line)
+            injected += [f"{file}:{number}: {word}" for word in words if not MAGIC.fullmatch(word)]
+    assert not injected
+
+
+def test_roles_and_playbooks_hold_no_shell(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
+    shells = [
+        str(file)
+        for file in files
+        if file.parts[0] in ("roles", "playbooks")
+        and file.suffix == ".yml"
+        and NO_SHELL.search((repository / file).read_text(encoding="utf-8"))
+    ]
+    assert not shells
