@@ -1,0 +1,122 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reasons not to run on an inventory, and a report of what it holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+RESERVED = ip_network("172.16.0.0/16")
+"""Azure gives the RDMA interfaces of InfiniBand sizes addresses out of this network; Ethernet must not overlap it.
+
+Source: MicrosoftDocs/azure-compute-docs, setup-infiniband ("172.16.0.0/16 is reserved for RDMA").
+"""
+
+_SUFFIXES = ("azure_vmss.yml", "azure_vmss.yaml")
+
+
+def problems(
+    inventory: Mapping[str, Any] | None,
+    groups: Mapping[str, Sequence[str]],
+    hosts: Iterable[Mapping[str, Any]],
+    given_sources: Iterable[str],
+) -> list[str]:
+    """Return the reasons not to go on, one line each; none if the inventory is good.
+
+    :param inventory: the variable ``azure_inventory`` that the inventory plugin sets on the group ``all``; None where
+        no such source was read, as in an inventory that was written by hand.
+    :param groups: Ansible's groups.
+    :param hosts: variables of the hosts that the playbook would touch.
+    :param given_sources: Ansible's ``ansible_inventory_sources``.
+    """
+    hosts = list(hosts)
+    return [
+        *_failed_sources(inventory, given_sources),
+        *_partial(inventory),
+        *_missing_roles(groups),
+        *_mixed_clusters(hosts),
+        *_overlaps(inventory, hosts),
+    ]
+
+
+def _failed_sources(inventory: Mapping[str, Any] | None, given_sources: Iterable[str]) -> Iterable[str]:
+    read = {os.path.realpath(source["source"]) for source in (inventory or {}).get("sources", [])}
+    for path in _files(given_sources):
+        if os.path.realpath(path) not in read:
+            yield (
+                f"The inventory source {path} could not be read: see the warnings above. "
+                f"Set any_unparsed_is_failed = true in the section [inventory] of ansible.cfg to fail there already."
+            )
+
+
+def _files(given_sources: Iterable[str]) -> Iterable[str]:
+    for given in given_sources:
+        entries = [os.path.join(given, name) for name in sorted(os.listdir(given))] if os.path.isdir(given) else [given]
+        yield from (path for path in entries if path.endswith(_SUFFIXES) and os.path.isfile(path))
+
+
+def _partial(inventory: Mapping[str, Any] | None) -> Iterable[str]:
+    for source in (inventory or {}).get("sources", []):
+        if not source["complete"]:
+            why = "; ".join(source["errors"]) or "it came from an outdated cache"
+            yield f"The inventory of {source['source']} is partial ({why}): mend that, or nodes would be lost."
+
+
+def _missing_roles(groups: Mapping[str, Sequence[str]]) -> Iterable[str]:
+    for role in ("controller", "compute"):
+        if not groups.get(f"hpcai_{role}"):
+            yield (
+                f"No host is in the group hpcai_{role}: tag a machine that runs and is provisioned with "
+                f"hpcai_role={role}, or name its group so."
+            )
+
+
+def _mixed_clusters(hosts: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    clusters: dict[str, str] = {}
+    for host in hosts:
+        tags = host.get("azure_tags") or {}
+        if "hpcai_cluster" in tags:
+            clusters.setdefault(str(tags["hpcai_cluster"]), str(host["inventory_hostname"]))
+    if len(clusters) > 1:
+        named = ", ".join(f"{cluster!r} ({host})" for cluster, host in sorted(clusters.items()))
+        yield f"The inventory holds several clusters: {named}. Keep one value of the tag hpcai_cluster (option tags)."
+
+
+def _overlaps(inventory: Mapping[str, Any] | None, hosts: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    for source in (inventory or {}).get("sources", []):
+        for network in source["virtual_networks"]:
+            for prefix in network["address_prefixes"] or ():
+                other = ip_network(prefix, strict=False)
+                if other.version == RESERVED.version and other.overlaps(RESERVED):
+                    yield f"Virtual network {network['id']} ({prefix}) overlaps {RESERVED}, which is reserved for RDMA."
+    for host in hosts:
+        address = host.get("azure_private_ipv4")
+        if address and ip_address(address) in RESERVED:
+            yield f"Host {host['inventory_hostname']} has address {address} in {RESERVED}, which is reserved for RDMA."
+
+
+def report(inventory: Mapping[str, Any] | None) -> list[str]:
+    """Return one line for each scale set: what Azure says of its nodes, placement group and accelerated networking."""
+    return [_set_line(entry) for source in (inventory or {}).get("sources", []) for entry in source["scale_sets"]]
+
+
+def _set_line(entry: Mapping[str, Any]) -> str:
+    return (
+        f"{entry['name']}: {entry['found']} of {_known(entry['capacity'])} {_known(entry['vm_size'])}, "
+        f"{_known(entry['orchestration_mode'])}, "
+        f"single placement group {_yes_no(entry['single_placement_group'])}, "
+        f"accelerated networking {_yes_no(entry['accelerated_networking'])}"
+    )
+
+
+def _known(value: Any) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _yes_no(value: bool | None) -> str:
+    return "unknown" if value is None else "yes" if value else "no"
