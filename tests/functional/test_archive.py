@@ -1,0 +1,107 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The archive for Galaxy holds what users need, all of it, and nothing else."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+LARGEST_BYTES = 512 * 1024
+
+# Every file of the archive matches one of these.
+ALLOWED = [
+    re.compile(pattern)
+    for pattern in (
+        r"MANIFEST\.json|FILES\.json",
+        r"README\.md|CHANGELOG\.md|COPYING|REUSE\.toml|requirements\.txt",
+        r"LICENSES/[\w.-]+\.txt",
+        r"meta/(runtime|execution-environment)\.yml|meta/ee-bindep\.txt",
+        r"changelogs/changelog\.yaml",
+        r"plugins/(\w+/)+\w+\.(py|yml)",
+        r"roles/\w+/README\.md",
+        r"roles/\w+/(defaults|handlers|meta|tasks|vars)/\w+\.yml",
+        r"roles/\w+/templates/[\w.-]+\.j2",
+        r"roles/\w+/files/[\w.-]+",
+        r"playbooks/(tasks/)?\w+\.yml",
+        r"inventories/azure/[\w./-]+\.(yml|md)",
+        r"docs/[\w-]+\.md",
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The archive as `ansible-galaxy collection build` makes it from this tree."""
+    folder = tmp_path_factory.mktemp("archive")
+    galaxy = pathlib.Path(sys.executable).with_name("ansible-galaxy")
+    build = [str(galaxy), "collection", "build", "--output-path", str(folder), str(REPOSITORY)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = folder.glob("hpcai-azure-*.tar.gz")
+    return built
+
+
+@pytest.fixture(scope="module")
+def members(archive: pathlib.Path) -> list[tarfile.TarInfo]:
+    """What the archive holds, folders left out."""
+    with tarfile.open(archive) as tar:
+        return [member for member in tar.getmembers() if not member.isdir()]
+
+
+def in_git(*folders: str) -> set[str]:
+    """The files git knows of or would add in some folders."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate", "--", *folders]
+    listing = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
+    return {name for name in listing.split("\0") if name and (REPOSITORY / name).is_file()}
+
+
+def test_holds_only_what_users_need(members: list[tarfile.TarInfo]) -> None:
+    unexpected = [m.name for m in members if not any(pattern.fullmatch(m.name) for pattern in ALLOWED)]
+    assert not unexpected
+
+
+def test_holds_every_file_of_plugins_roles_and_playbooks(members: list[tarfile.TarInfo]) -> None:
+    wanted = in_git("plugins", "roles", "playbooks", "inventories/azure", "LICENSES")
+    assert wanted
+    assert wanted <= {member.name for member in members}
+
+
+def test_each_kind_of_content_is_there(members: list[tarfile.TarInfo]) -> None:
+    names = {member.name for member in members}
+    wanted = {
+        "README.md",
+        "CHANGELOG.md",
+        "COPYING",
+        "requirements.txt",
+        "meta/runtime.yml",
+        "meta/execution-environment.yml",
+        "changelogs/changelog.yaml",
+        "plugins/inventory/azure_vmss.py",
+        "playbooks/site.yml",
+        "playbooks/image.yml",
+        "inventories/azure/azure_vmss.yml",
+        "roles/slurm/meta/argument_specs.yml",
+    }
+    assert not wanted - names
+
+
+def test_holds_plain_files_only(members: list[tarfile.TarInfo]) -> None:
+    assert not [member.name for member in members if not member.isfile()]
+
+
+def test_holds_nothing_that_git_ignores(members: list[tarfile.TarInfo]) -> None:
+    generated = {"MANIFEST.json", "FILES.json"}
+    assert {member.name for member in members} - generated <= in_git()
+
+
+def test_is_small(archive: pathlib.Path) -> None:
+    assert archive.stat().st_size < LARGEST_BYTES
