@@ -26,8 +26,8 @@ REGISTRIES = re.compile(
         )
     )
 )
-# A path of one machine: somebody's home or work folder.
-LOCAL_PATH = re.compile(r"(?<![\w.$}])/(?:work|root|home/(?!azureuser\b)[a-z]\w*)/")
+# A path of one machine: somebody's home or work folder. The simulated nodes have a home too, azureuser's.
+LOCAL_PATH = re.compile(r"(?<![\w.$}])/(?:work/|root/\.|home/(?!azureuser\b)[a-z]\w*/)")
 NAMES_THAT_SAY_NOTHING = {"utils.py", "util.py", "common.py", "helpers.py", "helper.py", "misc.py"}
 CODE = {".py", ".yml", ".j2", ".sh"}
 LONGEST_FILE = 400

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The runner of the checks: it must never call something passed that did not run."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import run_checks
+from steps import STEPS, Step
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def logs_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Keep the logs of the run these tests may be part of."""
+    monkeypatch.setattr(run_checks, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(run_checks, "LOGS", tmp_path / "logs")
+
+
+def shell(name: str, script: str, needs: tuple[str, ...] = (), limit: int = 30) -> Step:
+    return Step(name, ("sh", "-c", script), needs=needs, limit=limit)
+
+
+def verdicts(outcomes: list[run_checks.Outcome]) -> dict[str, str]:
+    return {outcome.name: outcome.verdict for outcome in outcomes}
+
+
+def test_a_failed_step_does_not_hide_the_others() -> None:
+    outcomes = run_checks.run_all([shell("bad", "exit 3"), shell("good", "exit 0")])
+    assert verdicts(outcomes) == {"bad": "failed", "good": "passed"}
+
+
+def test_a_step_whose_need_failed_fails_without_running(tmp_path: pathlib.Path) -> None:
+    trace = tmp_path / "ran"
+    outcomes = run_checks.run_all([shell("host", "exit 1"), shell("nodes", f"touch {trace}", needs=("host",))])
+    assert verdicts(outcomes) == {"host": "failed", "nodes": "failed"}
+    assert not trace.exists()
+
+
+def test_exit_code_77_is_a_skip_and_gives_its_reason() -> None:
+    (outcome,) = run_checks.run_all([shell("newest", "echo no such Python here; exit 77")])
+    assert (outcome.verdict, outcome.remark) == ("skipped", "no such Python here")
+
+
+def test_what_needs_a_skipped_step_is_skipped() -> None:
+    outcomes = run_checks.run_all([shell("venv", "exit 77"), shell("tests", "exit 0", needs=("venv",))])
+    assert verdicts(outcomes) == {"venv": "skipped", "tests": "skipped"}
+
+
+def test_a_program_that_is_missing_is_a_failure() -> None:
+    (outcome,) = run_checks.run_all([Step("missing", ("no-such-program-at-all",))])
+    assert outcome.verdict == "failed"
+    assert "no-such-program-at-all did not start" in outcome.remark
+
+
+def test_a_step_that_hangs_is_ended_with_its_children() -> None:
+    began = time.monotonic()
+    (outcome,) = run_checks.run_all([shell("hung", "sleep 60 & sleep 60", limit=1)])
+    assert outcome.verdict == "failed"
+    assert "limit of 1 s" in outcome.remark
+    assert time.monotonic() - began < 20
+
+
+def test_the_remark_is_what_pytest_counted() -> None:
+    (outcome,) = run_checks.run_all([shell("unit", "echo '===== 12 passed, 1 skipped in 3.21s ====='")])
+    assert outcome.remark == "12 passed, 1 skipped"
+
+
+def test_a_run_of_nothing_but_skipped_tests_has_not_passed() -> None:
+    (outcome,) = run_checks.run_all([shell("nodes", "echo '===== 3 skipped in 0.21s ====='")])
+    assert outcome.verdict == "skipped"
+
+
+def test_the_summary_ends_in_the_plain_count() -> None:
+    outcomes = run_checks.run_all([shell("a", "exit 0"), shell("b", "exit 1"), shell("c", "exit 77")])
+    assert run_checks.summarize(outcomes).splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
+
+
+def test_an_unknown_step_is_an_error() -> None:
+    runner = [sys.executable, str(REPOSITORY / "tests/setup/run_checks.py"), "no-such-step"]
+    done = subprocess.run(runner, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "no step is named no-such-step" in done.stderr
+
+
+def test_being_ended_from_outside_ends_the_running_step(tmp_path: pathlib.Path) -> None:
+    pid_file = tmp_path / "pid"
+    program = (
+        "import run_checks, pathlib, signal, sys\n"
+        f"run_checks.LOGS = pathlib.Path({str(tmp_path / 'logs')!r})\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
+        f"step = run_checks.Step('s', ('sh', '-c', 'echo $$ > {pid_file}; exec sleep 60'))\n"
+        "run_checks.run(step)\n"
+    )
+    runner = subprocess.Popen([sys.executable, "-c", program], cwd=REPOSITORY / "tests/setup")
+    deadline = time.monotonic() + 20
+    while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    step = pathlib.Path("/proc", pid_file.read_text().strip())
+    runner.send_signal(signal.SIGTERM)
+    runner.wait(timeout=20)
+    while step.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not step.exists()
+
+
+def test_names_are_unique_and_needs_come_before() -> None:
+    names = [step.name for step in STEPS]
+    assert len(names) == len(set(names))
+    for position, step in enumerate(STEPS):
+        assert set(step.needs) <= set(names[:position])
