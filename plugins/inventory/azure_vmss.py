@@ -1,0 +1,338 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Instances of Azure scale sets as Ansible hosts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: azure_vmss
+author:
+  - hpcai.azure contributors (@hpcai)
+short_description: Instances of Azure scale sets, and stand-alone VMs beside them
+version_added: 0.1.0
+description:
+  - Lists the instances of Uniform and Flexible virtual machine scale sets, and on request stand-alone virtual machines,
+    as hosts with one and the same set of variables.
+  - It uses list calls only. The number of requests is that of scale sets and of pages, and does not grow with single
+    instances.
+  - Everything is collected and checked first. Hosts are published only when all of it is right, see O(on_error) for
+    what happens otherwise. No instance gets lost without a word, and one line (on standard error) says how many hosts
+    came, how many did not, and why.
+  - The name of the source must end with C(azure_vmss.yml) or C(azure_vmss.yaml).
+notes:
+  - Ansible only warns about a source that fails and goes on with the others. Set C(any_unparsed_is_failed = true) in
+    the section C([inventory]) of C(ansible.cfg). C(hpcai.azure.site) checks the variable RV(ignore:azure_inventory)
+    besides.
+  - "The identity needs these actions, all of which are in the built-in role C(Reader):
+    C(Microsoft.Compute/virtualMachineScaleSets/read),
+    C(Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read),
+    C(Microsoft.Compute/virtualMachineScaleSets/virtualMachines/instanceView/read),
+    C(Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read);
+    for Flexible scale sets and stand-alone VMs C(Microsoft.Compute/virtualMachines/read),
+    C(Microsoft.Compute/virtualMachines/instanceView/read), C(Microsoft.Network/networkInterfaces/read);
+    for public addresses C(Microsoft.Compute/virtualMachineScaleSets/publicIPAddresses/read),
+    C(Microsoft.Network/publicIPAddresses/read);
+    for O(list_virtual_networks) C(Microsoft.Network/virtualNetworks/read)."
+  - "Variables of each host, V(null) where Azure's answer carries nothing:
+    C(azure_id), C(azure_vm_id), C(azure_name), C(azure_vmss), C(azure_vmss_id), C(azure_instance_id) (Uniform only),
+    C(azure_orchestration_mode), C(azure_vm_size), C(azure_location), C(azure_zone), C(azure_fault_domain),
+    C(azure_placement_group) (Uniform only), C(azure_computer_name), C(azure_admin_username), C(azure_os_type),
+    C(azure_power_state), C(azure_provisioning_state), C(azure_health_state), C(azure_latest_model) (Uniform only),
+    C(azure_priority), C(azure_image), C(azure_tags) (with those of the scale set that the instance lacks),
+    C(azure_roles), C(azure_ready), C(azure_private_ipv4), C(azure_public_ipv4), C(azure_subnet),
+    C(azure_virtual_network), C(azure_accelerated_networking), C(azure_resource_group), C(azure_subscription_id); and
+    C(ansible_host)."
+  - "Groups: C(azure_hosts) of all, C(azure_vmss_SET), C(azure_size_SIZE), C(azure_location_LOCATION), C(azure_zone_LOCATION_ZONE),
+    C(azure_placement_group_ID), C(azure_power_STATE), C(azure_provisioning_STATE), C(azure_model_outdated), all in
+    lower case with C(_) for what a group's name must not hold; and C(hpcai_ROLE) for each role of O(role_tag). Two
+    scale sets of one name get their resource group appended."
+  - Only an instance that is running, provisioned and has an address (C(azure_ready)) is in the groups of its roles. One
+    that is updating, failed, deallocated or without address is a host in the other groups, so it is not forgotten.
+  - "Variables of groups: C(azure_scale_set) of the group of a scale set, C(azure_size) of that of a VM size, and
+    C(azure_inventory) of the group C(all): what each source brought, from when it is, whether it is complete."
+  - What Azure says (tags, names) is never taken for a template, in variables as in names of groups.
+  - An answer from the cache needs neither the network nor Azure's SDK. The cache holds what Azure answered, so
+    O(query), O(hostnames), O(connect_with), O(compose) and the like can change without asking again. It holds no
+    secret, and another selection or identity gets an answer of its own. Its expiry is O(cache_timeout), V(0) means
+    never.
+requirements:
+  - azure-identity >= 1.16.1
+  - azure-mgmt-compute >= 36.0.0
+  - azure-mgmt-network >= 28.0.0
+  - jmespath, for O(query)
+  - netaddr, for O(connect_subnet)
+extends_documentation_fragment:
+  - hpcai.azure.azure_connection
+  - constructed
+  - inventory_cache
+options:
+  plugin:
+    description: Marks the file as one for this plugin.
+    type: str
+    required: true
+    choices: [hpcai.azure.azure_vmss]
+  subscription_ids:
+    description:
+      - The subscriptions to look into.
+    type: list
+    elements: str
+    env:
+      - name: HPCAI_AZURE_SUBSCRIPTION_IDS
+      - name: AZURE_SUBSCRIPTION_ID
+  resource_groups:
+    description:
+      - Only scale sets and stand-alone VMs of these resource groups. All, if none is given.
+    type: list
+    elements: str
+    default: []
+  scale_sets:
+    description:
+      - Only scale sets of these names; V(*), V(?) and V([...]) work as in file names, and the case does not count.
+      - Instances of others are not even asked for. Stand-alone VMs have no scale set and are not touched by this.
+    type: list
+    elements: str
+    default: []
+  locations:
+    description:
+      - Only scale sets and stand-alone VMs in these locations.
+    type: list
+    elements: str
+    default: []
+  tags:
+    description:
+      - Only what carries each of these tags with this value. A list stands for any of its values, V(null) for any
+        value.
+      - A scale set whose own tags do not match is not asked for its instances. An instance counts as tagged like its
+        scale set, unless it has a tag of that name itself.
+    type: dict
+    default: {}
+  include_vms:
+    description:
+      - Which stand-alone VMs to list, within the other filters. They cost two more lists for each subscription.
+      - V(tagged) are those with the tag O(role_tag).
+    type: str
+    default: none
+    choices: [none, tagged, all]
+  role_tag:
+    description:
+      - The tag that names what an instance is for, several separated by commas. Role V(compute) makes the group
+        C(hpcai_compute).
+    type: str
+    default: hpcai_role
+  list_public_addresses:
+    description:
+      - List public addresses also if neither O(connect_with) nor O(hostnames) asks for them. They cost one more list
+        for each scale set and subscription with public addresses.
+    type: bool
+    default: false
+  list_virtual_networks:
+    description:
+      - List the virtual networks, one more list for each subscription. Without them nobody can tell whether an address
+        range overlaps the one of the InfiniBand network.
+    type: bool
+    default: true
+  query:
+    description:
+      - A JMESPath expression over the variables of one host (all but C(ansible_host)). Only hosts for which it is true
+        remain.
+    type: str
+  hostnames:
+    description:
+      - What to call hosts. The first of these that an instance has, in the last resort the name of its resource.
+      - Two instances with the same name are an error; further names are for absence only.
+    type: list
+    elements: str
+    default: [computer_name]
+    choices: [computer_name, name, vm_id, private_ipv4, public_ipv4]
+  connect_with:
+    description:
+      - How to reach hosts. The first of these that an instance has becomes C(ansible_host).
+      - V(private_ipv4) and V(public_ipv4) are of the primary interface, unless O(connect_subnet) or O(connect_nic)
+        chooses.
+    type: list
+    elements: str
+    default: [private_ipv4]
+    choices: [private_ipv4, public_ipv4, computer_name]
+  connect_subnet:
+    description:
+      - Only use interfaces with a private address in this network, such as V(10.0.1.0/24).
+    type: str
+  connect_nic:
+    description:
+      - Only use interfaces with this name; V(*), V(?) and V([...]) work as in file names.
+    type: str
+  on_error:
+    description:
+      - What to do when a list fails, or when there are too few hosts for O(min_hosts) or O(max_drop_percent).
+      - V(fail) publishes nothing and makes the source fail.
+      - V(warn) publishes what was listed, with a warning, and marks the inventory as not complete. Where that is no
+        host at all, the source fails.
+      - V(use_cache) publishes the last complete answer, however old it is, with a warning that says how old, and marks
+        the inventory as not complete. Needs O(cache) with a O(cache_plugin) that outlives the run.
+      - A scale set that was deleted while it was listed is no error, it is counted.
+    type: str
+    default: fail
+    choices: [fail, warn, use_cache]
+  min_hosts:
+    description:
+      - Fewer hosts than this are an error.
+    type: int
+    default: 0
+  max_drop_percent:
+    description:
+      - Fewer instances than in the last answer by more than this are an error, until it is accepted by one run with
+        C(--flush-cache). Needs O(cache) with a O(cache_plugin) that outlives the run.
+    type: float
+  timeout:
+    description:
+      - Seconds for everything that is asked of Azure, waiting for throttled requests included.
+    type: int
+    default: 300
+  max_concurrency:
+    description:
+      - Number of requests under way at a time.
+    type: int
+    default: 8
+"""
+
+EXAMPLES = r"""
+# As short as it gets: all scale sets of a subscription, whoever is logged in with `az login`.
+plugin: hpcai.azure.azure_vmss
+subscription_ids: [11111111-2222-3333-4444-555555555555]
+
+---
+# One cluster: its scale sets and the VMs beside them, the login node by its public address.
+plugin: hpcai.azure.azure_vmss
+subscription_ids: [11111111-2222-3333-4444-555555555555]
+include_vms: tagged
+tags:
+  hpcai_cluster: training
+connect_with: [public_ipv4, private_ipv4]
+
+---
+# On a virtual machine with a managed identity, kept for five minutes, and used for longer if Azure fails.
+plugin: hpcai.azure.azure_vmss
+subscription_ids: [11111111-2222-3333-4444-555555555555]
+auth_source: managed_identity
+resource_groups: [training]
+scale_sets: ["compute-*"]
+on_error: use_cache
+max_drop_percent: 20
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: ~/.cache/hpcai-azure-inventory
+cache_timeout: 300
+
+---
+# Only Linux machines in zone 1 that are not spot machines, in groups by a tag of one's own.
+plugin: hpcai.azure.azure_vmss
+subscription_ids: "{{ lookup('ansible.builtin.file', '~/.azure-subscriptions').splitlines() }}"
+query: azure_os_type == 'Linux' && azure_zone == '1' && azure_priority != 'Spot'
+keyed_groups:
+  - key: azure_tags.team
+    prefix: team
+compose:
+  ansible_user: azure_admin_username
+"""
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable, get_cache_plugin
+
+from ..plugin_utils._azure.answer import Answer
+from ..plugin_utils._azure.cache import AnswerCache, cache_key
+from ..plugin_utils._azure.deadline import Deadline
+from ..plugin_utils._azure.errors import InventoryError
+from ..plugin_utils._azure.names import check_unique
+from ..plugin_utils._azure.options import Options, read_options
+from ..plugin_utils._azure.publish import Publisher
+from ..plugin_utils._azure.report import SourceReport, report_source, summary
+from ..plugin_utils._azure.source import Outcome, read_source
+
+_SUFFIXES = ("azure_vmss.yml", "azure_vmss.yaml")
+# Cache plugins that forget everything when the process ends.
+_FORGETFUL = ("memory", "ansible.builtin.memory")
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+    """Instances of Azure scale sets as Ansible hosts."""
+
+    NAME = "hpcai.azure.azure_vmss"
+
+    def verify_file(self, path: str) -> bool:
+        """Say whether ``path`` is a source of this plugin."""
+        return bool(super().verify_file(path)) and path.endswith(_SUFFIXES)
+
+    def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
+        """Read one source into the inventory, or raise and leave the inventory as it was."""
+        super().parse(inventory, loader, path, cache)
+        self._read_config_data(path)
+        self.templar.available_variables = self._vars or {}
+        started = time.monotonic()
+        publisher = Publisher(inventory, self._construct)
+        try:
+            options = read_options(self._templated)
+            outcome = read_source(options, lambda: _ask(options), self._answer_cache(options), remember=cache)
+            named = [(host.name, host.facts["azure_id"]) for host in outcome.hosts.hosts]
+            check_unique(named, publisher.known_ids())
+        except InventoryError as error:
+            raise AnsibleParserError(f"{path}: {error}") from error
+        report = report_source(path, outcome, time.time())
+        publisher.publish(outcome.hosts.hosts, report)
+        self._tell(report, outcome, time.monotonic() - started)
+
+    def _tell(self, report: SourceReport, outcome: Outcome, seconds: float) -> None:
+        if outcome.problems:
+            used = f"an answer {report['age_seconds']} s old" if outcome.from_cache else "what could be listed"
+            problems = " ".join(outcome.problems)
+            self.display.warning(f"{report['source']}: the inventory is not complete, {used} is used: {problems}")
+        # Standard error, so that `ansible-inventory --list` still prints nothing but JSON on the other.
+        self.display.display(summary(report, outcome, seconds), stderr=True)
+
+    def _templated(self, option: str) -> Any:
+        """Return an option; what the source file holds may be a template, what the environment holds is not."""
+        value = self.get_option(option)
+        return self.templar.template(value) if isinstance(value, (str, list, dict)) else value
+
+    def _answer_cache(self, options: Options) -> AnswerCache | None:
+        plugin = self.get_option("cache_plugin")
+        keeps = self.get_option("cache") and plugin not in _FORGETFUL
+        if options.needs_cache and not keeps:
+            raise InventoryError(
+                f"{options.needs_cache} needs `cache: true` and a cache_plugin that outlives the run, such as "
+                "ansible.builtin.jsonfile with a cache_connection."
+            )
+        if not self.get_option("cache"):
+            return None
+        # An expiry of 0: the plugin is to hand out old answers too, their age is looked at afterwards.
+        settings = {
+            "_timeout": 0,
+            "_uri": self.get_option("cache_connection"),
+            "_prefix": self.get_option("cache_prefix"),
+        }
+        self._cache = get_cache_plugin(plugin, **{key: value for key, value in settings.items() if value is not None})
+        key = cache_key(options.selection, options.cloud, options.identity)
+        return AnswerCache(self._cache, key, float(self.get_option("cache_timeout")))
+
+    def _construct(self, name: str, host: Any) -> None:
+        """Add what the user composes from the variables of one host."""
+        compose, groups, keyed = (self.get_option(option) for option in ("compose", "groups", "keyed_groups"))
+        strict = self.get_option("strict")
+        if compose:
+            self._set_composite_vars(compose, host.get_vars(), name, strict)
+        if groups or keyed:
+            variables = host.get_vars()
+            self._add_host_to_composed_groups(groups, variables, name, strict, fetch_hostvars=False)
+            self._add_host_to_keyed_groups(keyed, variables, name, strict, fetch_hostvars=False)
+
+
+def _ask(options: Options) -> Answer:
+    # Imported only when it is needed: a cached answer must not cost the second that the SDK takes.
+    from ..plugin_utils._azure.listing import list_all
+
+    deadline = Deadline(options.timeout)
+    return list_all(options.selection, options.cloud, options.identity, deadline, options.max_concurrency)

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The SDK's clients, one of each kind per subscription, with the policies of this collection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .cloud import Cloud
+from .deadline import Deadline
+from .errors import InventoryError
+from .policies import AllowLoopbackHttp, Bounded, OnlyLists, PatientRetry
+
+_USER_AGENT = "ansible-hpcai.azure"
+
+
+class Clients:
+    """Makes clients when they are first wanted. For use in one thread; the clients themselves are for all."""
+
+    def __init__(self, cloud: Cloud, credential: Any, deadline: Deadline) -> None:
+        self._cloud = cloud
+        self._credential = credential
+        self._bounded = Bounded(deadline)
+        self._retry = PatientRetry(deadline)
+        self._clients: dict[tuple[type, str], Any] = {}
+
+    @property
+    def requests(self) -> int:
+        """Number of requests that went out so far, each attempt counted."""
+        return self._bounded.requests
+
+    def compute(self, subscription_id: str) -> Any:
+        """Return the client of Microsoft.Compute."""
+        try:
+            from azure.mgmt.compute import ComputeManagementClient
+        except ImportError as error:
+            raise _missing("azure-mgmt-compute") from error
+        return self._client(ComputeManagementClient, subscription_id)
+
+    def network(self, subscription_id: str) -> Any:
+        """Return the client of Microsoft.Network."""
+        try:
+            from azure.mgmt.network import NetworkManagementClient
+        except ImportError as error:
+            raise _missing("azure-mgmt-network") from error
+        return self._client(NetworkManagementClient, subscription_id)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients.values():
+            client.close()
+
+    def _client(self, kind: type, subscription_id: str) -> Any:
+        key = kind, subscription_id
+        if key not in self._clients:
+            policies: list[Any] = [OnlyLists()]
+            if self._cloud.plain_http:
+                policies.append(AllowLoopbackHttp())
+            self._clients[key] = kind(
+                self._credential,
+                subscription_id,
+                base_url=self._cloud.endpoint,
+                credential_scopes=[self._cloud.scope],
+                per_call_policies=policies,
+                per_retry_policies=[self._bounded],
+                retry_policy=self._retry,
+                user_agent=_USER_AGENT,
+                # A proxy of the environment is for reaching Azure, not for reaching this machine.
+                use_env_settings=not self._cloud.loopback,
+            )
+        return self._clients[key]
+
+
+def _missing(package: str) -> InventoryError:
+    return InventoryError(
+        f"the Python package {package} is missing where Ansible runs; install what the collection's requirements.txt "
+        "lists."
+    )

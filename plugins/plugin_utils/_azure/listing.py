@@ -1,0 +1,263 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""List everything that a selection wants: as few requests as there are pages, as many at a time as allowed.
+
+Nothing here raises for a list that failed: errors are collected, the caller decides what they are worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import questions
+from .answer import Answer
+from .clients import Clients
+from .cloud import Cloud
+from .credentials import Identity, make_credential
+from .deadline import Deadline
+from .errors import Asking, InventoryError, explain, is_gone
+from .instance_facts import Instance, InstanceFacts, set_states
+from .network_facts import AttachedInterface, VirtualNetwork, primary_first
+from .scale_set_facts import FLEXIBLE, ScaleSetFacts
+from .selection import NONE, Selection
+from .tags import roles_of
+from .workers import Job, WorkQueue
+
+VANISHED_SCALE_SETS = "vanished scale sets"
+OTHER_TAGS = "other tags"
+
+
+def list_all(selection: Selection, cloud: Cloud, identity: Identity, deadline: Deadline, concurrency: int) -> Answer:
+    """Ask Azure for everything that ``selection`` wants.
+
+    :raises InventoryError: nothing could be asked at all.
+    """
+    try:
+        credential = make_credential(identity, cloud)
+    except ImportError as error:
+        raise InventoryError(
+            "the Python package azure-identity is missing where Ansible runs; install what the collection's "
+            "requirements.txt lists."
+        ) from error
+    except ValueError as error:
+        raise InventoryError(f"auth_source: {identity.auth_source} cannot be used: {error}") from error
+    clients = Clients(cloud, credential, deadline)
+    queue = WorkQueue(concurrency, deadline)
+    lister = _Lister(selection, clients, queue)
+    try:
+        lister.sign_in(questions.sign_in(credential, cloud.scope, identity.auth_source))
+        lister.list_everything()
+    finally:
+        queue.close()
+        clients.close()
+    return lister.answer()
+
+
+class _Lister:
+    def __init__(self, selection: Selection, clients: Clients, queue: WorkQueue) -> None:
+        self._selection = selection
+        self._clients = clients
+        self._queue = queue
+        self._errors: list[str] = []
+        self._vanished = 0
+        self._scale_sets: dict[str, ScaleSetFacts] = {}
+        self._instances: dict[str, list[InstanceFacts]] = {}
+        self._stand_alone: list[InstanceFacts] = []
+        self._views: dict[str, Any] = {}
+        self._interfaces: dict[str, list[AttachedInterface]] = {}
+        self._listed_interfaces: set[tuple[str, str | None]] = set()
+        self._interface_groups: set[tuple[str, str]] = set()
+        self._public_addresses: dict[str, str] = {}
+        self._virtual_networks: list[VirtualNetwork] = []
+
+    def sign_in(self, question: questions.Question) -> None:
+        """Get the token first: without one every list would fail with the same error."""
+        failed: list[str] = []
+        self._ask(question, lambda _token: None, lambda error: failed.append(explain(error, question.asking)))
+        self._queue.drain()
+        if failed:
+            raise InventoryError(failed[0])
+
+    def list_everything(self) -> None:
+        """Ask, in as few rounds as the questions depend on each other."""
+        selection = self._selection
+        groups: tuple[str | None, ...] = selection.resource_groups or (None,)
+        for subscription in selection.subscription_ids:
+            for group in groups:
+                self._ask(questions.scale_sets(self._clients, subscription, group), self._take_scale_sets)
+            if selection.include_vms != NONE:
+                self._ask(questions.vm_states(self._clients, subscription), self._views.update)
+                for group in groups:
+                    self._ask(
+                        questions.stand_alone_vms(self._clients, subscription, group),
+                        self._taker_of_machines(subscription),
+                    )
+                    self._ask_for_interfaces(subscription, group)
+            if selection.virtual_networks:
+                self._ask(questions.virtual_networks(self._clients, subscription), self._virtual_networks.extend)
+        self._queue.drain()
+        self._ask_for_interfaces_elsewhere()
+        if selection.public_addresses:
+            self._ask_for_public_addresses()
+            self._queue.drain()
+
+    def answer(self) -> Answer:
+        """Put together what was listed."""
+        others = 0
+        instances: dict[str, Instance] = {}
+        for key, scale_set in self._scale_sets.items():
+            for facts in self._instances.get(key, ()):
+                if self._selection.wants_instance(facts):
+                    instances[facts["azure_id"].lower()] = self._instance(facts)
+                    scale_set["found"] += 1
+                else:
+                    others += 1
+        for facts in self._stand_alone:
+            set_states(facts, self._views.get(facts["azure_id"].lower()))
+            instances[facts["azure_id"].lower()] = self._instance(facts)
+        left_out = {VANISHED_SCALE_SETS: self._vanished, OTHER_TAGS: others}
+        # Azure's order, and that of the threads, changes from one time to the next.
+        return {
+            "instances": [instances[key] for key in sorted(instances)],
+            "scale_sets": [self._scale_sets[key] for key in sorted(self._scale_sets)],
+            "virtual_networks": sorted(self._virtual_networks, key=lambda network: network["id"].lower()),
+            "left_out": {reason: count for reason, count in left_out.items() if count},
+            "errors": list(dict.fromkeys(self._errors)),
+            "requests": self._clients.requests,
+        }
+
+    def _ask(
+        self,
+        question: questions.Question,
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
+        def note(error: Exception) -> None:
+            self._note(error, question.asking)
+
+        self._queue.add(Job(question.asking, question.ask, done, failed or note))
+
+    def _note(self, error: Exception, asking: Asking) -> None:
+        self._errors.append(explain(error, asking))
+
+    def _take_scale_sets(self, found: list[ScaleSetFacts]) -> None:
+        for scale_set in found:
+            key = scale_set["id"].lower()
+            if key in self._scale_sets or not self._selection.wants_scale_set(scale_set):
+                continue
+            self._scale_sets[key] = scale_set
+            self._ask_for_instances(key, scale_set)
+            if scale_set["orchestration_mode"] == FLEXIBLE:
+                group = scale_set["resource_group"] if self._selection.resource_groups else None
+                self._ask_for_interfaces(scale_set["subscription_id"], group)
+            else:
+                self._ask(
+                    questions.uniform_interfaces(self._clients, scale_set),
+                    self._take_interfaces,
+                    self._unless_gone(key, questions.uniform_interfaces(self._clients, scale_set).asking),
+                )
+
+    def _ask_for_instances(self, key: str, scale_set: ScaleSetFacts) -> None:
+        def take(found: list[InstanceFacts]) -> None:
+            self._instances[key] = found
+
+        def take_machines(found: list[questions.Machine]) -> None:
+            take([machine.facts for machine in found])
+            self._note_interface_groups(scale_set["subscription_id"], found)
+
+        if scale_set["orchestration_mode"] == FLEXIBLE:
+            question = questions.flexible_instances(self._clients, scale_set)
+            self._ask(question, take_machines, self._unless_gone(key, question.asking))
+        else:
+            question = questions.uniform_instances(self._clients, scale_set)
+            self._ask(question, take, self._unless_gone(key, question.asking))
+
+    def _unless_gone(self, key: str, asking: Asking) -> Callable[[Exception], None]:
+        """Return what to do when a list of a scale set fails: a set that was deleted meanwhile is no error.
+
+        Azure is asked once more for the set itself: its nodes are taken out of the cluster on this answer.
+        """
+
+        def failed(error: Exception) -> None:
+            scale_set = self._scale_sets.get(key)
+            if not is_gone(error):
+                self._note(error, asking)
+            elif scale_set:
+                self._ask(
+                    questions.scale_set_exists(self._clients, scale_set),
+                    lambda _there: self._note(error, asking),
+                    lambda again: self._forget(key) if is_gone(again) else self._note(error, asking),
+                )
+
+        return failed
+
+    def _forget(self, key: str) -> None:
+        if self._scale_sets.pop(key, None):
+            self._instances.pop(key, None)
+            self._vanished += 1
+
+    def _taker_of_machines(self, subscription: str) -> Callable[[list[questions.Machine]], None]:
+        def take(found: list[questions.Machine]) -> None:
+            wanted = [machine for machine in found if self._selection.wants_stand_alone(machine.facts)]
+            self._stand_alone.extend(machine.facts for machine in wanted)
+            self._note_interface_groups(subscription, wanted)
+
+        return take
+
+    def _note_interface_groups(self, subscription: str, machines: list[questions.Machine]) -> None:
+        self._interface_groups.update(
+            (subscription, group) for machine in machines for group in machine.interface_groups
+        )
+
+    def _ask_for_interfaces_elsewhere(self) -> None:
+        """List the interfaces that lie in another resource group than their machines."""
+        if self._selection.resource_groups:
+            for subscription, group in sorted(self._interface_groups):
+                self._ask_for_interfaces(subscription, group)
+            self._queue.drain()
+
+    def _ask_for_interfaces(self, subscription: str, group: str | None) -> None:
+        asked = subscription.lower(), group.lower() if group else None
+        if asked not in self._listed_interfaces:
+            self._listed_interfaces.add(asked)
+            self._ask(questions.interfaces(self._clients, subscription, group), self._take_interfaces)
+
+    def _take_interfaces(self, found: list[AttachedInterface]) -> None:
+        for attached in found:
+            self._interfaces.setdefault(attached.vm_id, []).append(attached)
+
+    def _ask_for_public_addresses(self) -> None:
+        """Ask where an interface of a wanted instance has a public address, and nowhere else."""
+        for key, scale_set in self._scale_sets.items():
+            if scale_set["orchestration_mode"] != FLEXIBLE and self._any_public(self._instances.get(key, [])):
+                self._ask(questions.uniform_public_addresses(self._clients, scale_set), self._take_public_addresses)
+        for subscription in self._selection.subscription_ids:
+            machines = [facts for facts in self._stand_alone if facts["azure_subscription_id"] == subscription]
+            for key, scale_set in self._scale_sets.items():
+                if scale_set["orchestration_mode"] == FLEXIBLE and scale_set["subscription_id"] == subscription:
+                    machines.extend(self._instances.get(key, []))
+            if self._any_public(machines):
+                self._ask(questions.public_addresses(self._clients, subscription), self._take_public_addresses)
+
+    def _any_public(self, machines: list[InstanceFacts]) -> bool:
+        return any(
+            attached.public_ids
+            for facts in machines
+            for attached in self._interfaces.get(facts["azure_id"].lower(), ())
+        )
+
+    def _take_public_addresses(self, found: list[tuple[str, str] | None]) -> None:
+        self._public_addresses.update(pair for pair in found if pair)
+
+    def _instance(self, facts: InstanceFacts) -> Instance:
+        attached = self._interfaces.get(facts["azure_id"].lower(), [])
+        for entry in attached:
+            entry.interface["public_ipv4"] = [
+                address for public_id in entry.public_ids if (address := self._public_addresses.get(public_id))
+            ]
+        interfaces = primary_first([entry.interface for entry in attached])
+        facts["azure_roles"] = roles_of(facts["azure_tags"], self._selection.role_tag)
+        return {"facts": facts, "interfaces": interfaces}

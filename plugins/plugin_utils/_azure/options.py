@@ -1,0 +1,151 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of a source, checked as a whole before anything is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .addresses import PUBLIC, Connection, make_connection
+from .cloud import Cloud, find_cloud
+from .credentials import Identity, check_identity
+from .errors import InventoryError
+from .names import check_choices
+from .query import compile_query
+from .selection import Selection
+
+FAIL = "fail"
+WARN = "warn"
+USE_CACHE = "use_cache"
+
+_SUBSCRIPTION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+# What stands in the shipped inventory until somebody writes their own there.
+_PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything that a source was told."""
+
+    selection: Selection
+    cloud: Cloud
+    identity: Identity
+    connection: Connection
+    hostnames: tuple[str, ...]
+    wants: Callable[[Mapping[str, Any]], bool]
+    on_error: str
+    min_hosts: int
+    max_drop_percent: float | None
+    timeout: float
+    max_concurrency: int
+
+    @property
+    def needs_cache(self) -> str | None:
+        """Return the option that makes no sense without a cache that outlives the run, if one is set."""
+        if self.on_error == USE_CACHE:
+            return "on_error: use_cache"
+        return "max_drop_percent" if self.max_drop_percent is not None else None
+
+
+def read_options(get: Callable[[str], Any]) -> Options:
+    """Check and convert the options.
+
+    :param get: returns the value of an option, templated.
+    :raises InventoryError: it says which option to change.
+    """
+    cloud = find_cloud(get("cloud"), get("endpoint"))
+    identity = Identity(
+        auth_source=get("auth_source"),
+        tenant_id=get("tenant_id"),
+        client_id=get("client_id"),
+        client_secret=get("client_secret"),
+        certificate_path=get("certificate_path"),
+        token=get("token"),
+    )
+    check_identity(identity, cloud)
+    connection = make_connection(_texts(get("connect_with")), get("connect_subnet"), get("connect_nic"))
+    hostnames = _texts(get("hostnames"))
+    check_choices(hostnames)
+    public = bool(get("list_public_addresses")) or PUBLIC in connection.choices or PUBLIC in hostnames
+    return Options(
+        selection=Selection(
+            subscription_ids=_subscriptions(get("subscription_ids")),
+            resource_groups=_texts(get("resource_groups")),
+            scale_sets=_texts(get("scale_sets")),
+            locations=_texts(get("locations")),
+            tags=_tags(get("tags")),
+            include_vms=get("include_vms"),
+            role_tag=get("role_tag"),
+            public_addresses=public,
+            virtual_networks=bool(get("list_virtual_networks")),
+        ),
+        cloud=cloud,
+        identity=identity,
+        connection=connection,
+        hostnames=hostnames,
+        wants=compile_query(get("query")),
+        on_error=get("on_error"),
+        min_hosts=_at_least("min_hosts", get("min_hosts"), 0),
+        max_drop_percent=_percent(get("max_drop_percent")),
+        timeout=_at_least("timeout", get("timeout"), 1),
+        max_concurrency=_at_least("max_concurrency", get("max_concurrency"), 1),
+    )
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for value in values or () if (text := str(value).strip())))
+
+
+def _subscriptions(values: Any) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(text.lower() for text in _texts(values)))
+    if not found:
+        raise InventoryError(
+            "subscription_ids: none is given; set the option, or the environment variable "
+            "HPCAI_AZURE_SUBSCRIPTION_IDS or AZURE_SUBSCRIPTION_ID."
+        )
+    for subscription in found:
+        if not _SUBSCRIPTION.fullmatch(subscription):
+            raise InventoryError(
+                f"subscription_ids: {subscription!r} is no subscription id; `az account list` shows yours."
+            )
+        if subscription == _PLACEHOLDER:
+            raise InventoryError(f"subscription_ids: {subscription} stands for yours; `az account list` shows it.")
+    return found
+
+
+def _tags(wanted: Any) -> dict[str, tuple[str, ...] | None]:
+    tags: dict[str, tuple[str, ...] | None] = {}
+    for name, value in (wanted or {}).items():
+        if value is None:
+            tags[str(name)] = None
+        elif isinstance(value, (list, tuple)):
+            tags[str(name)] = tuple(_tag_text(name, item) for item in value)
+        else:
+            tags[str(name)] = (_tag_text(name, value),)
+    return tags
+
+
+def _tag_text(name: Any, value: Any) -> str:
+    if not isinstance(value, (str, int, float)) or isinstance(value, bool):
+        # YAML reads an unquoted `yes` as true, while a tag holds text.
+        raise InventoryError(f"tags: {name}: {value!r} is no text; put it into quotes.")
+    return str(value)
+
+
+def _at_least(name: str, value: Any, least: int) -> int:
+    if int(value) < least:
+        raise InventoryError(f"{name}: {value} is less than {least}.")
+    return int(value)
+
+
+def _percent(value: Any) -> float | None:
+    if value is None:
+        return None
+    if not 0 <= float(value) <= 100:
+        raise InventoryError(f"max_drop_percent: {value} is not between 0 and 100.")
+    return float(value)

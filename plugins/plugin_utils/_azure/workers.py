@@ -1,0 +1,105 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A bounded number of threads that ask, and one that listens.
+
+What is asked next depends on what was answered, so an answer may add more work. Answers are handled in the thread that
+calls :meth:`WorkQueue.drain`, one after the other: nothing there needs a lock.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .deadline import Deadline
+from .errors import Asking, DeadlineExceeded
+
+# Requests know the deadline themselves and end with an error that says more; this waits a moment longer for it.
+_GRACE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Job:
+    """One thing to ask.
+
+    :ivar asking: what it is, for errors.
+    :ivar work: asks and returns the answer; runs in a thread of its own.
+    :ivar done: takes the answer.
+    :ivar failed: takes the error instead.
+    """
+
+    asking: Asking
+    work: Callable[[], Any]
+    done: Callable[[Any], None]
+    failed: Callable[[Exception], None]
+
+
+class WorkQueue:
+    """Jobs that are worked on by at most ``size`` threads until the deadline."""
+
+    def __init__(self, size: int, deadline: Deadline) -> None:
+        self._size = size
+        self._deadline = deadline
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[Job, Any, Exception | None]] = queue.SimpleQueue()
+        self._open: list[Job] = []
+        self._threads: list[threading.Thread] = []
+
+    def add(self, job: Job) -> None:
+        """Have a job done; call it from the thread that drains."""
+        self._open.append(job)
+        self._jobs.put(job)
+        if len(self._threads) < min(self._size, len(self._open)):
+            # Daemons: a thread that hangs in a socket must not keep Ansible from ending.
+            thread = threading.Thread(target=self._work, name=f"azure-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def drain(self) -> None:
+        """Handle answers until no job is left, those included that the answers add.
+
+        Jobs that have not answered when the time is over fail with :class:`DeadlineExceeded`.
+        """
+        while self._open:
+            try:
+                job, answer, error = self._answers.get(timeout=self._deadline.remaining() + _GRACE_SECONDS)
+            except queue.Empty:
+                self._give_up()
+                return
+            self._open.remove(job)
+            if error is None:
+                job.done(answer)
+            else:
+                job.failed(error)
+
+    def close(self) -> None:
+        """End the threads; those that still hang end by themselves when their request does."""
+        for _thread in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            # Ansible forks its workers later: no thread should be around by then.
+            thread.join(timeout=_GRACE_SECONDS if self._open else None)
+
+    def _give_up(self) -> None:
+        unanswered = list(self._open)
+        while True:
+            try:
+                self._jobs.get_nowait()
+            except queue.Empty:
+                break
+        for job in unanswered:
+            job.failed(DeadlineExceeded(f"no answer within the {self._deadline.seconds:g} seconds of `timeout`."))
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                answer = job.work()
+            except Exception as error:  # handed on, whatever it is: an unexpected one must not end in silence
+                self._answers.put((job, None, error))
+            else:
+                self._answers.put((job, answer, None))
