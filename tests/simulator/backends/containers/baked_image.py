@@ -72,6 +72,11 @@ def build(podman: Podman, base: str, report: Callable[[str], None]) -> str:
     finally:
         clean_up(podman)
     report(f"node image: ready after {time.monotonic() - began:.0f} s")
+    if reference() != wanted:
+        report("node image: files it is made of changed meanwhile: it serves this run and is baked again for the next")
+        podman.run("tag", wanted, f"{wanted}-mixed")
+        podman.run("untag", wanted, wanted)
+        return f"{wanted}-mixed"
     return wanted
 
 

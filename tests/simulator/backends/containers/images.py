@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from simulator.backends import BackendError
@@ -12,6 +13,9 @@ from simulator.backends.containers import baked_image, base_image
 from simulator.backends.containers.places import cache_dir, locked
 from simulator.backends.containers.podman import Podman
 
+PINNED = "HPCAI_NODE_IMAGE"
+"""Environment variable: the image that prepare() found or built, for this process and the server it starts. The
+files it was made of may change while the server runs, or between the two."""
 KEPT = 2
 """Images of each kind that stay, by last use: two checkouts side by side do not rebuild each other's."""
 
@@ -31,12 +35,13 @@ def prepare(report: Callable[[str], None]) -> str:
             _prune(podman, base_image.REPOSITORY, base)
             _prune(podman, baked_image.REPOSITORY_NAME, wanted)
     _used(wanted)
+    os.environ[PINNED] = wanted
     return wanted
 
 
 def present() -> str:
     """The baked image that fits this checkout; an error where it has not been built."""
-    wanted = baked_image.reference()
+    wanted = os.environ.get(PINNED) or baked_image.reference()
     if not Podman().image_exists(wanted):
         raise BackendError(f"image {wanted} is not built: `python -m simulator image` builds it")
     _used(wanted)

@@ -51,12 +51,16 @@ def stop(podman: Podman, name: str) -> None:
 
 
 def last_words(podman: Podman, name: str) -> str:
-    """The end of its journal on one line, or why there is none."""
-    text = podman.run(
-        "exec", name, "journalctl", "--no-pager", "--quiet", "--output=cat", f"--lines={JOURNAL_LINES}", check=False
-    )
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " | ".join(lines) or "no journal: the container is not running"
+    """What its provisioning and the end of its journal say, on one line; or why there is none."""
+    told = _journal(podman, name, "--unit=simulator-provision.service", "--lines=3")
+    # Whoever waits has asked for a login again and again: those lines would be all there is.
+    rest = [line for line in _journal(podman, name, "--lines=400") if "[preauth]" not in line and line not in told]
+    return " | ".join(told + rest[-JOURNAL_LINES:]) or "no journal: the container is not running"
+
+
+def _journal(podman: Podman, name: str, *options: str) -> list[str]:
+    text = podman.run("exec", name, "journalctl", "--no-pager", "--quiet", "--output=cat", *options, check=False)
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def ssh_argv(address: str, user: str, key: str) -> list[str]:
@@ -72,11 +76,13 @@ def ssh_argv(address: str, user: str, key: str) -> list[str]:
 
 def wait_until(answers: Callable[[], bool], timeout: float, failed: Callable[[], NodeNotReady]) -> None:
     """Ask until the answer is yes; raise what ``failed`` makes when time is up."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while not answers():
-        if time.monotonic() >= deadline:
+        waited = time.monotonic() - began
+        if waited >= timeout:
             raise failed()
-        time.sleep(0.3)
+        # Closely at first, when an answer is near; then leave the processors to the machines.
+        time.sleep(min(2.0, 0.2 + waited / 10))
 
 
 def answers(argv: Sequence[str], timeout: float = 10) -> bool:

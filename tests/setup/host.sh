@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Installs the distribution's packages that `make site` and `make test` need on Debian 12/13 and Ubuntu 24.04.
+# Silent and quick when all of them are there. Through sudo where the caller is not root.
+set -euo pipefail
+
+packages=(
+  ca-certificates gpg git make openssh-client python3 python3-venv # the commands themselves, the virtual environment
+  iproute2 nftables iptables procps util-linux                     # the machines' network
+  podman crun runc conmon netavark uidmap                          # the machines
+  mmdebstrap debian-archive-keyring                                # their image
+)
+
+say() { printf 'host packages: %s\n' "$*" >&2; }
+
+if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
+  say "this is no Debian or Ubuntu. Install the equivalents of: ${packages[*]}"
+  exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2> /dev/null || true)
+  [ "$state" = installed ] || missing+=("$package")
+done
+[ "${#missing[@]}" -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo > /dev/null; then
+    say "neither root nor sudo here. As root: apt-get install ${missing[*]}"
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+say "installing ${missing[*]}"
+began=$SECONDS
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+attempt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" \
+    > "$log" 2>&1 < /dev/null
+}
+# The package index of a fresh machine is empty or old; a working one need not be renewed first.
+if ! attempt install --yes --no-install-recommends "${missing[@]}"; then
+  if ! { attempt update && attempt install --yes --no-install-recommends "${missing[@]}"; }; then
+    tail -n 15 "$log" >&2
+    say "apt-get failed (its last lines are above): put that right and run this again"
+    exit 1
+  fi
+fi
+say "installed after $((SECONDS - began)) s"
