@@ -1,0 +1,148 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A simulated cluster to run playbooks on: real nodes, the real inventory plugin, the real SDK."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from azure.mgmt.compute import ComputeManagementClient
+
+from simulator import clients
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+RESOURCE_GROUP = "hpcai-sim"
+SCALE_SET = "compute"
+
+INVENTORY = """\
+plugin: hpcai.azure.azure_vmss
+endpoint: {endpoint}
+auth_source: token
+token: simulated-token
+subscription_ids: [00000000-0000-4000-8000-000000000001]
+include_vms: tagged
+tags: {{hpcai_cluster: sim}}
+"""
+
+
+@dataclass(frozen=True)
+class Recap:
+    """What a playbook run ended with.
+
+    :ivar rc: exit status of ansible-playbook.
+    :ivar output: everything it printed.
+    :ivar hosts: for each host of the recap, its counters, e.g. ``{"ctl": {"ok": 18, "changed": 0, ...}}``.
+    """
+
+    rc: int
+    output: str
+    hosts: dict[str, dict[str, int]]
+
+    @property
+    def changed(self) -> int:
+        """Number of changed tasks on all hosts together."""
+        return sum(counters["changed"] for counters in self.hosts.values())
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running simulator with nodes.
+
+    :ivar endpoint: base URL of the simulated Resource Manager.
+    :ivar state: the simulator's state folder, with the ssh key in it.
+    """
+
+    endpoint: str
+    state: Path
+
+    def sdk(self) -> ComputeManagementClient:
+        """The Azure SDK's client of the simulated subscription."""
+        return clients.compute(self.endpoint)
+
+    def set_capacity(self, capacity: int) -> None:
+        """Grow or shrink the scale set as a user would: through the SDK."""
+        self.sdk().virtual_machine_scale_sets.begin_update(
+            RESOURCE_GROUP, SCALE_SET, {"sku": {"name": "Standard_ND96asr_v4", "capacity": capacity}}
+        ).result()
+
+    def delete_instances(self, *instance_ids: str) -> None:
+        """Delete instances of the scale set by their ids."""
+        self.sdk().virtual_machine_scale_sets.begin_delete_instances(
+            RESOURCE_GROUP, SCALE_SET, {"instanceIds": list(instance_ids)}
+        ).result()
+
+    def instance_ids(self) -> list[str]:
+        """The ids that the scale set has at present."""
+        instances = self.sdk().virtual_machine_scale_set_vms.list(RESOURCE_GROUP, SCALE_SET)
+        return sorted((str(instance.instance_id) for instance in instances), key=int)
+
+    def write_inventory(self, folder: Path) -> Path:
+        """Write what a user's repository would have: the inventory and, beside it, the connection variables."""
+        folder.mkdir(parents=True, exist_ok=True)
+        source = folder / "azure_vmss.yml"
+        source.write_text(INVENTORY.format(endpoint=self.endpoint), encoding="utf-8")
+        if not (folder / "group_vars").exists():
+            (folder / "group_vars").symlink_to(REPOSITORY / "inventories/simulated/group_vars")
+        return source
+
+    def playbook(
+        self, playbook: Path | str, inventory: Path, *arguments: str, cwd: Path = REPOSITORY, **environment: str
+    ) -> Recap:
+        """Run ansible-playbook as a user would, and return what it ended with."""
+        done = subprocess.run(
+            [program("ansible-playbook"), str(playbook), "-i", str(inventory), *arguments],
+            cwd=cwd,
+            env={**os.environ, "HPCAI_SIMULATOR_STATE": str(self.state), "ANSIBLE_NOCOLOR": "1", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        recap = done.stdout.rpartition("PLAY RECAP")[2]
+        hosts = {
+            line.split()[0]: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", line)}
+            for line in recap.splitlines()
+            if "changed=" in line
+        }
+        return Recap(done.returncode, done.stdout, hosts)
+
+    def site(self, inventory: Path, *arguments: str) -> Recap:
+        """Run the clone's site.yml."""
+        return self.playbook("playbooks/site.yml", inventory, *arguments)
+
+    def ssh(self, address: str, command: str, check: bool = True) -> str:
+        """Run a command on a node as the admin user, and return what it printed."""
+        options = ["-o", "UserKnownHostsFile=/dev/null", "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR"]
+        key = ["-i", str(self.state / "id_ed25519")]
+        return subprocess.run(
+            ["ssh", *options, *key, f"azureuser@{address}", command],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=check,
+            stdin=subprocess.DEVNULL,
+        ).stdout
+
+    def nodes(self, controller: str) -> dict[str, str]:
+        """The nodes that slurmctld has, with their states in lower case, e.g. ``{"compute-0": "idle"}``."""
+        shown = self.ssh(controller, "sinfo --Node --noheader --format=%N:%T")
+        return dict(line.split(":") for line in shown.splitlines())
+
+    def run_job(self, controller: str, command: str, *options: str) -> str:
+        """Run a command as a Slurm job, one task a node, and return what all of them printed."""
+        words = shlex.join(["srun", "--mpi=none", "--ntasks-per-node=1", "--time=2", *options])
+        return self.ssh(controller, f"timeout 60 {words} {command}")
+
+
+def program(name: str) -> str:
+    """Path of a program of the environment that the tests run in."""
+    return str(Path(sys.executable).parent / name)

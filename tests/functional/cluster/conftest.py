@@ -1,0 +1,70 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One simulated cluster for all tests of this folder, converged once, from an installed archive."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .cluster import REPOSITORY, Cluster
+from .ops_repository import OpsRepository
+
+NAME, PORT, NETWORK = "functional", 8490, "10.79.0.0/24"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here needs real nodes."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("nodes")
+
+
+def simulator(*arguments: str) -> None:
+    """Run the simulator's command."""
+    subprocess.run(
+        [sys.executable, "-m", "simulator", *arguments],
+        env={**os.environ, "PYTHONPATH": "tests"},
+        cwd=REPOSITORY,
+        check=True,
+        timeout=900,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Three fresh nodes: ctl, compute_0 and compute_3."""
+    simulator("down", "--name", NAME)
+    simulator("up", "site", "--name", NAME, "--port", str(PORT), "--network", NETWORK)
+    try:
+        yield Cluster(f"http://127.0.0.1:{PORT}", REPOSITORY / ".simulator" / NAME)
+    finally:
+        simulator("down", "--name", NAME)
+
+
+@pytest.fixture(scope="session")
+def inventory(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An inventory of that cluster."""
+    return cluster.write_inventory(tmp_path_factory.mktemp("inventory"))
+
+
+@pytest.fixture(scope="session")
+def ops_repository(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> OpsRepository:
+    """A user's repository: the collection installed from its archive, an inventory, and a site.yml of one line."""
+    return OpsRepository.create(tmp_path_factory.mktemp("ops"), cluster)
+
+
+@pytest.fixture(scope="session")
+def controller(cluster: Cluster, inventory: Path, ops_repository: OpsRepository) -> str:
+    """Address of the controller of the converged cluster. The first run is the user's: from the installed archive."""
+    run = ops_repository.site()
+    assert run.rc == 0, run.output
+    return "10.79.0.4"

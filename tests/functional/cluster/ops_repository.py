@@ -1,0 +1,57 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A user's operations repository, with the collection installed from its archive."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from .cluster import REPOSITORY, Cluster, Recap, program
+
+SITE = "- import_playbook: hpcai.azure.site\n"
+
+
+@dataclass(frozen=True)
+class OpsRepository:
+    """The repository's folder, and the cluster that it describes."""
+
+    path: Path
+    cluster: Cluster
+
+    @classmethod
+    def create(cls, path: Path, cluster: Cluster) -> OpsRepository:
+        """Build the archive, install it below ``path``, and write what a user would: nothing but the two files."""
+        built = path / "built"
+        _run("collection", "build", str(REPOSITORY), "--output-path", str(built))
+        (archive,) = built.glob("hpcai-azure-*.tar.gz")
+        _run("collection", "install", str(archive), "--collections-path", str(path / "collections"), "--offline")
+        (path / "ansible.cfg").write_text("", encoding="utf-8")
+        (path / "site.yml").write_text(SITE, encoding="utf-8")
+        cluster.write_inventory(path)
+        return cls(path, cluster)
+
+    def playbook(self, playbook: str, *arguments: str, inventory: str = "azure_vmss.yml") -> Recap:
+        """Run a playbook in the repository; nothing of the clone is in reach."""
+        return self.cluster.playbook(
+            playbook,
+            self.path / inventory,
+            *arguments,
+            cwd=self.path,
+            ANSIBLE_CONFIG=str(self.path / "ansible.cfg"),
+            ANSIBLE_COLLECTIONS_PATH=str(self.path / "collections"),
+        )
+
+    def site(self, *arguments: str) -> Recap:
+        """Run the one-line site.yml."""
+        return self.playbook("site.yml", *arguments)
+
+
+def _run(*arguments: str) -> None:
+    done = subprocess.run(
+        [program("ansible-galaxy"), *arguments], cwd="/", capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

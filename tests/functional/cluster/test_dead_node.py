@@ -1,0 +1,98 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One node that cannot be reached, or that fails, does not spoil the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .cluster import Cluster, Recap
+
+DEAD, ALIVE = "10.79.0.6", "10.79.0.5"
+
+
+@pytest.fixture(scope="module")
+def run_with_dead_node(cluster: Cluster, controller: str, inventory: Path) -> Recap:
+    """A run in which every node has work to do, and one of three does not answer ssh."""
+    for address in (controller, ALIVE, DEAD):
+        cluster.ssh(address, "sudo rm -rf /var/lib/hpcai")
+    cluster.ssh(DEAD, "sudo systemctl stop ssh.socket ssh.service; sudo pkill -f 'sshd: .*' || true", check=False)
+    return cluster.site(inventory, "-e", "hpcai_connect_timeout=10")
+
+
+def revive(cluster: Cluster) -> None:
+    """Restart the dead instance, as an operator would through Azure."""
+    cluster.sdk().virtual_machine_scale_set_vms.begin_restart("hpcai-sim", "compute", "3").result()
+
+
+def test_exit_code_is_not_zero(run_with_dead_node: Recap) -> None:
+    assert run_with_dead_node.rc != 0
+
+
+def test_others_are_finished(cluster: Cluster, controller: str, run_with_dead_node: Recap) -> None:
+    for host in ("ctl", "compute000000"):
+        assert run_with_dead_node.hosts[host]["failed"] == run_with_dead_node.hosts[host]["unreachable"] == 0
+        assert run_with_dead_node.hosts[host]["changed"] > 0
+    assert cluster.run_job(controller, "hostname", "--nodes=1").split() == ["compute000000"]
+
+
+def test_summary_names_it(run_with_dead_node: Recap) -> None:
+    summary = run_with_dead_node.output.rpartition("PLAY [Sum up]")[2]
+    assert "2 of 3 nodes are configured. These are not: compute000003." in " ".join(summary.split())
+
+
+def test_it_is_kept_out_of_scheduling(cluster: Cluster, controller: str, run_with_dead_node: Recap) -> None:
+    assert cluster.nodes(controller)["compute-3"].startswith("drain")
+    reason = cluster.ssh(controller, "sinfo --noheader --list-reasons --format=%E")
+    assert reason.startswith("hpcai: site:")
+
+
+def test_it_comes_back_with_the_next_run(
+    cluster: Cluster, controller: str, inventory: Path, run_with_dead_node: Recap
+) -> None:
+    revive(cluster)
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+    assert cluster.nodes(controller) == {"compute-0": "idle", "compute-3": "idle"}
+
+
+def test_operators_reason_is_not_touched(cluster: Cluster, controller: str, inventory: Path) -> None:
+    cluster.ssh(controller, "sudo scontrol update NodeName=compute-3 State=DRAIN Reason='bad fan, ticket 4711'")
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+    assert cluster.nodes(controller)["compute-3"] == "drained"
+    assert cluster.ssh(controller, "sinfo --noheader --list-reasons --format=%E").strip() == "bad fan, ticket 4711"
+    cluster.ssh(controller, "sudo scontrol update NodeName=compute-3 State=RESUME")
+
+
+def test_restart_that_a_cut_off_run_left_undone_is_made_good(
+    cluster: Cluster, controller: str, inventory: Path
+) -> None:
+    """A file changed, and the host was lost before the restart: with handlers, no later run would restart."""
+    cluster.ssh(ALIVE, "sudo touch /etc/hpcai/slurmd.env")
+    started = "systemctl show slurmd --property=ExecMainStartTimestampMonotonic --value"
+    before = int(cluster.ssh(ALIVE, started))
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+    assert run.hosts["compute000000"]["changed"] == 1
+    assert int(cluster.ssh(ALIVE, started)) > before
+    assert run.hosts["compute000003"]["changed"] == 0
+
+
+def test_node_that_fails_midway_does_not_hold_up_the_others(cluster: Cluster, controller: str, inventory: Path) -> None:
+    cluster.ssh(DEAD, "sudo systemctl mask --now munge")
+    try:
+        run = cluster.site(inventory)
+        assert run.rc != 0
+        assert run.hosts["compute000003"]["failed"] == 1
+        assert run.hosts["compute000000"]["failed"] == run.hosts["ctl"]["failed"] == 0
+        assert cluster.nodes(controller)["compute-3"].startswith("drain")
+    finally:
+        cluster.ssh(DEAD, "sudo systemctl unmask munge")
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+    assert cluster.nodes(controller) == {"compute-0": "idle", "compute-3": "idle"}

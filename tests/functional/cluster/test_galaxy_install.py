@@ -1,0 +1,63 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The collection as users get it: installed from its archive into a repository of theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .cluster import Cluster
+from .ops_repository import OpsRepository
+
+
+def test_cluster_comes_up_from_the_installed_archive(cluster: Cluster, controller: str) -> None:
+    assert cluster.nodes(controller) == {"compute-0": "idle", "compute-3": "idle"}
+
+
+def test_job_runs_on_both_nodes(cluster: Cluster, controller: str) -> None:
+    machine_ids = cluster.run_job(controller, "cat /etc/machine-id", "--nodes=2").split()
+    assert len(machine_ids) == len(set(machine_ids)) == 2
+
+
+def test_second_run_changes_nothing(controller: str, ops_repository: OpsRepository) -> None:
+    run = ops_repository.site()
+    assert run.rc == 0, run.output
+    assert run.changed == 0, run.output
+
+
+def test_clone_changes_nothing_on_what_the_archive_made(cluster: Cluster, controller: str, inventory: Path) -> None:
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+    assert run.changed == 0, run.output
+
+
+def test_check_mode_says_that_nothing_would_change(cluster: Cluster, controller: str, inventory: Path) -> None:
+    run = cluster.site(inventory, "--check", "--diff")
+    assert run.rc == 0, run.output
+    assert run.changed == 0, run.output
+
+
+def test_failed_source_fails_the_run_with_an_empty_ansible_cfg(controller: str, ops_repository: OpsRepository) -> None:
+    """Ansible itself only warns of such a source."""
+    broken = ops_repository.path / "broken"
+    broken.mkdir()
+    text = (ops_repository.path / "azure_vmss.yml").read_text(encoding="utf-8")
+    (broken / "azure_vmss.yml").write_text(text.replace("simulated-token", "wrong-token"), encoding="utf-8")
+    run = ops_repository.playbook("site.yml", inventory="broken/azure_vmss.yml")
+    assert run.rc != 0
+    assert "could not be read" in run.output
+    assert set(run.hosts) == {"localhost"}, "no node may be touched"
+
+
+def test_no_secret_in_what_a_run_prints(cluster: Cluster, controller: str, inventory: Path) -> None:
+    """Not even where every value and difference is asked for."""
+    key = cluster.ssh(controller, "sudo cat /etc/hpcai/munge.key").strip()
+    cluster.ssh(controller, "sudo sh -c 'echo other > /etc/munge/munge.key'")
+    run = cluster.site(inventory, "-vvvv", "--diff")
+    assert run.rc == 0, run.output
+    assert run.changed > 0
+    assert len(key) == 128
+    assert key not in run.output
+    assert cluster.nodes(controller) == {"compute-0": "idle", "compute-3": "idle"}

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Nodes that join and leave, by the scale set's capacity and instances, through the Azure SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .cluster import Cluster
+
+
+@pytest.fixture(scope="module")
+def grown(cluster: Cluster, controller: str, inventory: Path) -> Iterator[str]:
+    """The cluster with a third node; two nodes again afterwards."""
+    cluster.set_capacity(3)
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+    yield controller
+    _leave_two(cluster, inventory)
+
+
+def _leave_two(cluster: Cluster, inventory: Path) -> None:
+    cluster.delete_instances(*[i for i in cluster.instance_ids() if i not in ("0", "3")])
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+
+
+def test_new_node_joins(cluster: Cluster, grown: str) -> None:
+    assert cluster.nodes(grown) == {"compute-0": "idle", "compute-3": "idle", "compute-17": "idle"}
+
+
+def test_job_runs_on_old_and_new_nodes_together(cluster: Cluster, grown: str) -> None:
+    hostnames = cluster.run_job(grown, "hostname", "--nodes=3").split()
+    assert sorted(hostnames) == ["compute000000", "compute000003", "compute00000H"]
+
+
+def test_run_after_growing_changes_nothing(cluster: Cluster, grown: str, inventory: Path) -> None:
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+    assert run.changed == 0, run.output
+
+
+def test_limited_run_removes_nothing(cluster: Cluster, grown: str, inventory: Path) -> None:
+    run = cluster.site(inventory, "--limit", "ctl,localhost")
+    assert run.rc == 0, run.output
+    assert set(cluster.nodes(grown)) == {"compute-0", "compute-3", "compute-17"}
+
+
+def test_deleted_instance_leaves_and_running_job_survives(cluster: Cluster, grown: str, inventory: Path) -> None:
+    cluster.ssh(grown, "sbatch --nodelist=compute-0 --output=/dev/null --wrap 'sleep 300'")
+    job = cluster.ssh(grown, "squeue --noheader --format=%i").strip()
+    cluster.delete_instances("17")
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+    assert set(cluster.nodes(grown)) == {"compute-0", "compute-3"}
+    assert cluster.ssh(grown, f"squeue --noheader --jobs={job} --format=%T").strip() == "RUNNING"
+    cluster.ssh(grown, f"scancel {job}")
+
+
+def test_new_instance_on_a_used_address_is_reached(cluster: Cluster, grown: str, inventory: Path) -> None:
+    """Its host key is another one; the known one belongs to the machine that is gone, not to the address."""
+    before = set(cluster.instance_ids())
+    cluster.set_capacity(3)
+    (new,) = set(cluster.instance_ids()) - before
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+    assert cluster.nodes(grown)[f"compute-{new}"] == "idle"
