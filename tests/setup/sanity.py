@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -94,7 +95,27 @@ def main() -> int:
     }
     print(f"[sanity] {copy_working_tree()} files, in {COLLECTION.relative_to(REPOSITORY)}", flush=True)
     command = [str(binaries / "ansible-test"), "sanity", "--color", "no", *sys.argv[1:]]
-    return subprocess.run(command, cwd=COLLECTION, env=environment, check=False).returncode
+    run: set[str] = set()
+    missing: set[str] = set()
+    with subprocess.Popen(
+        command, cwd=COLLECTION, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            if found := re.search(r"Skipping .* on Python ([\d.]+) because it could not be found", line):
+                missing.add(found[1])
+            elif found := re.search(r'Running sanity test "import" on Python ([\d.]+)', line):
+                run.add(found[1])
+    if process.returncode == 0:
+        gap = f"; not on {in_order(missing)}, which are not here" if missing else ""
+        print(f"[sanity] clean, no ignore files; imported on Python {in_order(run)}{gap}")
+    return process.returncode
+
+
+def in_order(versions: set[str]) -> str:
+    """Python versions for people: 3.9 before 3.10."""
+    return ", ".join(sorted(versions, key=lambda version: int(version.partition(".")[2]))) or "none"
 
 
 if __name__ == "__main__":

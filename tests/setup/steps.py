@@ -25,11 +25,14 @@ class Step:
     # Steps that must have passed before this one makes sense.
     needs: tuple[str, ...] = ()
     venv: str = ".venv"
+    # Its last line of output belongs into the summary.
+    tells: bool = False
     # Seconds after which it counts as hung.
     limit: int = 300
 
 
 STEPS = (
+    Step("venv", ("tests/setup/venv.sh",), quick=True, tells=True),
     Step("ruff", ("ruff", "check", "."), quick=True),
     Step("ruff-format", ("ruff", "format", "--check", "."), quick=True),
     Step("mypy", ("mypy",), quick=True),
@@ -43,9 +46,9 @@ STEPS = (
     Step("licences", ("reuse", "lint", "--lines"), quick=True),
     Step("unit", (*PYTEST, "tests/unit"), quick=True),
     Step("archive", (*PYTEST, "tests/functional/test_archive.py"), quick=True),
-    Step("sanity", ("python", "tests/setup/sanity.py"), quick=True, limit=900),
+    Step("sanity", ("python", "tests/setup/sanity.py"), quick=True, tells=True, limit=900),
     Step("functional", (*PYTEST, "tests/functional", "-m", "not nodes"), limit=1200),
-    Step("venv-oldest", ("tests/setup/venv.sh", "oldest")),
+    Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), tells=True),
     Step(
         "inventory-oldest",
         (*PYTEST, "tests/functional/inventory"),
@@ -53,7 +56,7 @@ STEPS = (
         venv=".venv-oldest",
         limit=1200,
     ),
-    Step("venv-newest", ("tests/setup/venv.sh", "newest")),
+    Step("venv-newest", ("tests/setup/venv.sh", "newest"), tells=True),
     Step(
         "inventory-newest",
         (*PYTEST, "tests/functional/inventory"),

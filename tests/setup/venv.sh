@@ -85,9 +85,15 @@ if ! python=$(find_python); then
 fi
 version=$("$python" -c 'import platform; print(platform.python_version())')
 
+describe() { # what is in the environment, in one line
+  local core
+  core=$("$venv/bin/python" -c 'from ansible.release import __version__ as version; print(version)')
+  say "$venv $1: Python $version, ansible-core $core"
+}
+
 hash=$({ cat "${inputs[@]}"; echo "$python $version ${HPCAI_ANSIBLE_CORE:-}"; } | sha256sum | cut -d' ' -f1)
 if [ "$(cat "$venv/.ready" 2>/dev/null)" = "$hash" ]; then
-  say "$venv is up to date (Python $version)"
+  describe "is up to date"
   exit 0
 fi
 
@@ -119,5 +125,4 @@ say "installing $requirements into $venv (up to three minutes the first time)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
   --constraint "$constraints" --requirement "$requirements"
 echo "$hash" >"$venv/.ready"
-core=$("$venv/bin/python" -c 'from ansible.release import __version__ as version; print(version)')
-say "$venv is ready: Python $version, ansible-core $core"
+describe "is ready"
