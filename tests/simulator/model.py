@@ -192,7 +192,6 @@ class Model:
                 "adminUsername": self.admin_username,
                 "linuxConfiguration": self.linux_configuration(),
                 "secrets": [],
-                "allowExtensionOperations": True,
             },
             "storageProfile": {
                 "imageReference": {

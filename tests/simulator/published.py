@@ -12,53 +12,62 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 FILE = Path(__file__).with_name("published_fields.json")
-OPEN = frozenset({"tags"})
+OPEN = frozenset({"tags", "userAssignedIdentities"})
 """Fields whose keys are the user's own."""
+
+Tree = dict[str, Any]
+"""Field names with the fields below them; lists add no level."""
 
 
 @cache
-def fields(kind: str) -> frozenset[str]:
-    """The dotted paths of all fields of ``kind``; lists add nothing to a path."""
+def fields(kind: str) -> Tree:
+    """The fields that the published examples of ``kind`` have."""
     kinds = json.loads(FILE.read_text(encoding="utf-8"))["kinds"]
     if kind not in kinds:
         raise KeyError(f"no published example for {kind!r}; known are {', '.join(sorted(kinds))}")
-    return frozenset(kinds[kind]["fields"])
+    return cast(Tree, kinds[kind]["fields"])
 
 
 def prune(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
     """``payload`` without the fields that no published example of its kind has."""
-    pruned = _prune(fields(kind), "", payload)
-    assert isinstance(pruned, dict)
-    return pruned
+    return cast(dict[str, Any], _prune(fields(kind), payload))
 
 
 def unpublished(kind: str, payload: dict[str, Any]) -> set[str]:
-    """The dotted paths that prune() would delete."""
-    return {path for path in paths(payload) if path not in fields(kind)}
+    """The dotted paths of the fields that prune() would delete."""
+    return _beyond(fields(kind), tree(payload), "")
 
 
-def paths(payload: Any, prefix: str = "") -> set[str]:
-    """The dotted paths of all fields in ``payload``."""
-    found: set[str] = set()
-    if isinstance(payload, list):
-        for item in payload:
-            found |= paths(item, prefix)
-    elif isinstance(payload, dict):
-        for key, value in payload.items():
-            path = f"{prefix}.{key}" if prefix else key
-            found.add(path)
-            if path not in OPEN:
-                found |= paths(value, path)
+def tree(payload: Any) -> Tree:
+    """The fields of a payload."""
+    found: Tree = {}
+    for item in payload if isinstance(payload, list) else [payload]:
+        if isinstance(item, dict):
+            merge(found, {key: {} if key in OPEN else tree(value) for key, value in item.items()})
     return found
 
 
-def _prune(allowed: frozenset[str], prefix: str, value: Any) -> Any:
+def merge(into: Tree, other: Tree) -> None:
+    """Add the fields of one tree to another."""
+    for key, below in other.items():
+        merge(into.setdefault(key, {}), below)
+
+
+def _prune(allowed: Tree, value: Any) -> Any:
     if isinstance(value, list):
-        return [_prune(allowed, prefix, item) for item in value]
-    if isinstance(value, dict) and prefix not in OPEN:
-        below = {key: f"{prefix}.{key}" if prefix else key for key in value}
-        return {key: _prune(allowed, path, value[key]) for key, path in below.items() if path in allowed}
+        return [_prune(allowed, item) for item in value]
+    if isinstance(value, dict):
+        return {
+            key: below if key in OPEN else _prune(allowed[key], below) for key, below in value.items() if key in allowed
+        }
     return value
+
+
+def _beyond(allowed: Tree, found: Tree, prefix: str) -> set[str]:
+    beyond: set[str] = set()
+    for key, below in found.items():
+        beyond |= _beyond(allowed[key], below, f"{prefix}{key}.") if key in allowed else {prefix + key}
+    return beyond

@@ -42,7 +42,6 @@ def scale_set(item: ScaleSet) -> dict[str, Any]:
         "overprovision": False,
         "uniqueId": item.unique_id,
         "platformFaultDomainCount": item.fault_domains,
-        "timeCreated": timestamp(item.created),
     }
     payload: dict[str, Any] = {
         "sku": {"name": item.vm_size, "tier": "Standard", "capacity": item.capacity},
@@ -94,7 +93,7 @@ def uniform_instance(model: Model, item: Instance, view: bool) -> dict[str, Any]
     payload: dict[str, Any] = {
         "name": item.name,
         "id": item.id,
-        "type": f"{COMPUTE}/virtualMachineScaleSets/virtualMachines",
+        "type": f"{COMPUTE}/virtualMachines",
         "location": item.location,
         "instanceId": item.instance_id,
         "sku": {"name": item.vm_size, "tier": "Standard"},

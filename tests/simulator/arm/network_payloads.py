@@ -15,7 +15,6 @@ def interface(item: Instance) -> dict[str, Any]:
     configuration: dict[str, Any] = {
         "name": "ipconfig1",
         "id": f"{item.group_id}{item.interface_path}/ipConfigurations/ipconfig1",
-        "etag": _etag(item),
         "properties": {
             "provisioningState": "Succeeded",
             "privateIPAllocationMethod": "Dynamic",
@@ -31,7 +30,6 @@ def interface(item: Instance) -> dict[str, Any]:
     payload: dict[str, Any] = {
         "name": item.interface_name,
         "id": item.group_id + item.interface_path,
-        "etag": _etag(item),
         "properties": {
             "provisioningState": "Succeeded",
             "ipConfigurations": [configuration],
@@ -54,7 +52,6 @@ def public_address(item: Instance) -> dict[str, Any]:
     payload: dict[str, Any] = {
         "name": item.public_address_name,
         "id": item.group_id + item.public_address_path,
-        "etag": _etag(item),
         "properties": {
             "provisioningState": "Succeeded",
             "ipAddress": item.public_ipv4,
@@ -96,7 +93,3 @@ def mac_address(item: Instance) -> str:
     """An address from the range of Azure's network cards."""
     number = f"{item.serial & 0xFFFFFF:06X}"
     return f"00-22-48-{number[0:2]}-{number[2:4]}-{number[4:6]}"
-
-
-def _etag(item: Instance) -> str:
-    return f'W/"{item.vm_id}"'
