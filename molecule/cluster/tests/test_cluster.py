@@ -1,0 +1,79 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a converged cluster is."""
+
+from __future__ import annotations
+
+import json
+
+from testinfra.host import Host
+
+
+def test_there_are_two_compute_nodes(computes: list[Host]) -> None:
+    assert len(computes) == 2
+
+
+def test_all_nodes_are_idle(controller: Host) -> None:
+    shown = controller.check_output("sinfo --Node --noheader --format=%%N:%%T:%%P")
+    assert sorted(shown.split()) == ["compute-0:idle:compute*", "compute-3:idle:compute*"]
+
+
+def test_two_node_job_runs_on_two_machines(controller: Host, computes: list[Host]) -> None:
+    ran = controller.check_output("srun --mpi=none --nodes=2 --ntasks-per-node=1 --time=2 cat /etc/machine-id").split()
+    machine_ids = [host.file("/etc/machine-id").content_string.strip() for host in computes]
+    assert sorted(ran) == sorted(machine_ids)
+    assert len(set(ran)) == 2
+
+
+def test_mpi_ranks_see_each_other(controller: Host) -> None:
+    program = "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.allreduce(c.rank + 1))"
+    sums = controller.check_output(f"srun --mpi=pmix --nodes=2 --ntasks=4 --time=2 python3 -c '{program}'").split()
+    assert sums == ["10"] * 4
+
+
+def test_accounting_of_resources_follows_the_description(controller: Host) -> None:
+    """The size is described by hand for simulated nodes: 2 CPUs and 2048 MiB less 5 %."""
+    shown = controller.check_output("scontrol --oneliner show node compute-0")
+    assert " CPUTot=2 " in shown
+    assert " RealMemory=1945 " in shown
+    assert " AvailableFeatures=nd96asr_v4 " in shown
+
+
+def test_every_node_holds_the_controllers_configuration(controller: Host, computes: list[Host]) -> None:
+    wanted = controller.file("/etc/slurm/slurm.conf").sha256sum
+    for host in computes:
+        assert host.file("/var/lib/slurm/slurmd/conf-cache/slurm.conf").sha256sum == wanted
+        assert not host.file("/etc/slurm/slurm.conf").exists
+
+
+def test_services_run_where_they_belong_and_start_at_boot(controller: Host, computes: list[Host]) -> None:
+    for host, runs, rests in (
+        (controller, "slurmctld", "slurmd"),
+        *((host, "slurmd", "slurmctld") for host in computes),
+    ):
+        assert host.service(runs).is_running
+        assert host.service(runs).is_enabled
+        assert host.service("munge").is_running
+        assert not host.service(rests).is_running
+        assert not host.service(rests).is_enabled
+
+
+def test_munge_key_is_one_and_private(controller: Host, computes: list[Host]) -> None:
+    keys = set()
+    for host in (controller, *computes):
+        key = host.file("/etc/munge/munge.key")
+        assert (key.user, key.group, oct(key.mode)) == ("munge", "munge", "0o400")
+        keys.add(key.sha256sum)
+    assert len(keys) == 1
+    source = controller.file("/etc/hpcai/munge.key")
+    assert (source.user, oct(source.mode)) == ("root", "0o600")
+
+
+def test_record_of_installed_packages_is_true(controller: Host, computes: list[Host]) -> None:
+    for host in (controller, *computes):
+        recorded = json.loads(host.file("/etc/ansible/facts.d/hpcai_slurm.fact").content_string)["packages"]
+        assert recorded
+        for package in recorded:
+            assert host.package(package).is_installed, package
