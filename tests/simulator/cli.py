@@ -55,10 +55,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     start = argparse.ArgumentParser(add_help=False)
-    start.add_argument("scenario", help=f"a YAML file, or the name of one in {SCENARIOS.name}/ (site, cluster)")
+    start.add_argument("scenario", help=f"a YAML file, or the name of one in {SCENARIOS.name}/ (site)")
     start.add_argument("--name", help="what to call it (default: the scenario's name)")
     start.add_argument("--backend", choices=backends.NAMES, default="containers", help="default: %(default)s")
     start.add_argument("--port", type=int, help="Resource Manager's port on loopback (default: the scenario's)")
+    start.add_argument("--network", metavar="CIDR", help="the virtual network's addresses (default: the scenario's)")
     start.add_argument("--boot-timeout", type=float, default=300, metavar="S", help="per node (default: %(default)s)")
     where = argparse.ArgumentParser(add_help=False)
     where.add_argument("--state-dir", type=Path, help="default: .simulator/NAME in the repository")
@@ -147,7 +148,8 @@ def _scenario(options: argparse.Namespace) -> Scenario:
             raise ScenarioError(f"no scenario {options.scenario!r}: give a file, or one of {names}")
     loaded = scenario.load(path)
     port = loaded.port if options.port is None else options.port
-    return dataclasses.replace(loaded, name=options.name or loaded.name, port=port)
+    loaded = dataclasses.replace(loaded, name=options.name or loaded.name, port=port)
+    return scenario.moved(loaded, options.network) if options.network else loaded
 
 
 def _state(options: argparse.Namespace) -> StateDir:
@@ -162,6 +164,7 @@ def _serve_arguments(options: argparse.Namespace, wanted: Scenario, state: State
         f"--name={wanted.name}",
         f"--backend={options.backend}",
         f"--port={wanted.port}",
+        *([f"--network={options.network}"] if options.network else []),
         f"--boot-timeout={options.boot_timeout}",
         f"--state-dir={state.path}",
     ]

@@ -114,10 +114,7 @@ def main() -> int:
 
 def _within(value: Any, path: str) -> Any:
     for part in filter(None, path.split(".")):
-        if isinstance(value, list):
-            value = [item[part] for item in value if part in item]
-        else:
-            value = value[part]
+        value = [item[part] for item in value if part in item] if isinstance(value, list) else value[part]
     return value
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -144,6 +144,14 @@ def load(path: Path) -> Scenario:
         return parse(document)
     except ScenarioError as error:
         raise ScenarioError(f"{path}: {error}") from error
+
+
+def moved(scenario: Scenario, network: str) -> Scenario:
+    """The scenario with its one virtual network at other addresses, so that several can be up on one machine."""
+    if len(scenario.virtual_networks) != 1:
+        raise ScenarioError(f"the scenario {scenario.name} has several virtual networks: they cannot all be {network}")
+    there = replace(scenario.virtual_networks[0], address_prefixes=(network,), subnet_prefix=network)
+    return replace(scenario, virtual_networks=(there,))
 
 
 def parse(document: Any) -> Scenario:
