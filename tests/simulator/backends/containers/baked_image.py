@@ -19,7 +19,7 @@ from pathlib import Path
 
 from simulator.backends import BackendError, NodeNotReady
 from simulator.backends.containers import base_image, machine, network
-from simulator.backends.containers.bake_inputs import bake_inputs
+from simulator.backends.containers.bake_inputs import VARIABLES, bake_inputs
 from simulator.backends.containers.places import LABEL_NAME, LABEL_STATE, REPOSITORY, cache_dir, run_dir, tag_of
 from simulator.backends.containers.podman import Podman
 
@@ -147,7 +147,7 @@ def _run_playbook(folder: Path, address: str, tell: Callable[[str], None]) -> No
     }
     log_path = cache_dir() / "node-image.log"
     process = subprocess.Popen(
-        [playbook, "-i", str(inventory), str(REPOSITORY / "playbooks" / "image.yml")],
+        [playbook, "-i", str(inventory), "-e", f"@{REPOSITORY / VARIABLES}", str(REPOSITORY / "playbooks/image.yml")],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
