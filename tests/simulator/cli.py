@@ -12,6 +12,7 @@ from pathlib import Path
 
 from simulator import backends, control, scenario
 from simulator.backends import BackendError
+from simulator.backends.containers.privilege import become_root
 from simulator.control import ControlError
 from simulator.scenario import Scenario, ScenarioError
 from simulator.serve import AlreadyRunning, digest, serve
@@ -36,6 +37,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command."""
     options = _parser().parse_args(arguments)
     try:
+        if _makes_machines(options):
+            become_root(list(sys.argv[1:] if arguments is None else arguments), say)
         return int(options.run(options))
     except (ScenarioError, BackendError, ControlError, AlreadyRunning, OSError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
@@ -43,6 +46,13 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _makes_machines(options: argparse.Namespace) -> bool:
+    """Whether the command has to do with containers, which takes root."""
+    if options.run is down:
+        return StateDir.of(options.name, options.state_dir).read().get("backend") == "containers"
+    return options.run is image or getattr(options, "backend", "") == "containers"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,6 +13,7 @@ from simulator.backends import BackendError, NetworkSpec, NodeNotReady, NodeSpec
 from simulator.backends.containers import images, machine, network
 from simulator.backends.containers.places import LABEL_NAME, LABEL_STATE, locked, run_dir, tag_of
 from simulator.backends.containers.podman import Podman
+from simulator.backends.containers.privilege import give_to_caller
 from simulator.backends.containers.reboots import RebootWatch
 
 
@@ -35,6 +36,9 @@ class ContainersBackend:
         self._image = images.present()
         self._spec, self._state_dir = network, state_dir.resolve()
         self._network = _network_of(network, state_dir)
+        if network.admin_private_key:
+            key = Path(network.admin_private_key)
+            give_to_caller(self._state_dir, key, key.with_name(key.name + ".pub"))
         with locked(run_dir() / "network.lock"):
             self._network.open()
 

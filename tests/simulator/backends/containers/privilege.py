@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from simulator.backends import BackendError
-from simulator.backends.containers.places import cache_dir
+from simulator.backends.containers.places import REPOSITORY, cache_dir
 
-KEPT = ("PYTHONPATH", "HPCAI_CACHE", "PATH", "http_proxy", "https_proxy", "no_proxy")
+KEPT = ("PYTHONPATH", "PATH", "http_proxy", "https_proxy", "no_proxy")
 
 
 def require_root() -> None:
@@ -31,13 +31,19 @@ def become_root(arguments: list[str], report: Callable[[str], None]) -> None:
     if sudo is None:
         raise BackendError("machines need root and there is no sudo here: run this as root, or use --backend none")
     report("machines are containers with networks of their own, which takes root: going on through sudo")
-    environment = {**os.environ, "HPCAI_CACHE": str(cache_dir())}
-    kept = [f"{name}={environment[name]}" for name in KEPT if name in environment]
+    # Folders that root would otherwise own for good, in a home or a clone that is not root's.
+    for folder in (cache_dir(), REPOSITORY / ".simulator"):
+        folder.mkdir(parents=True, exist_ok=True)
+    kept = [f"{name}={os.environ[name]}" for name in KEPT if name in os.environ]
+    kept += [f"HPCAI_CACHE={cache_dir()}", "PYTHONDONTWRITEBYTECODE=1"]
+    sys.stdout.flush()
     os.execv(sudo, [sudo, "env", *kept, sys.executable, "-m", "simulator", *arguments])
 
 
-def give_to_caller(path: Path) -> None:
-    """Let a file made by root belong to the user who called sudo (keys and state files, that they can be read)."""
+def give_to_caller(*paths: Path) -> None:
+    """Let files made by root belong to the user who called sudo, who is the one to use them (the admin's key)."""
     user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if user and group and os.geteuid() == 0:
-        os.chown(path, int(user), int(group))
+        for path in paths:
+            if path.exists():
+                os.chown(path, int(user), int(group))
