@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+import re
+
+_DIGITS = re.compile(r"(\d+)")
+
 
 def segment(resource_id: str | None, kind: str) -> str | None:
     """Return what follows ``kind`` in a resource id, such as ``a`` in ``/subscriptions/s/resourceGroups/a``."""
@@ -40,3 +44,8 @@ def virtual_network_of(subnet_id: str | None) -> str | None:
         return None
     position = subnet_id.lower().rfind("/subnets/")
     return subnet_id[:position] if position > 0 else None
+
+
+def in_natural_order(resource_id: str) -> list[str | int]:
+    """Return a key to sort by in which instance 3 comes before 17."""
+    return [int(part) if part.isdigit() else part for part in _DIGITS.split(resource_id)]

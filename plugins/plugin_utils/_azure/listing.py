@@ -19,6 +19,7 @@ from .cloud import Cloud
 from .credentials import Identity, make_credential
 from .deadline import Deadline
 from .errors import Asking, InventoryError, explain, is_gone
+from .identifiers import in_natural_order
 from .instance_facts import Instance, InstanceFacts, set_states
 from .network_facts import AttachedInterface, VirtualNetwork, primary_first
 from .scale_set_facts import FLEXIBLE, ScaleSetFacts
@@ -121,8 +122,8 @@ class _Lister:
         left_out = {VANISHED_SCALE_SETS: self._vanished, OTHER_TAGS: others}
         # Azure's order, and that of the threads, changes from one time to the next.
         return {
-            "instances": [instances[key] for key in sorted(instances)],
-            "scale_sets": [self._scale_sets[key] for key in sorted(self._scale_sets)],
+            "instances": [instances[key] for key in sorted(instances, key=in_natural_order)],
+            "scale_sets": [self._scale_sets[key] for key in sorted(self._scale_sets, key=in_natural_order)],
             "virtual_networks": sorted(self._virtual_networks, key=lambda network: network["id"].lower()),
             "left_out": {reason: count for reason, count in left_out.items() if count},
             "errors": list(dict.fromkeys(self._errors)),

@@ -1,0 +1,65 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Simulators and sources of the inventory's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from functional.inventory.reading import Source
+
+from simulator.testing import Simulator, running
+
+TAGS = {"hpcai_cluster": "sim"}
+COMPUTE = {**TAGS, "hpcai_role": "compute"}
+
+# One of each kind. Computer names are PREFIX plus six digits: compute000000, compute000003, compute00000H, flex...
+CLUSTER: dict[str, Any] = {
+    "virtual_machines": [{"name": "ctl", "tags": {**TAGS, "hpcai_role": "controller,login"}, "public_ip": True}],
+    "scale_sets": [
+        {"name": "compute", "capacity": 3, "instance_ids": [0, 3, 17], "tags": COMPUTE, "zones": ["1"]},
+        {
+            "name": "flex",
+            "capacity": 2,
+            "orchestration_mode": "Flexible",
+            "vm_size": "standard_hb120rs_v3",
+            "tags": COMPUTE,
+            "single_placement_group": False,
+        },
+    ],
+}
+
+
+@pytest.fixture
+def simulate(tmp_path: Path) -> Iterator[Callable[..., Source]]:
+    """Start a simulator and give the source that reads it."""
+    with ExitStack() as stack:
+        count = 0
+
+        def start(scenario: Mapping[str, Any] = CLUSTER, **options: Any) -> Source:
+            nonlocal count
+            count += 1
+            folder = tmp_path / f"source{count}"
+            folder.mkdir()
+            simulator = stack.enter_context(running(scenario, **options))
+            return Source(folder / "azure_vmss.yml", simulator)
+
+        yield start
+
+
+@pytest.fixture
+def source(simulate: Callable[..., Source]) -> Source:
+    """The source of a cluster with one of each kind."""
+    return simulate()
+
+
+@pytest.fixture
+def simulator(source: Source) -> Simulator:
+    """The simulator behind that source."""
+    return source.simulator

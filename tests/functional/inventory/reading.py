@@ -1,0 +1,123 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading an inventory source in a test: by the plugin itself, or by Ansible's command in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.inventory.data import InventoryData
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import init_plugin_loader, inventory_loader
+
+from simulator.testing import Simulator
+
+REPOSITORY = Path(__file__).parents[3]
+COLLECTIONS = REPOSITORY / ".collections"
+BIN = Path(sys.executable).parent
+
+init_plugin_loader([str(COLLECTIONS)])
+
+
+@dataclass
+class Source:
+    """An inventory file about a simulator."""
+
+    path: Path
+    simulator: Simulator
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, **options: Any) -> Source:
+        """Write the file, with options beside those that lead to the simulator."""
+        self.options = {
+            "plugin": "hpcai.azure.azure_vmss",
+            "subscription_ids": [self.simulator.subscription_id],
+            "endpoint": self.simulator.endpoint,
+            "token": self.simulator.token,
+            **options,
+        }
+        self.path.write_text(yaml.safe_dump(self.options), encoding="utf-8")
+        return self
+
+    def read(self, *, cache: bool = True, into: InventoryData | None = None, **options: Any) -> InventoryData:
+        """Have the plugin read the file, which is written anew if options are given."""
+        if options or not self.options:
+            self.write(**options)
+        inventory = InventoryData() if into is None else into
+        plugin = inventory_loader.get("hpcai.azure.azure_vmss")
+        plugin.parse(inventory, DataLoader(), str(self.path), cache=cache)
+        inventory.reconcile_inventory()
+        return inventory
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a command left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Its output, without Ansible's marks on strings that are no templates."""
+        return dict(_plain(json.loads(self.stdout)))
+
+    @property
+    def hosts(self) -> set[str]:
+        """The hosts of `ansible-inventory --list`."""
+        return set(self.json["_meta"]["hostvars"])
+
+
+def ansible(program: str, *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> Finished:
+    """Run one of Ansible's programs with no configuration but what is given."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "HPCAI_"))}
+    done = subprocess.run(
+        [BIN / program, *arguments],
+        cwd=cwd,
+        env={
+            **inherited,
+            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+            "ANSIBLE_CONFIG": os.devnull,
+            "ANSIBLE_HOME": str(cwd / ".ansible"),
+            **(env or {}),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def report(inventory: InventoryData) -> dict[str, Any]:
+    """What the inventory says about its first source."""
+    return dict(inventory.groups["all"].vars["azure_inventory"]["sources"][0])
+
+
+def facts(inventory: InventoryData, host: str) -> dict[str, Any]:
+    """The variables of a host."""
+    return dict(inventory.hosts[host].vars)
+
+
+def members(inventory: InventoryData, group: str) -> set[str]:
+    """The hosts of a group, none if there is no such group."""
+    return {host.name for host in inventory.groups[group].get_hosts()} if group in inventory.groups else set()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"__ansible_unsafe"}:
+            return value["__ansible_unsafe"]
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
