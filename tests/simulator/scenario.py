@@ -57,7 +57,7 @@ class NetworkScenario:
     location: str = LOCATION
 
     def __post_init__(self) -> None:
-        if not self.subnet_prefix:
+        if not self.subnet_prefix and self.address_prefixes:
             object.__setattr__(self, "subnet_prefix", self.address_prefixes[0])
 
 
@@ -223,7 +223,8 @@ def _check_network(network: NetworkScenario) -> None:
         subnet = ipaddress.IPv4Network(network.subnet_prefix)
         inside = any(subnet.subnet_of(ipaddress.IPv4Network(prefix)) for prefix in network.address_prefixes)
     except ValueError as error:
-        raise ScenarioError(f"virtual_networks {network.name!r}: {error}") from None
+        given = ", ".join([*network.address_prefixes, network.subnet_prefix]) or "nothing"
+        raise ScenarioError(f"virtual_networks {network.name!r}: no IPv4 networks in {given}: {error}") from None
     if not inside:
         raise ScenarioError(
             f"virtual_networks {network.name!r}: subnet_prefix {network.subnet_prefix} lies in none of "

@@ -1,0 +1,139 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The instance metadata service, asked as a node asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from simulator import imds
+from simulator.clients import compute
+from simulator.testing import TEST_KEY, Simulator, running
+
+SCENARIO: dict[str, Any] = {
+    "virtual_machines": [{"name": "ctl", "public_ip": True, "tags": {"hpcai_role": "login"}}],
+    "scale_sets": [{"name": "uni", "capacity": 2, "instance_ids": [0, 17], "tags": {"hpcai_cluster": "sim"}}],
+}
+VERSION = {"api-version": "2021-02-01"}
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A simulator without machines: callers name themselves."""
+    with running(SCENARIO) as simulated:
+        yield simulated
+
+
+def ask(simulator: Simulator, path: str, instance: str = "uni_17", **params: str) -> requests.Response:
+    """One question, with the header that Azure wants."""
+    return requests.get(
+        f"{simulator.imds_endpoint}/metadata/{path}",
+        params=VERSION | params,
+        headers={"Metadata": "true", imds.INSTANCE_HEADER: instance},
+        timeout=10,
+    )
+
+
+def test_instance_document_of_a_uniform_instance(simulator: Simulator) -> None:
+    found = ask(simulator, "instance").json()
+    instance = simulator.instance("uni_17")
+    described = found["compute"]
+    assert described["name"] == "uni_17"
+    assert described["vmId"] == instance.vm_id
+    assert described["vmScaleSetName"] == "uni"
+    assert described["vmSize"] == "Standard_ND96asr_v4"
+    assert described["placementGroupId"] == instance.placement_group
+    assert described["osProfile"] == {
+        "adminUsername": "azureuser",
+        "computerName": "uni00000H",
+        "disablePasswordAuthentication": "true",
+    }
+    assert [item["keyData"] for item in described["publicKeys"]] == [TEST_KEY]
+    assert described["resourceId"] == instance.id
+    assert described["platformFaultDomain"] == "0"
+    assert described["tags"] == "hpcai_cluster:sim"
+    assert described["tagsList"] == [{"name": "hpcai_cluster", "value": "sim"}]
+    address = found["network"]["interface"][0]["ipv4"]["ipAddress"][0]
+    assert address["privateIpAddress"] == instance.private_ipv4
+
+
+def test_each_caller_gets_its_own_document(simulator: Simulator) -> None:
+    for name in ("ctl", "uni_0", "uni_17"):
+        assert ask(simulator, "instance/compute", name).json()["name"] == name
+    by_id = ask(simulator, "instance/compute", simulator.instance("ctl").vm_id).json()
+    assert (by_id["name"], by_id["vmScaleSetName"]) == ("ctl", "")
+
+
+def test_the_source_address_tells_who_asks(simulator: Simulator) -> None:
+    app = imds.create_app(simulator.model, by_header=False)
+    address = simulator.instance("uni_0").private_ipv4
+    asked = "/metadata/instance/compute?api-version=2021-02-01"
+    headers = {"Metadata": "true", imds.INSTANCE_HEADER: "ctl"}
+    known = app.test_client().get(asked, headers=headers, environ_base={"REMOTE_ADDR": address})
+    assert known.get_json()["name"] == "uni_0"
+    unknown = app.test_client().get(asked, headers=headers, environ_base={"REMOTE_ADDR": "10.77.0.99"})
+    assert unknown.status_code == 404
+
+
+def test_leaves_come_as_text_or_json(simulator: Simulator) -> None:
+    assert ask(simulator, "instance/compute/vmId", format="text").text == simulator.instance("uni_17").vm_id
+    assert ask(simulator, "instance/compute/vmId").json() == simulator.instance("uni_17").vm_id
+    assert ask(simulator, "instance/network/interface/0/ipv4/ipAddress/0/publicIpAddress", "ctl", format="text").text
+    assert "compute/" in ask(simulator, "instance", format="text").text.splitlines()
+    assert ask(simulator, "instance/compute/colour").status_code == 404
+    assert ask(simulator, "instance/network/interface/5").status_code == 404
+
+
+def test_refuses_what_azure_refuses(simulator: Simulator) -> None:
+    url = f"{simulator.imds_endpoint}/metadata/instance"
+    named = {imds.INSTANCE_HEADER: "ctl"}
+    assert requests.get(url, params=VERSION, headers=named, timeout=10).status_code == 400
+    headers = named | {"Metadata": "true"}
+    assert requests.get(url, headers=headers, timeout=10).json()["newest-versions"]
+    assert requests.get(url, params={"api-version": "latest"}, headers=headers, timeout=10).status_code == 400
+    forwarded = headers | {"X-Forwarded-For": "10.0.0.1"}
+    assert requests.get(url, params=VERSION, headers=forwarded, timeout=10).status_code == 400
+    assert requests.get(url, params=VERSION, headers=headers, timeout=10).status_code == 200
+    assert ask(simulator, "nothing").status_code == 404
+
+
+def test_scheduled_events_are_announced_and_acknowledged(simulator: Simulator) -> None:
+    empty = ask(simulator, "scheduledevents").json()
+    assert empty["Events"] == []
+    instance = simulator.instance("uni_17")
+    admin = f"{simulator.endpoint}/_simulator/events{instance.id}"
+    requests.post(admin, json={"EventType": "Redeploy", "NotBefore": "Mon, 19 Sep 2026 18:29:47 GMT"}, timeout=10)
+    announced = ask(simulator, "scheduledevents").json()
+    assert announced["DocumentIncarnation"] > empty["DocumentIncarnation"]
+    event = announced["Events"][0]
+    assert (event["EventType"], event["EventStatus"], event["Resources"]) == ("Redeploy", "Scheduled", ["uni_17"])
+    assert ask(simulator, "scheduledevents", "uni_0").json()["Events"] == []
+
+    url = f"{simulator.imds_endpoint}/metadata/scheduledevents"
+    headers = {"Metadata": "true", imds.INSTANCE_HEADER: "uni_17"}
+    wrong = {"StartRequests": [{"EventId": "no such"}]}
+    assert requests.post(url, params=VERSION, json=wrong, headers=headers, timeout=10).status_code == 400
+    body = {"StartRequests": [{"EventId": event["EventId"]}]}
+    assert requests.post(url, params=VERSION, json=body, headers=headers, timeout=10).status_code == 200
+    assert ask(simulator, "scheduledevents").json()["Events"][0]["EventStatus"] == "Started"
+    requests.post(admin, timeout=10)
+    assert ask(simulator, "scheduledevents").json()["Events"] == []
+
+
+def test_identity_token_opens_resource_manager(simulator: Simulator) -> None:
+    assert ask(simulator, "identity/oauth2/token").status_code == 400
+    answer = ask(simulator, "identity/oauth2/token", resource="https://management.azure.com/").json()
+    assert answer["token_type"] == "Bearer"
+    assert all(isinstance(value, str) for value in answer.values())
+    found = compute(simulator.endpoint, token=answer["access_token"]).virtual_machine_scale_sets.list_all()
+    assert [item.name for item in found] == ["uni"]
+
+
+def test_a_deleted_instance_is_unknown(simulator: Simulator) -> None:
+    simulator.compute().virtual_machine_scale_set_vms.begin_delete("hpcai-sim", "uni", "17").result()
+    assert ask(simulator, "instance").status_code == 404

@@ -1,0 +1,142 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The simulator's answers hold what Azure's published examples hold, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from simulator import published
+from simulator.arm import compute_payloads, network_payloads
+from simulator.testing import Simulator, running
+
+GROUP = "hpcai-sim"
+SCENARIO: dict[str, Any] = {
+    "virtual_machines": [{"name": "ctl", "public_ip": True, "priority": "Spot", "zone": "1", "tags": {"a": "b"}}],
+    "scale_sets": [
+        {
+            "name": "uni",
+            "capacity": 2,
+            "public_ip": True,
+            "zones": ["1"],
+            "priority": "Spot",
+            "tags": {"a": "b"},
+            "instance_tags": {"c": "d"},
+        },
+        {"name": "flex", "capacity": 2, "orchestration_mode": "Flexible", "public_ip": True, "zones": ["1", "2"]},
+    ],
+}
+UNPUBLISHED: dict[str, set[str]] = {}
+"""Fields that the simulator sends although no example has them, by kind of resource, each with its reason."""
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    """Everything the simulator can show."""
+    with running(SCENARIO) as simulated:
+        yield simulated
+
+
+def payloads(simulator: Simulator) -> list[tuple[str, dict[str, Any]]]:
+    """Every kind of resource with every field that the simulator ever sends."""
+    model, uni, flex = simulator.model, simulator.scale_set("uni"), simulator.scale_set("flex")
+    alone, uniform = simulator.instance("ctl"), next(iter(uni.members.values()))
+    flexible = next(iter(flex.members.values()))
+    return [
+        ("scale_set", compute_payloads.scale_set(uni)),
+        ("scale_set", compute_payloads.scale_set(flex)),
+        ("scale_set_view", compute_payloads.scale_set_view(uni)),
+        ("uniform_instance", compute_payloads.uniform_instance(model, uniform, True)),
+        ("uniform_view", compute_payloads.uniform_view(uniform)),
+        ("machine", compute_payloads.machine(model, flexible, True)),
+        ("machine", compute_payloads.machine(model, alone, True)),
+        ("machine_status", compute_payloads.machine_status(alone)),
+        ("machine_view", compute_payloads.machine_view(alone)),
+        ("interface", network_payloads.interface(flexible)),
+        ("set_interface", network_payloads.interface(uniform)),
+        ("public_address", network_payloads.public_address(alone)),
+        ("set_public_address", network_payloads.public_address(uniform)),
+        ("virtual_network", network_payloads.virtual_network(alone.network)),
+    ]
+
+
+def test_no_answer_holds_a_field_that_azure_never_published(simulator: Simulator) -> None:
+    beyond: dict[str, set[str]] = {}
+    for kind, payload in payloads(simulator):
+        found = published.unpublished(kind, payload)
+        if found:
+            beyond.setdefault(kind, set()).update(found)
+    assert beyond == UNPUBLISHED
+
+
+def test_every_kind_of_the_list_is_one_that_the_simulator_sends(simulator: Simulator) -> None:
+    known = json.loads(published.FILE.read_text(encoding="utf-8"))["kinds"]
+    assert set(known) == {kind for kind, _payload in payloads(simulator)}
+    assert all(source["commit"] and source["path"] for kind in known.values() for source in kind["sources"])
+
+
+def test_pruning_deletes_what_is_not_published_at_any_depth() -> None:
+    payload = {
+        "name": "x",
+        "invented": 1,
+        "tags": {"any": "thing"},
+        "properties": {"ipConfigurations": [{"name": "y", "properties": {"primary": True, "guess": 2}}]},
+    }
+    assert published.prune("interface", payload) == {
+        "name": "x",
+        "properties": {"ipConfigurations": [{"name": "y", "properties": {"primary": True}}]},
+    }
+    assert published.unpublished("interface", payload) == {
+        "invented",
+        "tags",
+        "properties.ipConfigurations.properties.guess",
+    }
+
+
+def test_tags_keep_their_keys() -> None:
+    assert published.prune("machine", {"tags": {"hpcai_role": "compute"}}) == {"tags": {"hpcai_role": "compute"}}
+
+
+def test_an_unknown_kind_is_an_error() -> None:
+    with pytest.raises(KeyError, match="no published example"):
+        published.prune("moon", {})
+
+
+def test_answers_with_only_published_fields_serve_the_sdk() -> None:
+    with running(SCENARIO, only_published=True, poll_ms=20) as simulator:
+        compute, network = simulator.compute(), simulator.network()
+        found = list(compute.virtual_machine_scale_set_vms.list(GROUP, "uni", expand="instanceView"))
+        assert [item.instance_id for item in found] == ["0", "2"] or len(found) == 2
+        assert all(item.instance_view.placement_group_id and item.os_profile.computer_name for item in found)
+        assert {item.sku.name for item in found} == {"Standard_ND96asr_v4"}
+        for item in compute.virtual_machine_scale_sets.list_all():
+            assert item.orchestration_mode
+            assert item.sku.capacity == 2
+        interfaces = list(network.network_interfaces.list_all())
+        assert all(item.ip_configurations[0].private_ip_address for item in interfaces)
+        assert len(interfaces) == 3
+        result = compute.virtual_machine_scale_sets.begin_update(GROUP, "uni", {"sku": {"capacity": 3}}).result()
+        assert result.sku.capacity == 3
+
+
+def test_only_published_really_prunes(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = network_payloads.virtual_network
+    monkeypatch.setattr(network_payloads, "virtual_network", lambda item: real(item) | {"invented": True})
+
+    def keys(**options: Any) -> set[str]:
+        with running(SCENARIO, **options) as simulator:
+            url = (
+                f"{simulator.endpoint}/subscriptions/{simulator.subscription_id}"
+                "/providers/Microsoft.Network/virtualNetworks?api-version=2024-05-01"
+            )
+            answer = requests.get(url, headers={"Authorization": f"Bearer {simulator.token}"}, timeout=10)
+            return set(answer.json()["value"][0])
+
+    assert "invented" in keys()
+    assert "invented" not in keys(only_published=True)
