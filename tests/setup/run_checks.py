@@ -119,12 +119,12 @@ def judge(step: Step, code: int | None, log: pathlib.Path, seconds: float) -> Ou
     if code == COULD_NOT_RUN:
         return Outcome(step.name, "skipped", seconds, last_line(log))
     summaries = list(PYTEST_SUMMARY.finditer(log.read_text(encoding="utf-8", errors="replace")))
-    remark = summaries[-1]["counts"] if summaries else last_line(log) if step.tells else ""
-    if code == 0:
-        # Where every test was skipped, nothing was tested.
-        tested = not summaries or "passed" in remark
-        return Outcome(step.name, "passed" if tested else "skipped", seconds, remark)
-    return Outcome(step.name, "failed", seconds, remark or f"exit code {code}")
+    counts = summaries[-1]["counts"] if summaries else ""
+    if code:
+        return Outcome(step.name, "failed", seconds, counts or f"exit code {code}")
+    # Where every test was skipped, nothing was tested.
+    verdict = "passed" if not summaries or "passed" in counts else "skipped"
+    return Outcome(step.name, verdict, seconds, counts or (last_line(log) if step.tells else ""))
 
 
 def show_end_of(log: pathlib.Path) -> None:

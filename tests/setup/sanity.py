@@ -109,14 +109,15 @@ def main() -> int:
             elif found := re.search(r'Running sanity test "import" on Python ([\d.]+)', line):
                 run.update(found.groups() if shutil.which(f"python{found[1]}", path=environment["PATH"]) else ())
     if process.returncode == 0:
+        imported = f"; imported on Python {in_order(run)}" if run else ""
         gap = f"; not on {in_order(missing)}, which are not here" if missing else ""
-        print(f"[sanity] clean, no ignore files; imported on Python {in_order(run)}{gap}")
+        print(f"[sanity] clean, without ignore files{imported}{gap}")
     return process.returncode
 
 
 def in_order(versions: set[str]) -> str:
     """Python versions for people: 3.9 before 3.10."""
-    return ", ".join(sorted(versions, key=lambda version: int(version.partition(".")[2]))) or "none"
+    return ", ".join(sorted(versions, key=lambda version: int(version.partition(".")[2])))
 
 
 if __name__ == "__main__":
