@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 # 18 digits is where Slurm's own parser (hostlist.c) stops to take a suffix for a number.
-_NUMBERED = re.compile(r"^(?P<prefix>.*?)(?P<number>\d{1,18})$")
+_NUMBERED = re.compile(r"^(?P<prefix>.*?)(?P<number>[0-9]{1,18})$")
 
 
 class HostlistError(ValueError):
@@ -24,17 +24,13 @@ def compress(names: Iterable[str]) -> str:
     The order is kept because Slurm pairs the lists of one line by position (NodeName, NodeAddr, NodeHostname):
     neighbours are folded, names further apart are not. Sort first where order does not matter and shortness does.
     """
-    words = []
-    for (prefix, _width), group in groupby((_split(name) for name in names), key=lambda parts: (parts[0], parts[2])):
+    words: list[str] = []
+    for (prefix, width), group in groupby((_split(name) for name in names), key=lambda parts: (parts[0], parts[2])):
         numbers = [number for _prefix, number, _width in group]
-        if numbers == [None]:
-            words.append(prefix)
-        elif None in numbers:
-            words.extend([prefix] * len(numbers))
-        elif len(numbers) == 1:
-            words.append(f"{prefix}{numbers[0]}")
+        if width is None or len(numbers) == 1:
+            words.extend(f"{prefix}{number}" for number in numbers)
         else:
-            words.append(f"{prefix}[{','.join(_ranges([str(n) for n in numbers]))}]")
+            words.append(f"{prefix}[{','.join(_ranges(numbers))}]")
     return ",".join(words)
 
 
@@ -45,7 +41,7 @@ def expand(hostlist: str) -> list[str]:
     """
     names: list[str] = []
     for word in _words(hostlist):
-        match = re.fullmatch(r"([^\[\]]*)(?:\[([\d,\-]+)\]([^\[\]]*))?", word)
+        match = re.fullmatch(r"([^\[\]]*)(?:\[([0-9,\-]+)\]([^\[\]]*))?", word)
         if match is None:
             raise HostlistError(f"{word!r} in host list {hostlist!r}: a name has at most one bracket of numbers.")
         prefix, ranges, suffix = match.groups()
@@ -56,10 +52,10 @@ def expand(hostlist: str) -> list[str]:
     return names
 
 
-def _split(name: str) -> tuple[str, str | None, int]:
+def _split(name: str) -> tuple[str, str, int | None]:
     match = _NUMBERED.match(name)
     if match is None:
-        return name, None, 0
+        return name, "", None
     number = match["number"]
     # Without leading zeros numbers of any width fold together; with them only those of one width do.
     return match["prefix"], number, len(number) if number.startswith("0") and number != "0" else 0
