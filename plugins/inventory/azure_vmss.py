@@ -280,7 +280,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             named = [(host.name, host.facts["azure_id"]) for host in outcome.hosts.hosts]
             check_unique(named, publisher.known_ids())
         except InventoryError as error:
-            raise AnsibleParserError(f"{path}: {error}") from error
+            # Without the cause: Ansible would repeat its text, and that of its causes, behind this one.
+            raise AnsibleParserError(f"{path}: {error}") from None
         report = report_source(path, outcome, time.time())
         publisher.publish(outcome.hosts.hosts, report)
         self._tell(report, outcome, time.monotonic() - started)

@@ -12,28 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from functional.inventory.reading import Source
 
 from simulator.testing import Simulator, running
 
-TAGS = {"hpcai_cluster": "sim"}
-COMPUTE = {**TAGS, "hpcai_role": "compute"}
-
-# One of each kind. Computer names are PREFIX plus six digits: compute000000, compute000003, compute00000H, flex...
-CLUSTER: dict[str, Any] = {
-    "virtual_machines": [{"name": "ctl", "tags": {**TAGS, "hpcai_role": "controller,login"}, "public_ip": True}],
-    "scale_sets": [
-        {"name": "compute", "capacity": 3, "instance_ids": [0, 3, 17], "tags": COMPUTE, "zones": ["1"]},
-        {
-            "name": "flex",
-            "capacity": 2,
-            "orchestration_mode": "Flexible",
-            "vm_size": "standard_hb120rs_v3",
-            "tags": COMPUTE,
-            "single_placement_group": False,
-        },
-    ],
-}
+from .clusters import CLUSTER
+from .reading import Source
 
 
 @pytest.fixture

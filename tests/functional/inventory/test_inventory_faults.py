@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
-from functional.inventory.conftest import CLUSTER, COMPUTE
-from functional.inventory.reading import Source, facts, members, report
+
+from .clusters import CLUSTER, COMPUTE
+from .reading import Source, facts, members, report
 
 UNIFORM = {"compute000000", "compute000003", "compute00000H"}
 SCALE_SETS = r"GET /subscriptions/[^/]+/providers/Microsoft.Compute/virtualMachineScaleSets\?"

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from functional.inventory.conftest import CLUSTER, COMPUTE, TAGS
-from functional.inventory.reading import Source, facts, members, report
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.instance_facts import InstanceFacts
+
+from .clusters import CLUSTER, COMPUTE, TAGS
+from .reading import Source, facts, members, report
 
 UNIFORM = {"compute000000", "compute000003", "compute00000H"}
 SCHEMA = set(InstanceFacts.__annotations__)
@@ -172,7 +173,71 @@ def test_uniform_instance_has_the_priority_of_its_set(simulate: Callable[..., So
     assert [facts(inventory, host)["azure_priority"] for host in inventory.hosts] == ["Spot", "Spot"]
 
 
-def test_tags_of_the_set_count_where_the_instance_has_none(simulate: Callable[..., Source]) -> None:
+def test_tags_of_the_set_count_where_the_instance_has_none(source: Source) -> None:
+    source.simulator.edit("compute_3", tags={"HPCAI_ROLE": "login"})
+
+    inventory = source.read()
+
+    assert members(inventory, "hpcai_login") == {"compute000003"}
+    assert facts(inventory, "compute000003")["azure_tags"] == {"HPCAI_ROLE": "login", "hpcai_cluster": "sim"}
+
+
+def test_a_scale_set_of_zero_is_a_group_without_hosts(simulate: Callable[..., Source]) -> None:
+    source = simulate({**CLUSTER, "scale_sets": [*CLUSTER["scale_sets"], {"name": "empty", "tags": TAGS}]})
+
+    inventory = source.read()
+
+    assert members(inventory, "azure_vmss_empty") == set()
+    assert inventory.groups["azure_vmss_empty"].vars["azure_scale_set"]["found"] == 0
+    assert set(inventory.hosts) > UNIFORM
+
+
+def test_a_subscription_without_anything_is_truly_empty(simulate: Callable[..., Source]) -> None:
+    inventory = simulate({}).read(include_vms="all")
+
+    assert not inventory.hosts
+    assert report(inventory)["complete"] is True
+
+
+def test_report_holds_what_the_guard_play_needs(source: Source) -> None:
+    inventory = source.read(include_vms="tagged")
+
+    said = report(inventory)
+    network = facts(inventory, "ctl")["azure_virtual_network"]
+    assert inventory.groups["all"].vars["azure_inventory"]["complete"] is True
+    assert said["source"] == str(source.path)
+    assert said["hosts"] == 6
+    assert said["left_out"] == {}
+    assert said["errors"] == []
+    assert said["from_cache"] is False
+    assert said["virtual_networks"] == [{"id": network, "name": "sim", "address_prefixes": ["10.77.0.0/24"]}]
+    uniform, flexible = said["scale_sets"]
+    assert uniform["name"] == "compute"
+    assert (uniform["capacity"], uniform["found"]) == (3, 3)
+    assert uniform["single_placement_group"] is True
+    assert uniform["accelerated_networking"] is True
+    assert uniform["virtual_networks"] == [network]
+    assert uniform["tags"] == COMPUTE
+    assert inventory.groups["azure_vmss_compute"].vars["azure_scale_set"] == uniform
+    assert (flexible["name"], flexible["orchestration_mode"]) == ("flex", "Flexible")
+
+
+def test_two_scale_sets_of_one_name_are_two_groups(simulate: Callable[..., Source]) -> None:
+    inventory = simulate(
+        {
+            "scale_sets": [
+                {"name": "gpu", "capacity": 1, "resource_group": "blue", "computer_name_prefix": "b"},
+                {"name": "gpu", "capacity": 1, "resource_group": "green", "computer_name_prefix": "g"},
+            ]
+        }
+    ).read()
+
+    assert members(inventory, "azure_vmss_gpu_blue") == {"b000000"}
+    assert members(inventory, "azure_vmss_gpu_green") == {"g000000"}
+    assert "azure_vmss_gpu" not in inventory.groups
+
+
+def test_hosts_come_in_the_order_of_their_numbers(simulate: Callable[..., Source]) -> None:
     source = simulate({"scale_sets": [{"name": "compute", "capacity": 130, "single_placement_group": False}]})
 
     inventory = source.read()
