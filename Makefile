@@ -31,4 +31,4 @@ bench: setup ## compare the inventory with azure_rm and with bare SDK calls
 	@tests/benchmarks/run.sh
 
 clean: ## remove the environments, caches and logs of this clone (a running site stays: make site-down)
-	rm -rf .venv .venv-oldest .venv-newest .nox .cache .test-logs .ansible .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-oldest .venv-newest .venv-bench .nox .cache .test-logs .ansible .mypy_cache .pytest_cache .ruff_cache

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import subprocess
@@ -22,7 +23,7 @@ ALLOWED = [
     re.compile(pattern)
     for pattern in (
         r"MANIFEST\.json|FILES\.json",
-        r"README\.md|CHANGELOG\.md|COPYING|REUSE\.toml|requirements\.txt",
+        r"README\.md|CHANGELOG\.md|CONTRIBUTING\.md|CODE_OF_CONDUCT\.md|COPYING|REUSE\.toml|requirements\.txt",
         r"LICENSES/[\w.-]+\.txt",
         r"meta/(runtime|execution-environment)\.yml|meta/ee-bindep\.txt",
         r"changelogs/changelog\.yaml",
@@ -33,7 +34,8 @@ ALLOWED = [
         r"roles/\w+/files/[\w.-]+",
         r"playbooks/(tasks/)?\w+\.yml",
         r"inventories/azure/[\w./-]+\.(yml|md)",
-        r"docs/[\w-]+\.md",
+        r"docs/[\w-]+\.md|docs/images/[\w-]+\.svg",
+        r"docs/docsite/([\w-]+\.yml|rst/\w+\.rst)",
     )
 ]
 
@@ -101,6 +103,23 @@ def test_holds_plain_files_only(members: list[tarfile.TarInfo]) -> None:
 def test_holds_nothing_that_git_ignores(members: list[tarfile.TarInfo]) -> None:
     generated = {"MANIFEST.json", "FILES.json"}
     assert {member.name for member in members} - generated <= in_git()
+
+
+def test_links_between_its_documents_lead_somewhere(archive: pathlib.Path, members: list[tarfile.TarInfo]) -> None:
+    files = {member.name for member in members}
+    places = files | {str(folder) for name in files for folder in pathlib.PurePosixPath(name).parents}
+    dangling, followed = [], 0
+    with tarfile.open(archive) as tar:
+        for name in sorted(name for name in files if name.endswith(".md") and name != "CHANGELOG.md"):
+            extracted = tar.extractfile(name)
+            assert extracted is not None
+            for link in re.findall(r"\]\(([^)\s#]+)[^)]*\)", extracted.read().decode()):
+                if "://" not in link and not link.startswith("mailto:"):
+                    followed += 1
+                    target = os.path.normpath(pathlib.PurePosixPath(name).parent / link)
+                    dangling += [f"{name}: {link}"] if target not in places else []
+    assert followed
+    assert not dangling
 
 
 def test_is_small(archive: pathlib.Path) -> None:
