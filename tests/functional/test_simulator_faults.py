@@ -50,7 +50,7 @@ def test_status_comes_with_azures_error_body(simulator: Simulator, status: int, 
         list(simulator.compute(**NO_RETRY).virtual_machine_scale_sets.list_all())
     assert caught.value.status_code == status
     assert caught.value.error is not None
-    assert caught.value.error.code.startswith(code)
+    assert str(caught.value.error.code).startswith(code)
 
 
 def test_a_rule_applies_so_many_times(simulator: Simulator) -> None:

@@ -65,22 +65,22 @@ def serve(scenario: Scenario, backend: str, state: StateDir, boot_timeout: float
         boot_timeout=boot_timeout,
         report=say,
     )
+    about = {
+        "name": scenario.name,
+        "endpoint": "",
+        "imds": "",
+        "token": TOKEN,
+        "subscription": scenario.subscription,
+        "backend": backend,
+        "digest": digest(scenario, backend),
+        "admin_username": scenario.admin_username,
+        "private_key": str(state.path / keys.PRIVATE),
+        "started": f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S%z}",
+    }
+    state.write(about)
     try:
         server.start()
-        state.write(
-            {
-                "name": scenario.name,
-                "endpoint": server.endpoint,
-                "imds": server.imds_endpoint,
-                "token": TOKEN,
-                "subscription": scenario.subscription,
-                "backend": backend,
-                "digest": digest(scenario, backend),
-                "admin_username": scenario.admin_username,
-                "private_key": str(state.path / keys.PRIVATE),
-                "started": f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S%z}",
-            }
-        )
+        state.write(about | {"endpoint": server.endpoint, "imds": server.imds_endpoint})
         say(f"Resource Manager at {server.endpoint}, metadata at {server.imds_endpoint}")
         ended.wait()
         say("ending")

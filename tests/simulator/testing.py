@@ -10,9 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from azure.mgmt.compute import ComputeManagementClient
-from azure.mgmt.network import NetworkManagementClient
-
 from simulator import TOKEN, admin, clients
 from simulator import scenario as scenarios
 from simulator.arm.context import Options
@@ -94,11 +91,11 @@ class Simulator:
             list(network.network_interfaces.list_virtual_machine_scale_set_network_interfaces(group, name))
         self._server.requests.clear()
 
-    def compute(self, **options: Any) -> ComputeManagementClient:
-        """The SDK's compute client for it."""
+    def compute(self, **options: Any) -> Any:
+        """The SDK's compute client for it (untyped: to the SDK every field of every answer may be None)."""
         return clients.compute(self.endpoint, self.subscription_id, **options)
 
-    def network(self, **options: Any) -> NetworkManagementClient:
+    def network(self, **options: Any) -> Any:
         """The SDK's network client for it."""
         return clients.network(self.endpoint, self.subscription_id, **options)
 
