@@ -14,7 +14,8 @@ description:
   - Drains the nodes of O(keep_out) with O(reason), and resumes those of O(put_to_work) that were drained with a reason
     which starts with O(prefix). A reason that somebody else gave is never overwritten, and such a node is never
     resumed.
-  - Then waits until each node of O(put_to_work) that is not drained answers, and says which do not.
+  - Before it resumes, it waits until the nodes of O(put_to_work) answer, and says which do not. A node that does not
+    answer is not resumed.
   - Runs where C(scontrol) may change nodes, which is normally on the controller as root.
 author:
   - hpcai.azure contributors (@hpcai)
@@ -38,7 +39,7 @@ options:
     type: str
     default: could not be configured
   timeout:
-    description: Seconds to wait for the nodes of O(put_to_work) to answer; V(0) does not wait.
+    description: Seconds to wait for the nodes of O(put_to_work) to answer; V(0) looks once.
     type: int
     default: 60
 attributes:
@@ -131,21 +132,24 @@ def main() -> NoReturn:
         made = nodes.plan(before, wanted["keep_out"], wanted["put_to_work"], wanted["prefix"])
         if made.missing:
             raise CommandFailed(f"slurmctld knows no node named {', '.join(made.missing)}: is slurm.conf up to date?")
+        resumed = made.resume
         if not module.check_mode:
-            nodes.apply(made, reason, run)
+            nodes.drain(made.drain, reason, run)
             not_answering = wait_for([n for n in wanted["put_to_work"] if n not in made.left_out], wanted["timeout"])
+            resumed = tuple(name for name in made.resume if name not in not_answering)
+            nodes.resume(resumed, run)
     except CommandFailed as error:
         module.fail_json(msg=str(error))
-    touched = [*made.drain, *made.resume]
+    touched = [*made.drain, *resumed]
     module.exit_json(
         changed=bool(touched),
         drained=list(made.drain),
-        resumed=list(made.resume),
+        resumed=list(resumed),
         left_out=dict(made.left_out),
         not_answering=not_answering,
         diff={
             "before": "".join(f"{n}: {'+'.join(before[n].states)} {before[n].reason}".rstrip() + "\n" for n in touched),
-            "after": "".join([f"{n}: DRAIN {reason}\n" for n in made.drain] + [f"{n}: RESUME\n" for n in made.resume]),
+            "after": "".join([f"{n}: DRAIN {reason}\n" for n in made.drain] + [f"{n}: RESUME\n" for n in resumed]),
         },
     )
 

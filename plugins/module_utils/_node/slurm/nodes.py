@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..machine.run import Run, must
@@ -19,6 +19,15 @@ OUR_PREFIX = "hpcai:"
 # States in which a node is out of scheduling for a reason that stays until somebody takes it back (slurm.conf(5)).
 _OUT = ("DRAIN", "DRAINING", "DRAINED", "DOWN", "FAIL", "FAILING")
 _NOT_ANSWERING = ("NOT_RESPONDING", "UNKNOWN")
+# What slurmctld itself writes when it sets a node down (node_mgr.c, ping_nodes.c, power_save.c): nobody's decision.
+_SLURMCTLDS_REASONS = ("Not responding", "Node unexpectedly rebooted", "ResumeTimeout reached")
+
+# The reason ends at Slurm's "[user@time]". One out of slurm.conf has none; it ends at the next field, of those that
+# slurm_sprint_node_table (node_info.c) may print after it.
+_REASON = re.compile(
+    r" Reason=(?P<text>.*?)(?: \[[^\s@\]]+@(?:\d{4}-\d\d-\d\dT[\d:]+|Unknown)\]"
+    r"| +(?:Comment|Extra|InstanceId|InstanceType|ReservationName)=| *$)"
+)
 
 
 @dataclass(frozen=True)
@@ -68,26 +77,26 @@ def parse(shown: str) -> dict[str, NodeState]:
         state = re.search(r" State=(\S+)", line)
         if not name or not state:
             continue
-        reason = re.search(r" Reason=(.*?)(?: \[[^\]]*@[^\]]*\])?\s*(?: Comment=.*| Extra=.*)?$", line)
+        reason = _REASON.search(line)
         states = state[1].upper()
         # The star is the short form of NOT_RESPONDING in older releases.
         flags = tuple(flag for flag in states.replace("*", "+NOT_RESPONDING").split("+") if flag)
-        nodes[name[1]] = NodeState(name[1], flags, reason[1].strip() if reason else "")
+        nodes[name[1]] = NodeState(name[1], flags, reason["text"] if reason else "")
     return nodes
 
 
 def plan(nodes: Mapping[str, NodeState], keep_out: Iterable[str], put_to_work: Iterable[str], prefix: str) -> Plan:
     """Return which nodes to drain and to resume. Pure.
 
-    A node of ``keep_out`` that is drained already keeps its reason, whoever gave it. A node of ``put_to_work`` comes
-    back if its reason starts with ``prefix``.
+    A node of ``keep_out`` that is drained already keeps its reason, whoever gave it; so does one that somebody set
+    down. A node of ``put_to_work`` comes back if its reason starts with ``prefix``.
     """
     drain: list[str] = []
     resume: list[str] = []
     left_out: dict[str, str] = {}
     wanted_out, wanted_in = list(keep_out), list(put_to_work)
     for name in wanted_out:
-        if name in nodes and not any("DRAIN" in state for state in nodes[name].states):
+        if name in nodes and not _is_taken(nodes[name], prefix):
             drain.append(name)
     for name in wanted_in:
         node = nodes.get(name)
@@ -101,6 +110,14 @@ def plan(nodes: Mapping[str, NodeState], keep_out: Iterable[str], put_to_work: I
     return Plan(tuple(drain), tuple(resume), left_out, missing)
 
 
+def _is_taken(node: NodeState, prefix: str) -> bool:
+    """Whether the node is out by a decision, ours or somebody else's: to drain it would only hide the reason."""
+    if any("DRAIN" in state for state in node.states):
+        return True
+    nobodys = not node.reason or node.reason.startswith((prefix, *_SLURMCTLDS_REASONS))
+    return node.out and not nobodys
+
+
 def read(run: Run) -> dict[str, NodeState]:
     """Ask slurmctld for all nodes.
 
@@ -109,13 +126,21 @@ def read(run: Run) -> dict[str, NodeState]:
     return parse(must(run(["scontrol", "--oneliner", "show", "nodes"])).stdout)
 
 
-def apply(made: Plan, reason: str, run: Run) -> None:
-    """Drain and resume, one command each, whatever the number of nodes.
+def drain(names: Sequence[str], reason: str, run: Run) -> None:
+    """Take the nodes out of scheduling, by one command, whatever their number.
 
     :raises CommandFailed: slurmctld refused.
     """
-    if made.drain:
-        nodes = f"NodeName={compress(made.drain)}"
-        must(run(["scontrol", "update", nodes, "State=DRAIN", f"Reason={reason}"]))
-    if made.resume:
-        must(run(["scontrol", "update", f"NodeName={compress(made.resume)}", "State=RESUME"]))
+    if names:
+        must(run(["scontrol", "update", f"NodeName={compress(names)}", "State=DRAIN", f"Reason={reason}"]))
+
+
+def resume(names: Sequence[str], run: Run) -> None:
+    """Bring the nodes back, by one command, whatever their number.
+
+    They must have registered: slurmctld refuses to resume a node that never did ("Invalid node state specified").
+
+    :raises CommandFailed: slurmctld refused.
+    """
+    if names:
+        must(run(["scontrol", "update", f"NodeName={compress(names)}", "State=RESUME"]))

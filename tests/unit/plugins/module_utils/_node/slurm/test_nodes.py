@@ -1,0 +1,214 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What scontrol says of nodes, and whom to take out or bring back."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import nodes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import NodeState, Plan
+
+RECORDED = pathlib.Path(__file__).parent / "recorded"
+OURS = "hpcai: site:"
+
+
+def shown(version: str) -> str:
+    """What a release of Slurm printed."""
+    return (RECORDED / f"scontrol-{version}-show-nodes.txt").read_text(encoding="utf-8")
+
+
+def node(name: str, states: str, reason: str = "") -> NodeState:
+    """A node in the states 'A+B'."""
+    return NodeState(name, tuple(states.split("+")), reason)
+
+
+def plan_for(*known: NodeState, keep_out: Sequence[str] = (), put_to_work: Sequence[str] = ()) -> Plan:
+    """The plan for these nodes."""
+    return nodes.plan({state.name: state for state in known}, keep_out, put_to_work, OURS)
+
+
+class Slurmctld:
+    """Answers commands with one result and remembers them."""
+
+    def __init__(self, rc: int = 0, stdout: str = "", stderr: str = "") -> None:
+        self.answer = rc, stdout, stderr
+        self.commands: list[list[str]] = []
+
+    def __call__(self, command: Sequence[str]) -> Result:
+        self.commands.append(list(command))
+        return Result(tuple(command), *self.answer)
+
+
+def test_reads_what_22_05_prints() -> None:
+    assert nodes.parse(shown("22.05.8")) == {
+        "broken": node("broken", "DOWN+NOT_RESPONDING", "bad fan"),
+        "compute-0": node("compute-0", "UNKNOWN+DRAIN+NOT_RESPONDING", "hpcai: site: could not be configured"),
+        "compute-17": node("compute-17", "UNKNOWN+DRAIN+NOT_RESPONDING", "bad fan [ticket 4711] ask bob@lab"),
+        "plain": node("plain", "UNKNOWN+NOT_RESPONDING"),
+        "resv": node("resv", "UNKNOWN+DRAIN+MAINTENANCE+RESERVED+NOT_RESPONDING", "hpcai: site: x"),
+        "undrained": node("undrained", "UNKNOWN+DRAIN+NOT_RESPONDING", "line one"),
+    }
+
+
+def test_reads_what_25_05_prints() -> None:
+    assert nodes.parse(shown("25.05")) == {
+        "compute-0": node("compute-0", "ALLOCATED"),
+        "compute-3": node("compute-3", "IDLE+DRAIN", "hpcai: site: could not be configured"),
+        "compute-17": node("compute-17", "MIXED+CLOUD"),
+        "compute-18": node("compute-18", "DOWN+DRAIN+RESERVED+NOT_RESPONDING", "bad fan"),
+        "compute-19": node("compute-19", "DOWN+NOT_RESPONDING", "Not responding"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "states"),
+    [
+        ("DOWN*", ("DOWN", "NOT_RESPONDING")),
+        ("IDLE*+DRAIN", ("IDLE", "NOT_RESPONDING", "DRAIN")),
+        ("idle+cloud", ("IDLE", "CLOUD")),
+    ],
+)
+def test_the_star_of_older_releases_means_not_responding(state: str, states: tuple[str, ...]) -> None:
+    assert nodes.parse(f"NodeName=a CPUTot=1 State={state} ThreadsPerCore=1 \n")["a"].states == states
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        ("Reason=see [bob@lab] first [root@2026-11-21T11:05:53]", "see [bob@lab] first"),
+        ("Reason=no time known [root@Unknown]", "no time known"),
+        ("Reason=from slurm.conf Extra=rack 4", "from slurm.conf"),
+        ("Reason=from slurm.conf InstanceId=7", "from slurm.conf"),
+        ("Reason=from slurm.conf", "from slurm.conf"),
+        ("Reason=a Comment= b [root@2026-11-21T11:05:53] ReservationName=r", "a"),
+    ],
+)
+def test_a_reason_ends_where_slurm_ends_it(printed: str, reason: str) -> None:
+    assert nodes.parse(f"NodeName=a State=IDLE+DRAIN AveWatts=0 {printed}\n")["a"].reason == reason
+
+
+def test_lines_that_are_no_node_are_passed_over() -> None:
+    assert nodes.parse("No nodes in the system\n\nNodeName=half\n State=IDLE\n") == {}
+
+
+@pytest.mark.parametrize(
+    "states", ["IDLE+DRAIN", "ALLOCATED+DRAIN", "DRAINED", "DRAINING", "DOWN", "IDLE+FAIL", "FAILING"]
+)
+def test_these_states_are_out_of_scheduling(states: str) -> None:
+    assert node("a", states).out
+
+
+@pytest.mark.parametrize(
+    "states", ["IDLE", "MIXED+CLOUD", "ALLOCATED", "IDLE+CLOUD+POWERED_DOWN", "IDLE+NOT_RESPONDING"]
+)
+def test_these_states_are_not_out(states: str) -> None:
+    assert not node("a", states).out
+
+
+@pytest.mark.parametrize(
+    ("states", "answers"),
+    [
+        ("IDLE", True),
+        ("DOWN+DRAIN", True),
+        ("IDLE+NOT_RESPONDING", False),
+        ("UNKNOWN", False),
+        ("UNKNOWN+DRAIN", False),
+    ],
+)
+def test_a_node_answers_once_it_registered_and_responds(states: str, answers: bool) -> None:
+    assert node("a", states).answers is answers
+
+
+@pytest.mark.parametrize("states", ["IDLE", "ALLOCATED", "MIXED+CLOUD", "UNKNOWN+NOT_RESPONDING"])
+def test_takes_out_a_node_that_takes_jobs(states: str) -> None:
+    assert plan_for(node("a", states), keep_out=["a"]) == Plan(("a",), (), {}, ())
+
+
+@pytest.mark.parametrize("reason", ["", "Not responding", "Node unexpectedly rebooted", "hpcai: site: earlier"])
+def test_takes_out_a_node_that_is_down_by_nobodys_decision(reason: str) -> None:
+    assert plan_for(node("a", "DOWN+NOT_RESPONDING", reason), keep_out=["a"]).drain == ("a",)
+
+
+@pytest.mark.parametrize("states", ["IDLE+DRAIN", "ALLOCATED+DRAIN", "DRAINED", "DOWN", "DOWN+NOT_RESPONDING", "FAIL"])
+def test_leaves_a_node_alone_that_somebody_else_took_out(states: str) -> None:
+    made = plan_for(node("a", states, "bad fan"), keep_out=["a"])
+    assert made == Plan((), (), {}, ())
+
+
+def test_a_node_that_we_drained_is_not_drained_again() -> None:
+    assert plan_for(node("a", "IDLE+DRAIN", "hpcai: site: x"), keep_out=["a"]).drain == ()
+
+
+@pytest.mark.parametrize("states", ["IDLE+DRAIN", "DOWN+DRAIN", "DRAINED", "DOWN"])
+def test_brings_back_what_was_taken_out_for_our_reason(states: str) -> None:
+    made = plan_for(node("a", states, "hpcai: site: could not be configured"), put_to_work=["a"])
+    assert made == Plan((), ("a",), {}, ())
+
+
+@pytest.mark.parametrize("reason", ["bad fan", "", "hpcai: health: gpu_count", "not hpcai: site: x"])
+def test_never_brings_back_what_was_drained_for_another_reason(reason: str) -> None:
+    made = plan_for(node("a", "IDLE+DRAIN", reason), put_to_work=["a"])
+    assert made == Plan((), (), {"a": reason}, ())
+
+
+def test_waits_for_a_node_that_is_only_down_for_not_responding() -> None:
+    made = plan_for(node("a", "DOWN+NOT_RESPONDING", "Not responding"), put_to_work=["a"])
+    assert made == Plan((), (), {}, ())
+
+
+def test_a_node_that_is_down_though_it_answers_is_named_with_its_reason() -> None:
+    assert plan_for(node("a", "DOWN", "bad fan"), put_to_work=["a"]).left_out == {"a": "bad fan"}
+
+
+def test_a_node_at_work_is_left_alone() -> None:
+    assert plan_for(node("a", "MIXED"), put_to_work=["a"]) == Plan((), (), {}, ())
+
+
+def test_names_the_nodes_that_slurmctld_does_not_know() -> None:
+    made = plan_for(node("a", "IDLE"), keep_out=["x", "a"], put_to_work=["y"])
+    assert made.missing == ("x", "y")
+    assert made.drain == ("a",)
+
+
+def test_drains_any_number_of_nodes_by_one_command() -> None:
+    slurmctld = Slurmctld()
+    nodes.drain([f"compute-{number}" for number in range(600)], "hpcai: site: x", slurmctld)
+    assert slurmctld.commands == [
+        ["scontrol", "update", "NodeName=compute-[0-599]", "State=DRAIN", "Reason=hpcai: site: x"]
+    ]
+
+
+def test_resumes_any_number_of_nodes_by_one_command() -> None:
+    slurmctld = Slurmctld()
+    nodes.resume([f"compute-{number}" for number in range(600)], slurmctld)
+    assert slurmctld.commands == [["scontrol", "update", "NodeName=compute-[0-599]", "State=RESUME"]]
+
+
+def test_runs_no_command_for_no_node() -> None:
+    slurmctld = Slurmctld()
+    nodes.drain([], "hpcai: site: x", slurmctld)
+    nodes.resume([], slurmctld)
+    assert slurmctld.commands == []
+
+
+def test_asks_for_all_nodes_one_line_each() -> None:
+    slurmctld = Slurmctld(stdout=shown("25.05"))
+    assert len(nodes.read(slurmctld)) == 5
+    assert slurmctld.commands == [["scontrol", "--oneliner", "show", "nodes"]]
+
+
+def test_a_refusal_is_told_in_slurms_words() -> None:
+    slurmctld = Slurmctld(rc=1, stderr="slurm_update error: Invalid node name specified\n")
+    with pytest.raises(CommandFailed, match="Invalid node name specified"):
+        nodes.drain(["a"], "hpcai: site: x", slurmctld)
+    with pytest.raises(CommandFailed, match="Invalid node name specified"):
+        nodes.resume(["a"], slurmctld)
+    with pytest.raises(CommandFailed, match="'scontrol --oneliner show nodes' failed"):
+        nodes.read(slurmctld)

@@ -1,0 +1,222 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module slurm_nodes against a slurmctld that is played here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import expand
+from ansible_collections.hpcai.azure.plugins.modules import slurm_nodes
+
+RunModule = Callable[..., dict[str, Any]]
+
+
+@dataclasses.dataclass
+class Slurmctld:
+    """Keeps nodes (name: state and reason), does as scontrol says, and remembers what it said."""
+
+    nodes: dict[str, tuple[str, str]]
+    # Seconds after which a node registers.
+    registers_after: dict[str, int] = dataclasses.field(default_factory=dict)
+    down: bool = False
+    now: float = 0
+    updates: list[tuple[str, ...]] = dataclasses.field(default_factory=list)
+
+    def run(self, command: Sequence[str]) -> Result:
+        """Stand in for the runner."""
+        if self.down:
+            return Result(tuple(command), 1, "", "slurm_load_node error: Unable to contact slurm controller\n")
+        if list(command) == ["scontrol", "--oneliner", "show", "nodes"]:
+            return Result(tuple(command), 0, "".join(map(self._line, self.nodes)), "")
+        assert list(command[:2]) == ["scontrol", "update"]
+        self.updates.append(tuple(command[2:]))
+        words = dict(word.split("=", 1) for word in command[2:])
+        failed = False
+        for name in expand(words["NodeName"]):
+            state, _reason = self.nodes[name]
+            if words["State"] == "DRAIN":
+                self.nodes[name] = f"{state}+DRAIN", words["Reason"]
+            else:
+                # As slurmctld 22.05 does: it clears the flag, and fails.
+                failed = failed or self._state(name).startswith("UNKNOWN")
+                self.nodes[name] = state.replace("+DRAIN", ""), ""
+        return Result(tuple(command), int(failed), "", "slurm_update error: Invalid node state specified\n")
+
+    def _state(self, name: str) -> str:
+        state = self.nodes[name][0]
+        if self.now >= self.registers_after.get(name, 0):
+            return state.replace("UNKNOWN", "IDLE").replace("+NOT_RESPONDING", "")
+        return state
+
+    def _line(self, name: str) -> str:
+        reason = self.nodes[name][1]
+        told = f" Reason={reason} [root@2026-11-21T11:05:53]" if reason else ""
+        return f"NodeName={name} CPUTot=1 State={self._state(name)} ThreadsPerCore=1{told}\n"
+
+
+@pytest.fixture
+def slurmctld(monkeypatch: pytest.MonkeyPatch) -> Slurmctld:
+    """A cluster of four nodes, whose time only passes while the module sleeps."""
+    played = Slurmctld(
+        {
+            "compute-0": ("IDLE", ""),
+            "compute-3": ("IDLE+DRAIN", "hpcai: site: could not be configured"),
+            "compute-17": ("IDLE+DRAIN", "bad fan, ticket 4711"),
+            "compute-18": ("ALLOCATED", ""),
+        }
+    )
+
+    def sleep(seconds: float) -> None:
+        played.now += seconds
+
+    monkeypatch.setattr(slurm_nodes, "run", played.run)
+    monkeypatch.setattr(slurm_nodes.time, "sleep", sleep)
+    monkeypatch.setattr(slurm_nodes.time, "monotonic", lambda: played.now)
+    return played
+
+
+def test_drains_and_resumes_and_says_so(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    answer = run_module(
+        slurm_nodes.main, keep_out=["compute-18"], put_to_work=["compute-0", "compute-3"], reason="could not be reached"
+    )
+    assert answer["_exit"] == 0
+    assert answer["changed"] is True
+    assert answer["drained"] == ["compute-18"]
+    assert answer["resumed"] == ["compute-3"]
+    assert answer["left_out"] == {}
+    assert answer["not_answering"] == []
+    assert slurmctld.updates == [
+        ("NodeName=compute-18", "State=DRAIN", "Reason=hpcai: site: could not be reached"),
+        ("NodeName=compute-3", "State=RESUME"),
+    ]
+    assert answer["diff"] == {
+        "before": "compute-18: ALLOCATED\ncompute-3: IDLE+DRAIN hpcai: site: could not be configured\n",
+        "after": "compute-18: DRAIN hpcai: site: could not be reached\ncompute-3: RESUME\n",
+    }
+
+
+def test_a_second_run_changes_nothing(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    arguments = {"keep_out": ["compute-18"], "put_to_work": ["compute-0", "compute-3"]}
+    assert run_module(slurm_nodes.main, **arguments)["changed"] is True
+    del slurmctld.updates[:]
+    again = run_module(slurm_nodes.main, **arguments)
+    assert (again["changed"], again["drained"], again["resumed"]) == (False, [], [])
+    assert again["diff"] == {"before": "", "after": ""}
+    assert slurmctld.updates == []
+
+
+def test_check_mode_tells_the_same_and_does_nothing(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.nodes["compute-0"] = ("IDLE+NOT_RESPONDING", "")
+    slurmctld.registers_after["compute-0"] = 1000
+    arguments = {"keep_out": ["compute-18"], "put_to_work": ["compute-0", "compute-3"]}
+    answer = run_module(slurm_nodes.main, check_mode=True, **arguments)
+    assert (answer["changed"], answer["drained"], answer["resumed"]) == (True, ["compute-18"], ["compute-3"])
+    assert answer["diff"]["after"] == "compute-18: DRAIN hpcai: site: could not be configured\ncompute-3: RESUME\n"
+    assert answer["not_answering"] == []
+    assert slurmctld.updates == []
+    assert slurmctld.now == 0
+
+
+def test_a_reason_that_is_not_ours_stays(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.nodes["compute-18"] = ("DOWN", "disk broken")
+    answer = run_module(slurm_nodes.main, keep_out=["compute-18"], put_to_work=["compute-17"])
+    assert answer["changed"] is False
+    assert answer["left_out"] == {"compute-17": "bad fan, ticket 4711"}
+    assert slurmctld.updates == []
+
+
+def test_does_not_wait_for_a_node_that_is_left_out(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.nodes["compute-17"] = ("IDLE+DRAIN+NOT_RESPONDING", "bad fan")
+    slurmctld.registers_after["compute-17"] = 1000
+    assert run_module(slurm_nodes.main, put_to_work=["compute-17"])["not_answering"] == []
+    assert slurmctld.now == 0
+
+
+def test_resumes_a_drained_node_only_after_it_registered(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.nodes["compute-3"] = ("UNKNOWN+DRAIN+NOT_RESPONDING", "hpcai: site: could not be configured")
+    slurmctld.registers_after["compute-3"] = 7
+    answer = run_module(slurm_nodes.main, put_to_work=["compute-3"], timeout=60)
+    assert answer["_exit"] == 0
+    assert answer["resumed"] == ["compute-3"]
+    assert slurmctld.now == 7
+
+
+def test_names_nodes_that_do_not_answer_in_time_and_leaves_them_drained(
+    slurmctld: Slurmctld, run_module: RunModule
+) -> None:
+    slurmctld.nodes["compute-3"] = ("DOWN+DRAIN+NOT_RESPONDING", "hpcai: site: could not be configured")
+    slurmctld.nodes["compute-18"] = ("IDLE+DRAIN", "hpcai: site: could not be configured")
+    slurmctld.registers_after["compute-3"] = 1000
+    answer = run_module(slurm_nodes.main, put_to_work=["compute-0", "compute-3", "compute-18"], timeout=5)
+    assert answer["_exit"] == 0
+    assert answer["not_answering"] == ["compute-3"]
+    assert answer["resumed"] == ["compute-18"]
+    assert slurmctld.updates == [("NodeName=compute-18", "State=RESUME")]
+    assert slurmctld.now == 5
+    assert "compute-3" not in answer["diff"]["after"]
+
+
+def test_drains_before_it_waits(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    drained_at: list[float] = []
+    played = slurmctld.run
+
+    def run(command: Sequence[str]) -> Result:
+        if "State=DRAIN" in command:
+            drained_at.append(slurmctld.now)
+        return played(command)
+
+    slurmctld.nodes["compute-0"] = ("UNKNOWN+NOT_RESPONDING", "")
+    slurmctld.registers_after["compute-0"] = 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slurm_nodes, "run", run)
+        run_module(slurm_nodes.main, keep_out=["compute-18"], put_to_work=["compute-0"])
+    assert drained_at == [0]
+    assert slurmctld.now == 3
+
+
+def test_a_timeout_of_zero_looks_once(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.nodes["compute-0"] = ("DOWN+NOT_RESPONDING", "Not responding")
+    slurmctld.registers_after["compute-0"] = 1000
+    assert run_module(slurm_nodes.main, put_to_work=["compute-0"], timeout=0)["not_answering"] == ["compute-0"]
+    assert slurmctld.now == 0
+
+
+def test_fails_before_it_touches_anything_if_slurmctld_lacks_a_node(
+    slurmctld: Slurmctld, run_module: RunModule
+) -> None:
+    answer = run_module(slurm_nodes.main, keep_out=["compute-18", "compute-99"])
+    assert answer["failed"] is True
+    assert answer["_exit"] == 1
+    assert answer["msg"] == "slurmctld knows no node named compute-99: is slurm.conf up to date?"
+    assert slurmctld.updates == []
+
+
+def test_fails_in_slurms_words_if_slurmctld_is_down(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.down = True
+    answer = run_module(slurm_nodes.main, keep_out=["compute-18"])
+    assert answer["failed"] is True
+    assert "Unable to contact slurm controller" in answer["msg"]
+
+
+@pytest.mark.parametrize("prefix", ["", "site:", "hpcai", " hpcai:"])
+def test_refuses_a_prefix_that_would_take_other_peoples_reasons(
+    slurmctld: Slurmctld, run_module: RunModule, prefix: str
+) -> None:
+    answer = run_module(slurm_nodes.main, put_to_work=["compute-17"], prefix=prefix)
+    assert answer["failed"] is True
+    assert "prefix must start with 'hpcai:'" in answer["msg"]
+    assert slurmctld.updates == []
+
+
+def test_another_prefix_has_its_own_reasons(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    answer = run_module(slurm_nodes.main, put_to_work=["compute-3"], prefix="hpcai: health:")
+    assert answer["resumed"] == []
+    assert answer["left_out"] == {"compute-3": "hpcai: site: could not be configured"}
