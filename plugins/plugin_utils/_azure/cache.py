@@ -60,13 +60,16 @@ class AnswerCache:
 
     def load(self) -> Kept | None:
         """Return the answer from earlier, however old it is."""
-        envelope = self._store.get(self._key)
+        try:
+            envelope = self._store.get(self._key)
+        except Exception:  # whatever a cache plugin raises for a file that was cut short: as good as nothing kept
+            return None
         if not isinstance(envelope, dict) or envelope.get("version") != VERSION or envelope.get("key") != self._key:
             return None
         try:
             return Kept(cast(Answer, json.loads(envelope["answer"])), float(envelope["fetched_at"]))
         except (KeyError, TypeError, ValueError):
-            # Kept by something else, or written in part: as good as nothing.
+            # Kept by something else.
             return None
 
     def is_fresh(self, kept: Kept) -> bool:

@@ -49,13 +49,13 @@ class Source:
         self.path.write_text(yaml.safe_dump(self.options), encoding="utf-8")
         return self
 
-    def read(self, *, cache: bool = True, into: InventoryData | None = None, **options: Any) -> InventoryData:
-        """Have the plugin read the file, which is written anew if options are given."""
+    def read(self, *, flush: bool = False, into: InventoryData | None = None, **options: Any) -> InventoryData:
+        """Have the plugin read the file, which is written anew if options are given; ``flush`` is --flush-cache."""
         if options or not self.options:
             self.write(**options)
         inventory = InventoryData() if into is None else into
         plugin = inventory_loader.get("hpcai.azure.azure_vmss")
-        plugin.parse(inventory, DataLoader(), str(self.path), cache=cache)
+        plugin.parse(inventory, DataLoader(), str(self.path), cache=not flush)
         inventory.reconcile_inventory()
         return inventory
 

@@ -17,7 +17,8 @@ from .reading import Source, facts
 
 
 def public_lists(source: Source) -> list[str]:
-    return [request["path"] for request in source.simulator.requests() if "publicIP" in request["path"]]
+    paths = [request["path"].lower() for request in source.simulator.requests()]
+    return [path for path in paths if path.endswith("/publicipaddresses")]
 
 
 def test_public_addresses_are_not_asked_for_unless_wanted(source: Source) -> None:
@@ -54,7 +55,7 @@ def test_public_addresses_of_a_uniform_scale_set(simulate: Callable[..., Source]
     for host in ("login000000", "login000001"):
         assert facts(inventory, host)["ansible_host"] == source.simulator.instance(host).public_ipv4
     (path,) = public_lists(source)
-    assert path.endswith("/virtualMachineScaleSets/login/publicIPAddresses")
+    assert path.endswith("/virtualmachinescalesets/login/publicipaddresses")
 
 
 def test_the_first_address_that_an_instance_has_is_used(source: Source) -> None:
