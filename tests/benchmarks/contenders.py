@@ -1,0 +1,161 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who runs: each contender with its files, its command and its environment, as its users would have them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from benchmarks import azure_rm_batch
+from benchmarks.static import hosts, load
+from simulator import TOKEN
+from simulator.scenario import SUBSCRIPTION
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+OURS = REPOSITORY / ".venv" / "bin"
+THEIRS = REPOSITORY / ".venv-bench"
+
+LIVE = "azure_vmss"
+CACHED = "azure_vmss, from its cache"
+AZURE_RM = "azure_rm"
+FLOOR = "SDK lists, one after the other"
+CONCURRENT = "SDK lists, 8 at a time"
+STATIC_JSON = "static file, JSON"
+STATIC_YAML = "static file, YAML"
+EMPTY = "static file, no host"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to get at the hosts."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    lists: bool = True
+    """Its output is that of `ansible-inventory --list`."""
+    asks: bool = True
+    """It asks Azure."""
+
+    def found(self, output: Path) -> int:
+        """How many hosts it found."""
+        return hosts(load(output)) if self.lists else int(output.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Where the simulated Azure is: see serve.py."""
+
+    plain: str
+    secure: str
+    admin: str
+    certificate: str
+
+
+def make(doors: Doors, folder: Path, azure_rm: bool) -> list[Contender]:
+    """All contenders, with their files in the folder."""
+    contenders = [
+        _ansible(LIVE, _source(folder / "live.azure_vmss.yml", doors), folder),
+        _floor(FLOOR, doors),
+        _floor(CONCURRENT, doors, "concurrent"),
+        _ansible(CACHED, cached_source(doors, folder), folder, asks=False),
+        _ansible(STATIC_JSON, static_files(folder)[0], folder, asks=False),
+        _ansible(STATIC_YAML, static_files(folder)[1], folder, asks=False),
+        _ansible(EMPTY, _write(folder / "empty.yaml", {"all": {}}), folder, asks=False),
+    ]
+    if azure_rm:
+        contenders.insert(1, _azure_rm(doors, folder))
+    return contenders
+
+
+def cached_source(doors: Doors, folder: Path) -> Path:
+    """The inventory source that keeps its answer."""
+    options = {
+        "cache": True,
+        "cache_plugin": "ansible.builtin.jsonfile",
+        "cache_connection": str(folder / "cache"),
+        "cache_timeout": 86400,
+    }
+    return _source(folder / "cached.azure_vmss.yml", doors, options)
+
+
+def static_files(folder: Path) -> tuple[Path, Path]:
+    """The static inventories, which benchmarks.static writes."""
+    return folder / "static.json", folder / "static.yaml"
+
+
+def _source(path: Path, doors: Doors, options: Mapping[str, object] | None = None) -> Path:
+    source = {
+        "plugin": "hpcai.azure.azure_vmss",
+        "subscription_ids": [SUBSCRIPTION],
+        "endpoint": doors.plain,
+        "token": TOKEN,
+        **(options or {}),
+    }
+    return _write(path, source)
+
+
+def _write(path: Path, document: object) -> Path:
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def _ansible(name: str, source: Path, folder: Path, *, asks: bool = True) -> Contender:
+    environment = _environment(folder, REPOSITORY / ".collections")
+    return Contender(name, (str(OURS / "ansible-inventory"), "--list", "-i", str(source)), environment, asks=asks)
+
+
+def _floor(name: str, doors: Doors, *how: str) -> Contender:
+    script = str(Path(__file__).with_name("floor.py"))
+    environment = {**_inherited(), "PYTHONPATH": str(REPOSITORY / "tests")}
+    return Contender(name, (sys.executable, script, doors.plain, *how), environment, lists=False)
+
+
+def _azure_rm(doors: Doors, folder: Path) -> Contender:
+    """The plugin as it is: it reads the list of clouds, is given a token by a managed identity, and trusts a CA."""
+    source = {
+        "plugin": "azure.azcollection.azure_rm",
+        "auth_source": "msi",
+        "cloud_environment": doors.secure,
+        "subscription_id": SUBSCRIPTION,
+        "include_vm_resource_groups": ["*"],
+        "include_vmss_resource_groups": ["*"],
+    }
+    path = _write(folder / "azure_rm.yml", source)
+    settings = folder / "azure"
+    settings.mkdir(exist_ok=True)
+    environment = {
+        **_environment(folder, THEIRS / "collections"),
+        "ARM_CLOUD_METADATA_URL": f"{doors.plain}{azure_rm_batch.CLOUDS}",
+        "AZURE_CONFIG_DIR": str(settings),
+        "IDENTITY_ENDPOINT": f"{doors.plain}{azure_rm_batch.TOKENS}",
+        "IDENTITY_HEADER": "simulated",
+        "REQUESTS_CA_BUNDLE": doors.certificate,
+    }
+    command = str(THEIRS / "bin" / "ansible-inventory"), "--list", "-i", str(path)
+    return Contender(AZURE_RM, command, environment)
+
+
+def _environment(folder: Path, collections: Path) -> dict[str, str]:
+    """No configuration but the one that a failed source fails the run."""
+    configuration = folder / "ansible.cfg"
+    configuration.write_text("[inventory]\nany_unparsed_is_failed = true\n", encoding="utf-8")
+    return {
+        **_inherited(),
+        "ANSIBLE_COLLECTIONS_PATH": str(collections),
+        "ANSIBLE_CONFIG": str(configuration),
+        "ANSIBLE_HOME": str(folder / "ansible"),
+    }
+
+
+def _inherited() -> dict[str, str]:
+    """The caller's environment without what could steer a contender."""
+    ours = ("ANSIBLE_", "AZURE_", "HPCAI_", "IDENTITY_", "MSI_", "PYTHON", "http_", "https_", "HTTP_", "HTTPS_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}

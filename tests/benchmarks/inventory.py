@@ -1,0 +1,197 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare the inventory with azure_rm, with bare SDK list calls, and with a static file.
+
+All against one simulated Azure with a stated latency, interleaved (each round runs every contender once), each run a
+process of its own. Prints a Markdown table and what the targets say to it; all samples go to a JSON file.
+
+Run it with `make bench`, or `tests/benchmarks/run.sh OPTIONS`. It wants a machine with nothing else to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks import contenders, machine, measure, report, static
+from benchmarks.contenders import Contender, Doors
+from benchmarks.report import Result
+
+RESULTS = Path(__file__).with_name("results")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark."""
+    options = _parser().parse_args(arguments)
+    theirs = None if options.no_azure_rm else contenders.THEIRS
+    about = {
+        "commit": machine.commit(),
+        "started": time.strftime("%Y-%m-%d %H:%M:%S%z"),
+        "latency_ms": options.latency,
+        "repeat": options.repeat,
+        "machine": machine.describe(theirs),
+    }
+    results: list[Result] = []
+    for instances in options.sizes:
+        azure_rm = theirs is not None and instances <= options.azure_rm_up_to
+        results.extend(measure_size(instances, options.latency, options.repeat, azure_rm))
+    lines = [_headline(about), "", report.table(results), "", *report.verdicts(results), "", _remarks(results)]
+    print("\n".join(lines))
+    _save(options.results, about, results, lines)
+    return 0
+
+
+def measure_size(instances: int, latency: float, repeat: int, azure_rm: bool) -> list[Result]:
+    """Measure every contender at one number of instances."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name, _azure(instances, latency, Path(name)) as doors:
+        folder = Path(name)
+        chosen = contenders.make(doors, folder, azure_rm)
+        _prepare(chosen, folder, instances)
+        results = {contender.name: Result(instances, contender.name, 0, 0, 0, 0) for contender in chosen}
+        for number in range(1, repeat + 1):
+            for contender in chosen:
+                _say(f"{instances:,} instances, round {number} of {repeat}: {contender.name}")
+                _run(contender, doors, folder, results[contender.name])
+    for contender in chosen:
+        wanted = 0 if contender.name == contenders.EMPTY else instances
+        if results[contender.name].hosts != wanted:
+            raise SystemExit(f"{contender.name} found {results[contender.name].hosts} hosts, not {wanted}")
+    return list(results.values())
+
+
+def _prepare(chosen: Sequence[Contender], folder: Path, instances: int) -> None:
+    """Fill the cache, write the static files, and see that what is compared is the same."""
+    by_name = {contender.name: contender for contender in chosen}
+    live, cached = by_name[contenders.LIVE], by_name[contenders.CACHED]
+    _say(f"{instances:,} instances: preparing")
+    measure.measure((*live.command, "--export"), live.environment, folder)
+    static.write(static.load(folder / "out"), *contenders.static_files(folder))
+    outputs = {}
+    # The cached one twice: the first fills the cache.
+    for contender in (cached, live, cached, by_name[contenders.STATIC_JSON], by_name[contenders.STATIC_YAML]):
+        measure.measure(contender.command, contender.environment, folder)
+        outputs[contender.name] = static.load(folder / "out")
+    for name, output in outputs.items():
+        if found := static.differences(outputs[live.name], output):
+            raise SystemExit(f"{name} and {live.name} do not say the same: {'; '.join(found)}")
+    if contenders.AZURE_RM in by_name:
+        # Compiles its modules and gets the list of clouds: what happens once is not measured.
+        measure.measure(by_name[contenders.AZURE_RM].command, by_name[contenders.AZURE_RM].environment, folder)
+
+
+def _run(contender: Contender, doors: Doors, folder: Path, result: Result) -> None:
+    _admin(doors, "DELETE")
+    before = _get(f"{doors.plain}/late")["late"]
+    sample = measure.measure(contender.command, contender.environment, folder)
+    asked = _get(f"{doors.admin}/_simulator/requests")
+    result.samples.append(sample)
+    result.late += _get(f"{doors.plain}/late")["late"] - before
+    result.batches = sum(count for what, count in asked["counts"].items() if what.startswith("POST"))
+    requests = asked["total"] - result.batches
+    if result.requests not in (0, requests) or bool(requests) is not contender.asks:
+        raise SystemExit(f"{contender.name} made {requests} requests, which was not to be expected")
+    result.requests = requests
+    result.hosts = contender.found(folder / "out")
+
+
+@contextmanager
+def _azure(instances: int, latency: float, folder: Path) -> Iterator[Doors]:
+    """A simulated Azure in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.serve", "--folder", str(folder)]
+    command += ["--instances", str(instances), "--latency", str(latency)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        if not line:
+            raise SystemExit("the simulated Azure did not start, see above")
+        yield Doors(**json.loads(line))
+    finally:
+        process.stdin.close()
+        process.wait(timeout=30)
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return json.load(answer)
+
+
+def _admin(doors: Doors, method: str) -> None:
+    request = urllib.request.Request(f"{doors.admin}/_simulator/requests", method=method)
+    urllib.request.urlopen(request, timeout=30).close()
+
+
+def _headline(about: dict[str, Any]) -> str:
+    here = about["machine"]
+    packages = ", ".join(f"{name} {version}" for name, version in here["packages"].items())
+    text = (
+        f"{about['latency_ms']:g} ms for each request, {about['repeat']} rounds, interleaved, at {about['commit']}; "
+        f"{here['cpus']} CPUs ({here['cpu']}), {here['memory_mib'] / 1024:.0f} GiB, {here['system']}, load average "
+        f"{here['load_average']} before; Python {here['python']}, {packages}"
+    )
+    if theirs := here.get("azure_rm_packages"):
+        text += f"; azure_rm with {', '.join(f'{name} {version}' for name, version in theirs.items())}"
+    return text + "."
+
+
+def _remarks(results: Sequence[Result]) -> str:
+    late = sum(result.late for result in results)
+    asked = sum((result.batches or result.requests) * len(result.samples) for result in results)
+    return (
+        "The floor that the target is held against reads the lists one after the other and does nothing else; reading "
+        "them 8 at a time is what concurrency alone can gain. azure_rm has the best case: each batch of 100 requests "
+        f"takes as long as a single one. Of {asked:,} answers, {late:,} took the simulator longer than the latency."
+    )
+
+
+def _save(folder: Path, about: dict[str, Any], results: Sequence[Result], lines: Sequence[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / time.strftime("%Y%m%d-%H%M%S.json")
+    document = {**about, "results": [result.document() for result in results], "report": list(lines)}
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    _say(f"all samples are in {path}")
+
+
+def _say(line: str) -> None:
+    print(f"[bench] {time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tests/benchmarks/run.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--sizes", type=_numbers, default=[100, 1000, 10000], metavar="N,N", help="numbers of instances"
+    )
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds (default: %(default)s)")
+    parser.add_argument(
+        "--latency", type=float, default=50, metavar="MS", help="of each request (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--azure-rm-up-to", type=int, default=1000, metavar="N", help="(default: %(default)s instances)"
+    )
+    parser.add_argument("--no-azure-rm", action="store_true", help="leave it out, and do without .venv-bench")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="(default: %(default)s)")
+    return parser
+
+
+def _numbers(text: str) -> list[int]:
+    return sorted(int(number) for number in text.split(","))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except measure.CommandFailed as error:
+        sys.exit(f"inventory.py: {error}")

@@ -1,0 +1,151 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The simulated Azure in a process of its own, so that its work does not count as that of a client.
+
+Prints one line of JSON when it is ready, and ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import ipaddress
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from flask import Response
+from werkzeug.serving import make_server
+
+from benchmarks import azure_rm_batch
+from benchmarks.subscription import scenario
+from simulator import LOOPBACK, arm
+from simulator.backends.none import NoneBackend
+from simulator.server import Handler, Server
+from simulator.testing import Simulator
+
+LATE = "/late"
+
+
+class Latency:
+    """Answers each request after the same time, in which the simulator's own work is included.
+
+    An answer that takes longer than that is counted: where there are many, the machine is too slow or too busy for the
+    latency, and wall times say less.
+    """
+
+    def __init__(self, application: Any, seconds: float) -> None:
+        self._application = application
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self.answers = 0
+        self.late = 0
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """Handle one request."""
+        begun = time.monotonic()
+        answer = self._application(environ, start_response)
+        body = list(answer)
+        if hasattr(answer, "close"):
+            answer.close()
+        left = begun + self._seconds - time.monotonic()
+        with self._lock:
+            self.answers += 1
+            self.late += left < 0
+        if left > 0:
+            time.sleep(left)
+        return body
+
+
+class Aside:
+    """Answers what is no Resource Manager, and at once."""
+
+    def __init__(self, application: Any, pages: Mapping[str, Callable[[], Any]]) -> None:
+        self._application = application
+        self._pages = pages
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """Handle one request."""
+        page = self._pages.get(environ["PATH_INFO"])
+        if page is None:
+            answer: Iterable[bytes] = self._application(environ, start_response)
+            return answer
+        return Response(json.dumps(page()), content_type="application/json")(environ, start_response)
+
+
+def listen(application: Any, certificate: tuple[str, str] | None = None) -> int:
+    """Serve an application on a free port; return the port."""
+    server = make_server(LOOPBACK, 0, application, threaded=True, request_handler=Handler, ssl_context=certificate)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    return int(server.port)
+
+
+def make_certificate(folder: Path) -> tuple[str, str]:
+    """A certificate for loopback and its key, as files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "simulated Azure")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=2))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(LOOPBACK))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / "certificate.pem", folder / "key.pem"
+    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, *private))
+    return str(files[0]), str(files[1])
+
+
+def main() -> int:
+    """Serve until standard input ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--instances", type=int, required=True)
+    parser.add_argument("--latency", type=float, required=True, metavar="MS")
+    parser.add_argument("--folder", type=Path, required=True, help="for the certificate")
+    arguments = parser.parse_args()
+
+    server = Server(scenario(arguments.instances), NoneBackend(), port=0, seed=1)
+    server.start().finished.wait()
+    Simulator(server).warm()
+
+    app = arm.create_app(server.context)
+    azure_rm_batch.extend(app)
+    latency = Latency(app, arguments.latency / 1000)
+    # azure_rm sends no token over plain http, so it gets a door with TLS.
+    certificate = make_certificate(arguments.folder)
+    secure = f"https://{LOOPBACK}:{listen(latency, certificate)}"
+    pages: dict[str, Callable[[], Any]] = {
+        azure_rm_batch.CLOUDS: lambda: azure_rm_batch.clouds(secure),
+        azure_rm_batch.TOKENS: azure_rm_batch.token,
+        LATE: lambda: {"answers": latency.answers, "late": latency.late},
+    }
+    plain = f"http://{LOOPBACK}:{listen(Aside(latency, pages))}"
+    # The simulator's own door has no latency: it is for asking what was asked.
+    print(
+        json.dumps({"plain": plain, "secure": secure, "admin": server.endpoint, "certificate": certificate[0]}),
+        flush=True,
+    )
+    sys.stdin.read()
+    server.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
