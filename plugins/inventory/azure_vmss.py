@@ -254,6 +254,7 @@ from ..plugin_utils._azure.report import SourceReport, report_source, summary
 from ..plugin_utils._azure.source import Outcome, read_source
 
 _SUFFIXES = ("azure_vmss.yml", "azure_vmss.yaml")
+_NO_TEMPLATES = ("compose", "groups", "keyed_groups", "query")
 # Cache plugins that forget everything when the process ends.
 _FORGETFUL = ("memory", "ansible.builtin.memory")
 
@@ -270,12 +271,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         """Read one source into the inventory, or raise and leave the inventory as it was."""
         super().parse(inventory, loader, path, cache)
-        self._read_config_data(path)
-        self.templar.available_variables = self._vars or {}
+        self._read_options(path)
         started = time.monotonic()
         publisher = Publisher(inventory, self._construct)
         try:
-            options = read_options(self._templated)
+            options = read_options(self.get_option)
             outcome = read_source(options, lambda: _ask(options), self._answer_cache(options), remember=cache)
             named = [(host.name, host.facts["azure_id"]) for host in outcome.hosts.hosts]
             check_unique(named, publisher.known_ids())
@@ -294,10 +294,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         # Standard error, so that `ansible-inventory --list` still prints nothing but JSON on the other.
         self.display.display(summary(report, outcome, seconds), stderr=True)
 
-    def _templated(self, option: str) -> Any:
-        """Return an option; what the source file holds may be a template, what the environment holds is not."""
-        value = self.get_option(option)
-        return self.templar.template(value) if isinstance(value, (str, list, dict)) else value
+    def _read_options(self, path: str) -> None:
+        """Read the options; all but those that hold templates for each host may be templates themselves."""
+        config = self._read_config_data(path)
+        self.templar.available_variables = self._vars or {}
+        given = {name: self.templar.template(value) for name, value in config.items() if name not in _NO_TEMPLATES}
+        # Once more, now that a list that a template makes is one: as text Ansible has split it at its commas.
+        self.set_options(direct={**config, **given}, var_options=self._vars)
 
     def _answer_cache(self, options: Options) -> AnswerCache | None:
         plugin = self.get_option("cache_plugin")

@@ -80,7 +80,8 @@ class Finished:
 
 
 def ansible(program: str, *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> Finished:
-    """Run one of Ansible's programs with no configuration but what is given."""
+    """Run one of Ansible's programs as in an ops repository with an empty ansible.cfg."""
+    (cwd / "ansible.cfg").touch()
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "HPCAI_"))}
     done = subprocess.run(
         [BIN / program, *arguments],
@@ -88,7 +89,6 @@ def ansible(program: str, *arguments: str | Path, cwd: Path, env: Mapping[str, s
         env={
             **inherited,
             "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_CONFIG": os.devnull,
             "ANSIBLE_HOME": str(cwd / ".ansible"),
             **(env or {}),
         },
