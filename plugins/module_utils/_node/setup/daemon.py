@@ -29,6 +29,10 @@ _PROPERTIES = (
     "NeedDaemonReload",
 )
 _STOPPED_STATES = ("inactive", "failed", "deactivating")
+# A service that fails over and over: its ActiveState between two attempts is "activating", as if it were on its way.
+_FAILING_SUBSTATES = ("auto-restart", "auto-restart-queued")
+# UnitFileStates of units that have nothing to enable or disable, e.g. because another unit always starts them.
+_NOT_SWITCHABLE = ("static", "alias", "generated", "transient", "indirect")
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,8 @@ class ServiceFacts:
     """A service as systemd has it, and the age of its files.
 
     :ivar loaded: systemd knows the unit, and it is not masked.
-    :ivar active: systemd's ActiveState.
-    :ivar enabled: systemd's UnitFileState is one of the enabled ones.
+    :ivar active: systemd's ActiveState; its SubState for a service that fails over and over.
+    :ivar enabled: whether it starts at boot; None where it cannot be enabled or disabled.
     :ivar started_at: when the main process started, in seconds since the epoch; None where there is none.
     :ivar newest_file: path and modification time (seconds since the epoch) of the youngest watched file; None where no
         watched file exists.
@@ -48,7 +52,7 @@ class ServiceFacts:
     loaded: bool
     load_state: str
     active: str
-    enabled: bool
+    enabled: bool | None
     started_at: float | None
     newest_file: tuple[str, float] | None
     needs_daemon_reload: bool
@@ -77,9 +81,7 @@ def plan(facts: ServiceFacts, wanted: Wanted) -> Plan:
     """
     verbs: list[str] = []
     reasons: list[str] = []
-    if not facts.loaded:
-        if not wanted.running and not wanted.enabled:
-            return Plan((), ())
+    if not facts.loaded and (wanted.running or wanted.enabled):
         raise CommandFailed(
             f"systemd cannot load {facts.name} (LoadState={facts.load_state}): install the package that brings it, "
             f"or unmask it."
@@ -87,14 +89,14 @@ def plan(facts: ServiceFacts, wanted: Wanted) -> Plan:
     if facts.needs_daemon_reload:
         verbs.append("daemon-reload")
         reasons.append("unit files changed since systemd read them")
-    if wanted.enabled != facts.enabled:
+    if facts.enabled is not None and wanted.enabled != facts.enabled:
         verbs.append("enable" if wanted.enabled else "disable")
         reasons.append(f"it is {'not ' if wanted.enabled else ''}enabled")
     if not wanted.running:
         if facts.active not in _STOPPED_STATES:
             verbs.append("stop")
             reasons.append(f"it is {facts.active}")
-    elif facts.active in _STOPPED_STATES:
+    elif facts.active in (*_STOPPED_STATES, *_FAILING_SUBSTATES):
         verbs.append("restart")
         reasons.append(f"it is {facts.active}")
     elif facts.needs_daemon_reload:
@@ -113,13 +115,15 @@ def read_facts(name: str, watched: Iterable[str], run: Run) -> ServiceFacts:
     """
     answer = must(run(["systemctl", "show", name, "--timestamp=us+utc", "--property=" + ",".join(_PROPERTIES)]))
     shown = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
+    active, sub_state = shown.get("ActiveState", "unknown"), shown.get("SubState", "")
+    unit_file_state = shown.get("UnitFileState", "")
     unit_files = [shown.get("FragmentPath", ""), *shown.get("DropInPaths", "").split()]
     return ServiceFacts(
         name=name,
         loaded=shown.get("LoadState") == "loaded",
         load_state=shown.get("LoadState", "unknown"),
-        active=shown.get("ActiveState", "unknown"),
-        enabled=shown.get("UnitFileState", "") in ("enabled", "enabled-runtime", "static", "alias", "generated"),
+        active=sub_state if sub_state in _FAILING_SUBSTATES else active,
+        enabled=None if unit_file_state in _NOT_SWITCHABLE else unit_file_state == "enabled",
         started_at=parse_timestamp(shown.get("ExecMainStartTimestamp", "")),
         newest_file=newest([*watched, *(path for path in unit_files if path)]),
         needs_daemon_reload=shown.get("NeedDaemonReload") == "yes",
@@ -130,8 +134,9 @@ def parse_timestamp(text: str) -> float | None:
     """Return systemd's ``Sat 2026-11-21 10:50:01.123456 UTC`` as seconds since the epoch; None for an empty one."""
     if not text.strip() or text.strip() == "n/a":
         return None
-    moment = datetime.strptime(text.strip(), "%a %Y-%m-%d %H:%M:%S.%f %Z")
-    return moment.replace(tzinfo=timezone.utc).timestamp()
+    # Not "%a" and "%Z": they expect the names of this process's locale, and Ansible sets that to the user's.
+    date, time = text.split()[1:3]
+    return datetime.strptime(f"{date} {time}", "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
 
 
 def newest(paths: Iterable[str]) -> tuple[str, float] | None:
@@ -160,8 +165,9 @@ def apply(name: str, wanted: Plan, run: Run) -> None:
     """
     for verb in wanted.verbs:
         result = run(["systemctl", verb] if verb == "daemon-reload" else ["systemctl", verb, name])
-        if result.rc != 0:
-            raise CommandFailed(f"'systemctl {verb} {name}' failed: {_last_words(name, result.stderr, run)}")
+        if result.rc != 0 and verb == "restart":
+            raise CommandFailed(f"'systemctl restart {name}' failed: {_last_words(name, result.stderr, run)}")
+        must(result)
 
 
 def check_running(name: str, run: Run) -> str | None:
@@ -177,7 +183,8 @@ def _last_words(name: str, fallback: str, run: Run) -> str:
 
 def as_diff(facts: ServiceFacts, wanted: Wanted, made: Plan) -> Mapping[str, str]:
     """Return the change in the form of Ansible's diff: texts ``before`` and ``after``."""
+    enabled = facts.enabled if facts.enabled is None else wanted.enabled
     before = [f"active: {facts.active}", f"enabled: {facts.enabled}"]
-    after = [f"active: {'active' if wanted.running else 'inactive'}", f"enabled: {wanted.enabled}"]
+    after = [f"active: {'active' if wanted.running else 'inactive'}", f"enabled: {enabled}"]
     after += [f"systemctl {verb}" for verb in made.verbs] + [f"because {reason}" for reason in made.reasons]
     return {"before": "\n".join(before) + "\n", "after": "\n".join(after) + "\n"} if made.verbs else {}

@@ -131,7 +131,16 @@ def test_takes_out_a_node_that_takes_jobs(states: str) -> None:
     assert plan_for(node("a", states), keep_out=["a"]) == Plan(("a",), (), {}, ())
 
 
-@pytest.mark.parametrize("reason", ["", "Not responding", "Node unexpectedly rebooted", "hpcai: site: earlier"])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "",
+        "Not responding",
+        "Node unexpectedly rebooted",
+        "ResumeTimeout reached [powered down]",
+        "hpcai: site: earlier",
+    ],
+)
 def test_takes_out_a_node_that_is_down_by_nobodys_decision(reason: str) -> None:
     assert plan_for(node("a", "DOWN+NOT_RESPONDING", reason), keep_out=["a"]).drain == ("a",)
 
@@ -212,3 +221,8 @@ def test_a_refusal_is_told_in_slurms_words() -> None:
         nodes.resume(["a"], slurmctld)
     with pytest.raises(CommandFailed, match="'scontrol --oneliner show nodes' failed"):
         nodes.read(slurmctld)
+
+
+def test_a_drained_node_that_does_not_answer_is_named_with_its_reason_too() -> None:
+    made = plan_for(node("a", "IDLE+DRAIN+NOT_RESPONDING", "bad fan"), put_to_work=["a"])
+    assert made.left_out == {"a": "bad fan"}
