@@ -26,8 +26,10 @@ def find_size(name: str, described: Mapping[str, Mapping[str, Any]] | None = Non
     """
     wanted = canonical_size(name)
     by_hand = {canonical_size(key): value for key, value in (described or {}).items()}
-    if wanted in by_hand:
-        return _from_description(wanted, by_hand[wanted])
+    for key, description in by_hand.items():
+        # A size that is not in the table has no spelling but the description's.
+        if key.lower() == wanted.lower():
+            return _from_description(key, description)
     if wanted in SIZES:
         return SIZES[wanted]
     known = sorted(set(SIZES) | set(by_hand))
@@ -38,14 +40,16 @@ def find_size(name: str, described: Mapping[str, Mapping[str, Any]] | None = Non
 
 
 def _from_description(name: str, description: Mapping[str, Any]) -> VmSize:
-    unknown = sorted(set(description) - set(_DESCRIBABLE))
+    if not isinstance(description, Mapping):
+        raise UnknownVmSize(f"hpcai_vm_sizes[{name!r}] must be a mapping with keys of {', '.join(_DESCRIBABLE)}.")
+    unknown = sorted(str(key) for key in description if key not in _DESCRIBABLE)
     if unknown:
         raise UnknownVmSize(
             f"hpcai_vm_sizes[{name!r}] has unknown keys {', '.join(unknown)}; known are {', '.join(_DESCRIBABLE)}."
         )
     values: dict[str, int] = {}
     for key, value in description.items():
-        if isinstance(value, bool) or not str(value).isdigit() or int(value) < 1:
+        if isinstance(value, bool) or not str(value).isdecimal() or int(value) < 1:
             raise UnknownVmSize(f"hpcai_vm_sizes[{name!r}].{key} must be a whole number above 0, not {value!r}.")
         values[key] = int(value)
     return replace(VmSize(name), **values, sources=dict.fromkeys(values, "hand"))  # type: ignore[arg-type]

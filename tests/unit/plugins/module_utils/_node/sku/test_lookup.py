@@ -1,0 +1,132 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Finding a VM size by any of its spellings, or as an inventory describes it by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import (
+    SIZES,
+    UnknownVmSize,
+    VmSize,
+    canonical_size,
+    find_size,
+    nearest_sizes,
+)
+
+BY_HAND = {"vcpus": 4, "sockets": 1, "cores_per_socket": 2, "threads_per_core": 2, "memory_mib": 8192}
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("Standard_ND96asr_v4", "Standard_ND96asr_v4"),
+        ("standard_nd96asr_v4", "Standard_ND96asr_v4"),
+        ("STANDARD_ND96ASR_V4", "Standard_ND96asr_v4"),
+        ("nd96asr_v4", "Standard_ND96asr_v4"),
+        (" ND96asr_v4 ", "Standard_ND96asr_v4"),
+        ("nd96amsr_a100_v4", "Standard_ND96amsr_A100_v4"),
+        # Not of the table: its letters stay, the tier gets Azure's case.
+        ("standard_HB120rs_v3", "Standard_HB120rs_v3"),
+        ("HB120rs_v3", "Standard_HB120rs_v3"),
+        ("BASIC_A1", "Basic_A1"),
+        # The same letters in another tier are another size.
+        ("basic_nd96asr_v4", "Basic_nd96asr_v4"),
+    ],
+)
+def test_every_spelling_becomes_one_name(spelling: str, name: str) -> None:
+    assert canonical_size(spelling) == name
+
+
+@pytest.mark.parametrize("spelling", ["Standard_ND96asr_v4", "nd96ASR_V4"])
+def test_finds_a_size_of_the_table_by_any_spelling(spelling: str) -> None:
+    assert find_size(spelling) is SIZES["Standard_ND96asr_v4"]
+
+
+def test_an_unknown_size_names_the_nearest_ones_and_what_to_do() -> None:
+    with pytest.raises(UnknownVmSize) as caught:
+        find_size("Standard_ND96asr_v5")
+    message = str(caught.value)
+    assert message.startswith("VM size 'Standard_ND96asr_v5' is not known; the nearest known sizes are ")
+    nearest = message.partition("are ")[2].partition(".")[0].split(", ")
+    assert nearest[0] == "Standard_ND96asr_v4"
+    assert len(nearest) == 3
+    assert set(nearest) < SIZES.keys()
+    assert message.endswith(
+        "Describe it in hpcai_vm_sizes (keys: vcpus, sockets, cores_per_socket, threads_per_core, memory_mib)."
+    )
+
+
+def test_a_size_unlike_any_other_names_all_known_ones() -> None:
+    with pytest.raises(UnknownVmSize) as caught:
+        find_size("#########################################")
+    assert all(name in str(caught.value) for name in SIZES)
+
+
+def test_sizes_described_by_hand_are_among_the_nearest() -> None:
+    with pytest.raises(UnknownVmSize, match=r"nearest known sizes are Standard_HB120rs_v3,"):
+        find_size("Standard_HB120rs_v2", {"HB120rs_v3": BY_HAND})
+
+
+def test_the_nearest_come_best_first_and_in_their_own_spelling() -> None:
+    known = ["Standard_ND40rs_v2", "Standard_ND96asr_v4", "Standard_NC24ads_A100_v4", "Standard_ND96amsr_A100_v4"]
+    assert nearest_sizes("nd96ASR_v3", known, count=2) == ["Standard_ND96asr_v4", "Standard_ND96amsr_A100_v4"]
+    assert nearest_sizes("????????????????????????????????????????", known) == []
+
+
+def test_a_description_is_found_by_any_spelling_and_gives_its_own() -> None:
+    spellings = ["Standard_HB120rs_v3", "standard_hb120rs_v3", "HB120RS_V3"]
+    assert {find_size(name, {"HB120rs_v3": BY_HAND}).name for name in spellings} == {"Standard_HB120rs_v3"}
+
+
+def test_a_description_gives_the_facts_and_names_itself_as_their_source() -> None:
+    assert find_size("Standard_HB120rs_v3", {"Standard_HB120rs_v3": {"vcpus": 120, "memory_mib": "466944"}}) == VmSize(
+        "Standard_HB120rs_v3", vcpus=120, memory_mib=466944, sources={"vcpus": "hand", "memory_mib": "hand"}
+    )
+
+
+def test_a_description_replaces_the_table_as_a_whole() -> None:
+    size = find_size("Standard_ND96asr_v4", {"nd96asr_v4": {"vcpus": 2}})
+    assert size == VmSize("Standard_ND96asr_v4", vcpus=2, sources={"vcpus": "hand"})
+
+
+def test_a_description_of_another_size_changes_nothing() -> None:
+    assert find_size("Standard_ND96asr_v4", {"Standard_HB120rs_v3": BY_HAND}) is SIZES["Standard_ND96asr_v4"]
+
+
+def test_a_full_description_is_taken_as_it_is() -> None:
+    size = find_size("Standard_X", {"Standard_X": BY_HAND})
+    assert {key: getattr(size, key) for key in BY_HAND} == BY_HAND
+
+
+def test_unknown_keys_of_a_description_are_named() -> None:
+    with pytest.raises(UnknownVmSize) as caught:
+        find_size("Standard_X", {"Standard_X": {"vcpus": 4, "memory": 5, "gpus": 8}})
+    assert str(caught.value) == (
+        "hpcai_vm_sizes['Standard_X'] has unknown keys gpus, memory; "
+        "known are vcpus, sockets, cores_per_socket, threads_per_core, memory_mib."
+    )
+
+
+@pytest.mark.parametrize("key", ["name", "sources"])
+def test_a_description_cannot_change_name_or_sources(key: str) -> None:
+    with pytest.raises(UnknownVmSize, match=f"unknown keys {key};"):
+        find_size("Standard_X", {"Standard_X": {key: 1}})
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "", "4 cores", None, True, "²", [4]])
+def test_a_value_that_is_no_whole_number_above_zero_is_refused(value: Any) -> None:
+    with pytest.raises(UnknownVmSize) as caught:
+        find_size("Standard_X", {"Standard_X": {"vcpus": value}})
+    assert str(caught.value) == (f"hpcai_vm_sizes['Standard_X'].vcpus must be a whole number above 0, not {value!r}.")
+
+
+@pytest.mark.parametrize("description", [None, 96, "96 CPUs", ["vcpus"]])
+def test_a_description_that_is_no_mapping_is_refused(description: Any) -> None:
+    with pytest.raises(UnknownVmSize, match=r"hpcai_vm_sizes\['Standard_X'\] must be a mapping with keys of vcpus"):
+        find_size("Standard_X", {"Standard_X": description})
