@@ -34,15 +34,25 @@ class CommandFailed(RuntimeError):
 def run(command: Sequence[str], timeout_s: float = 120) -> Result:
     """Run ``command`` without a shell, in the C locale and UTC, and return what it answered.
 
-    A command that is missing gives exit status 127, one that outlasts ``timeout_s`` seconds is killed and gives 124.
+    A command that is missing gives exit status 127, one that cannot be executed 126, one that outlasts ``timeout_s``
+    seconds is killed and gives 124. It has no standard input, so it cannot wait for an answer.
     """
     env = {**os.environ, "LC_ALL": "C", "LANG": "C", "TZ": "UTC"}
     try:
         done = subprocess.run(
-            list(command), env=env, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
+            list(command),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
         )
     except FileNotFoundError:
         return Result(tuple(command), 127, "", f"{command[0]}: command not found")
+    except OSError as error:
+        return Result(tuple(command), 126, "", f"{command[0]}: {error.strerror}")
     except subprocess.TimeoutExpired:
         return Result(tuple(command), 124, "", f"no answer within {timeout_s:g} s")
     return Result(tuple(command), done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The runner: what a command gets, and what comes back of it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import time
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result, must, run
+
+
+def test_returns_what_the_command_answered() -> None:
+    code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
+    command = (sys.executable, "-c", code)
+    assert run(command) == Result(command, 3, "out\n", "err\n")
+
+
+def test_no_shell_looks_at_the_arguments(tmp_path: pathlib.Path) -> None:
+    hostile = f"$(touch {tmp_path}/made); `touch {tmp_path}/made` | * {{{{ 7*6 }}}}"
+    assert run(["printf", "%s", hostile]).stdout == hostile
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_commands_speak_english_and_utc_whatever_the_user_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8", "TZ": "Asia/Tokyo", "SLURM_CONF": "/x"}.items():
+        monkeypatch.setenv(name, value)
+    shown = dict(line.split("=", 1) for line in run(["env"]).stdout.splitlines() if "=" in line)
+    assert (shown["LC_ALL"], shown["LANG"], shown["TZ"], shown["SLURM_CONF"]) == ("C", "C", "UTC", "/x")
+    assert os.environ["TZ"] == "Asia/Tokyo"
+
+
+def test_a_missing_command_is_127() -> None:
+    result = run(["nosuchcommand", "--help"])
+    assert (result.rc, result.stderr) == (127, "nosuchcommand: command not found")
+
+
+def test_a_file_that_cannot_be_executed_is_126(tmp_path: pathlib.Path) -> None:
+    plain = tmp_path / "plain"
+    plain.touch(mode=0o600)
+    result = run([str(plain)])
+    assert (result.rc, result.stderr) == (126, f"{plain}: Permission denied")
+
+
+def test_a_command_that_outlasts_its_time_is_ended_and_124() -> None:
+    start = time.monotonic()
+    result = run(["sleep", "20"], timeout_s=0.1)
+    assert (result.rc, result.stderr) == (124, "no answer within 0.1 s")
+    assert time.monotonic() - start < 10
+
+
+def test_a_command_that_asks_gets_no_answer() -> None:
+    reader, writer = os.pipe()
+    kept = os.dup(0)
+    try:
+        os.dup2(reader, 0)
+        os.write(writer, b"yes\n")
+        assert run(["cat"], timeout_s=5) == Result(("cat",), 0, "", "")
+    finally:
+        os.dup2(kept, 0)
+        for descriptor in (reader, writer, kept):
+            os.close(descriptor)
+
+
+def test_output_that_is_no_text_does_not_break_it() -> None:
+    result = run(["printf", r"a\377b"])
+    assert result.rc == 0
+    assert result.stdout.startswith("a")
+    assert result.stdout.endswith("b")
+
+
+def test_success_passes_through() -> None:
+    result = Result(("true",), 0, "out", "a warning")
+    assert must(result) is result
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "said"),
+    [
+        ("out\n", "first\nlast\n\n", "last"),
+        ("out\n", "  \n", "out"),
+        ("", "", "nothing"),
+    ],
+)
+def test_a_failure_names_the_command_and_its_last_words(stdout: str, stderr: str, said: str) -> None:
+    with pytest.raises(CommandFailed) as caught:
+        must(Result(("scontrol", "ping"), 2, stdout, stderr))
+    assert str(caught.value) == f"'scontrol ping' failed (exit status 2): {said}"
