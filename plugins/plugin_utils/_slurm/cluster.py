@@ -79,13 +79,15 @@ def natural(text: str) -> list[tuple[int, int | str]]:
 
 
 def node_lines(nodes: Iterable[Node], memory_margin_percent: float) -> list[dict[str, str | int]]:
-    """Return one mapping of slurm.conf keys for each run of nodes of one partition and one VM size.
+    """Return one mapping of slurm.conf keys for the nodes of each VM size in each partition.
 
     :param memory_margin_percent: how much less memory Slurm may give to jobs than the size has. A node that registers
         with less than RealMemory is drained by Slurm, and VMs of one size differ a little.
     """
     lines = []
-    for (_partition, size), group in groupby(nodes, key=lambda node: (node.partition, node.size.name)):
+    # The sort keeps the order within a size, so a Flexible set of mixed sizes still is one line for each of them.
+    by_size = sorted(nodes, key=lambda node: (node.partition, node.size.name))
+    for (_partition, size), group in groupby(by_size, key=lambda node: (node.partition, node.size.name)):
         members = list(group)
         facts = members[0].size
         line: dict[str, str | int] = {

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,11 +19,12 @@ def render(settings: Mapping[str, Any]) -> str:
     """Return ``Key=value`` lines in the mapping's order.
 
     A key that is null is left out. A list of scalars is joined with commas; an empty one is left out. True and false
-    become YES and NO.
+    become YES and NO. A text with a blank is quoted: Slurm's parser takes the blank for the end of the value.
 
-    :raises ConfigError: a value is a mapping, or holds a line break, which would smuggle in another line.
+    :raises ConfigError: a value is a mapping, or holds a line break, which would smuggle in another line, or a ``#``,
+        after which Slurm would read no further.
     """
-    return "".join(f"{key}={_text(key, value)}\n" for key, value in settings.items() if not _absent(value))
+    return "".join(f"{key}={_quoted(_text(key, value))}\n" for key, value in settings.items() if not _absent(value))
 
 
 def render_line(settings: Mapping[str, Any]) -> str:
@@ -44,8 +46,10 @@ def _text(key: str, value: Any) -> str:
     text = str(value)
     if "\n" in text or "\r" in text:
         raise ConfigError(f"{key} holds a line break, which Slurm's configuration files cannot have in a value.")
+    if re.search(r"(?<!\\)#", text):
+        raise ConfigError(f"{key} holds a '#', which starts a comment: write it as '\\#'.")
     return text
 
 
 def _quoted(text: str) -> str:
-    return f'"{text}"' if " " in text and not text.startswith('"') else text
+    return f'"{text}"' if re.search(r"\s", text) and not text.startswith('"') else text
