@@ -88,7 +88,7 @@ def test_a_hanging_page_meets_the_clients_deadline(simulator: Simulator) -> None
     begun = time.monotonic()
     with pytest.raises((ServiceResponseTimeoutError, ServiceResponseError)):
         names(simulator, read_timeout=0.5, **NO_RETRY)
-    assert time.monotonic() - begun < 5
+    assert 0.5 <= time.monotonic() - begun < 5
 
 
 def test_an_unreadable_body_is_a_decode_error(simulator: Simulator) -> None:
@@ -154,10 +154,12 @@ def test_faults_latency_and_log_over_http(simulator: Simulator) -> None:
 
 def test_state_of_an_instance_can_be_edited_over_http(simulator: Simulator) -> None:
     instance = simulator.instance("uni_0")
+    instances = simulator.compute().virtual_machine_scale_set_vms
+    assert instances.get(GROUP, "uni", "0", expand="instanceView").provisioning_state == "Succeeded"
     url = f"{simulator.endpoint}/_simulator/instances{instance.id.upper()}"
     changes = {"provisioning_state": "Failed", "power_state": None, "tags": {"x": "{{ 7*6 }}"}, "computer_name": "twin"}
     assert requests.patch(url, json=changes, timeout=10).json()["computer_name"] == "twin"
-    shown = simulator.compute().virtual_machine_scale_set_vms.get(GROUP, "uni", "0", expand="instanceView")
+    shown = instances.get(GROUP, "uni", "0", expand="instanceView")
     assert shown.provisioning_state == "Failed"
     assert [status.code for status in shown.instance_view.statuses] == ["ProvisioningState/failed"]
     assert shown.tags == {"x": "{{ 7*6 }}"}

@@ -68,6 +68,7 @@ def test_uniform_instances_are_named_as_azure_names_them(simulator: Simulator) -
     assert [item.os_profile.computer_name for item in found] == ["node000000", "node000003", "node00000H"]
     assert [item.zones for item in found] == [["1"], ["2"], ["1"]]
     assert all(item.latest_model_applied for item in found)
+    assert {(item.sku.name, item.hardware_profile.vm_size) for item in found} == {("Standard_ND96asr_v4", None)}
     assert all(re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", item.vm_id) for item in found)
     groups = {item.instance_view.placement_group_id for item in found}
     assert len(groups) == 1

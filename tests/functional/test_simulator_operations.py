@@ -74,7 +74,9 @@ def test_growing_makes_a_machine_with_a_new_identity(simulator: Simulator, backe
 
 def test_growth_takes_the_time_that_machines_take(simulator: Simulator, backend: RecordingBackend) -> None:
     backend.gate.clear()
+    begun = time.monotonic()
     poller = resize(simulator, 3)
+    assert time.monotonic() - begun < 2, "the answer must not wait for the machine"
     shown = simulator.compute().virtual_machine_scale_set_vms.get(GROUP, "uni", "17", expand="instanceView")
     assert shown.provisioning_state == "Creating"
     assert shown.instance_view.statuses[1].code == "PowerState/starting"
@@ -104,6 +106,21 @@ def test_deleting_by_id_shrinks_the_capacity(simulator: Simulator, backend: Reco
     assert names(simulator) == ["uni_3"]
     with pytest.raises(ResourceNotFoundError):
         instances.get(GROUP, "uni", "0")
+
+
+def test_deleting_an_instance_that_is_still_starting(simulator: Simulator, backend: RecordingBackend) -> None:
+    backend.gate.clear()
+    growing = resize(simulator, 3)
+    new = simulator.instance("uni_17")
+    until(lambda: ("create", new.vm_id) in backend.calls)
+    deleting = simulator.compute().virtual_machine_scale_set_vms.begin_delete(GROUP, "uni", "17")
+    assert new.provisioning_state == "Deleting"
+    backend.gate.set()
+    growing.result()
+    deleting.result()
+    assert new.provisioning_state == "Deleting"
+    assert backend.of(new.vm_id) == ["create", "delete"]
+    assert names(simulator) == ["uni_0", "uni_3"]
 
 
 def test_a_new_instance_gets_the_address_of_a_deleted_one_and_nothing_else(simulator: Simulator) -> None:

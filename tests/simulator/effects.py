@@ -156,7 +156,7 @@ class Effects:
                 failures.append(failure)
             except Exception as failure:
                 late = isinstance(failure, NodeNotReady)
-                instance.show("Failed")
+                _settle(instance, "Failed")
                 self._report(f"{instance.name}: failed: {failure}")
                 code = "OSProvisioningTimedOut" if late else "InternalExecutionError"
                 kind = "" if isinstance(failure, BackendError) else f"{type(failure).__name__}: "
@@ -173,7 +173,7 @@ class Effects:
     def _create(self, instance: Instance) -> None:
         self._backend.create(self.node_spec(instance))
         self._wait(instance)
-        instance.show("Succeeded", "running")
+        _settle(instance, "Succeeded", "running")
         self._report(f"{instance.name}: running at {instance.private_ipv4}")
 
     def _remove(self, instances: list[Instance]) -> Work:
@@ -196,9 +196,9 @@ class Effects:
         try:
             power = change(instance)
         except OperationFailed:
-            instance.show("Succeeded")
+            _settle(instance, "Succeeded")
             raise
-        instance.show("Succeeded", power)
+        _settle(instance, "Succeeded", power)
         self._report(f"{instance.name}: {action} done, {power}")
 
     def _restart(self, instance: Instance) -> str:
@@ -256,3 +256,9 @@ class Effects:
         if resize:
             return self._redeploy(instance)
         return instance.power_state or "running"
+
+
+def _settle(instance: Instance, provisioning_state: str, power_state: str | None = None) -> None:
+    """Show how something ended, unless the machine's deletion is waiting for that end."""
+    if instance.provisioning_state != "Deleting" or provisioning_state == "Failed":
+        instance.show(provisioning_state, power_state)

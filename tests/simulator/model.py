@@ -47,6 +47,8 @@ class Model:
         self.machines: dict[str, Instance] = {}
         """Stand-alone and Flexible virtual machines, by lower-case id."""
         self.by_address: dict[str, Instance] = {}
+        self.resource_groups: set[str] = set()
+        """Lower-case names. A group outlives what was in it."""
         self._serial = 0
         for network in scenario.virtual_networks:
             self._add_network(network)
@@ -56,12 +58,6 @@ class Model:
             self._add_scale_set(scale_set)
 
     # What there is
-
-    @property
-    def resource_groups(self) -> set[str]:
-        """The lower-case names of all groups that hold something."""
-        resources: list[Iterable[Resource]] = [self.networks.values(), self.scale_sets.values(), self.machines.values()]
-        return {resource.resource_group.lower() for kind in resources for resource in kind}
 
     def instances(self) -> list[Instance]:
         """Every virtual machine, in order of creation."""
@@ -110,6 +106,7 @@ class Model:
             public=public,
         )
         self.networks[wanted.name] = network
+        self.resource_groups.add(network.resource_group.lower())
 
     def _network(self, name: str) -> VirtualNetwork:
         return self.networks[name] if name else next(iter(self.networks.values()))
@@ -138,6 +135,7 @@ class Model:
                 accelerated_networking=wanted.accelerated_networking,
             )
             self.machines[machine.id.lower()] = machine
+            self.resource_groups.add(machine.resource_group.lower())
             self._know_addresses(machine)
             return machine
 
@@ -169,6 +167,7 @@ class Model:
         )
         scale_set.profile = self._profile(scale_set, wanted.computer_name_prefix or wanted.name)
         self.scale_sets[scale_set.id.lower()] = scale_set
+        self.resource_groups.add(scale_set.resource_group.lower())
         for _number in range(wanted.capacity):
             self.add_instance(scale_set)
 

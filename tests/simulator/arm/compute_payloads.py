@@ -60,7 +60,7 @@ def scale_set(item: ScaleSet) -> dict[str, Any]:
 def scale_set_view(item: ScaleSet) -> dict[str, Any]:
     """The summary of a scale set's states."""
     codes: dict[str, int] = {}
-    for instance in list(item.members.values()):
+    for instance in tuple(item.members.values()):
         code = f"ProvisioningState/{instance.provisioning_state.lower()}"
         codes[code] = codes.get(code, 0) + 1
     return {

@@ -76,15 +76,14 @@ def change(subscription: str, group: str, name: str) -> Response:
 @blueprint.delete(f"{GROUP}/<name>")
 def remove(subscription: str, group: str, name: str) -> Response:
     """Delete a scale set and all its instances."""
-    scale_set = lookup.scale_set(group, name)
+    model, scale_set = context().model, lookup.scale_set(group, name)
     scale = context().effects.scale(scale_set, 0)
 
     def work() -> None:
         scale()
-        with context_model.lock:
-            context_model.scale_sets.pop(scale_set.id.lower(), None)
+        with model.lock:
+            model.scale_sets.pop(scale_set.id.lower(), None)
 
-    context_model = context().model
     return accepted(f"delete {scale_set.name}", scale_set.location, work)
 
 
@@ -99,7 +98,9 @@ def act(subscription: str, group: str, name: str, action: str) -> Response:
     ids = body.get("instanceIds")
     if not ids and action in ("delete", "manualupgrade"):
         raise bad_parameter("instanceIds", "The parameter is required.")
-    instances = list(scale_set.members.values()) if not ids or ids == ["*"] else [_member(scale_set, i) for i in ids]
+    with context().model.lock:
+        everyone = list(scale_set.members.values())
+    instances = everyone if not ids or ids == ["*"] else [_member(scale_set, instance_id) for instance_id in ids]
     what = f"{action} {scale_set.name} {','.join(i.instance_id or i.name for i in instances[:10])}"
     work = effects.delete(instances) if action == "delete" else effects.act(action, instances)
     return accepted(what, scale_set.location, work)
