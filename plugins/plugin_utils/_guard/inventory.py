@@ -18,6 +18,9 @@ Source: MicrosoftDocs/azure-compute-docs, setup-infiniband ("172.16.0.0/16 is re
 """
 
 _SUFFIXES = ("azure_vmss.yml", "azure_vmss.yaml")
+# What Ansible passes over in a folder of sources, besides hidden files (IGNORED_ALWAYS of ansible.inventory.manager).
+_NO_SOURCES = ("host_vars", "group_vars", "vars_plugins")
+_NAMED_HOSTS = 3
 
 
 def problems(
@@ -35,13 +38,16 @@ def problems(
     :param given_sources: Ansible's ``ansible_inventory_sources``.
     """
     hosts = list(hosts)
-    return [
+    found = [
         *_failed_sources(inventory, given_sources),
         *_partial(inventory),
         *_missing_roles(groups),
         *_mixed_clusters(hosts),
-        *_overlaps(inventory, hosts),
+        *_overlapping_networks(inventory),
+        *_overlapping_hosts(hosts),
     ]
+    # Two sources may share a network.
+    return list(dict.fromkeys(found))
 
 
 def _failed_sources(inventory: Mapping[str, Any] | None, given_sources: Iterable[str]) -> Iterable[str]:
@@ -56,8 +62,12 @@ def _failed_sources(inventory: Mapping[str, Any] | None, given_sources: Iterable
 
 def _files(given_sources: Iterable[str]) -> Iterable[str]:
     for given in given_sources:
-        entries = [os.path.join(given, name) for name in sorted(os.listdir(given))] if os.path.isdir(given) else [given]
-        yield from (path for path in entries if path.endswith(_SUFFIXES) and os.path.isfile(path))
+        if os.path.isdir(given):
+            entries = [name for name in sorted(os.listdir(given)) if not name.startswith(".")]
+            yield from _files(os.path.join(given, name) for name in entries if name not in _NO_SOURCES)
+        # Also one that does not exist: of that Ansible only warns, too. With a comma it is a list of hosts.
+        elif given.endswith(_SUFFIXES) and "," not in given:
+            yield given
 
 
 def _partial(inventory: Mapping[str, Any] | None) -> Iterable[str]:
@@ -87,17 +97,22 @@ def _mixed_clusters(hosts: Iterable[Mapping[str, Any]]) -> Iterable[str]:
         yield f"The inventory holds several clusters: {named}. Keep one value of the tag hpcai_cluster (option tags)."
 
 
-def _overlaps(inventory: Mapping[str, Any] | None, hosts: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+def _overlapping_networks(inventory: Mapping[str, Any] | None) -> Iterable[str]:
     for source in (inventory or {}).get("sources", []):
         for network in source["virtual_networks"]:
             for prefix in network["address_prefixes"] or ():
                 other = ip_network(prefix, strict=False)
                 if other.version == RESERVED.version and other.overlaps(RESERVED):
                     yield f"Virtual network {network['id']} ({prefix}) overlaps {RESERVED}, which is reserved for RDMA."
-    for host in hosts:
-        address = host.get("azure_private_ipv4")
-        if address and ip_address(address) in RESERVED:
-            yield f"Host {host['inventory_hostname']} has address {address} in {RESERVED}, which is reserved for RDMA."
+
+
+def _overlapping_hosts(hosts: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    addresses = [(str(host["inventory_hostname"]), host.get("azure_private_ipv4")) for host in hosts]
+    inside = [f"{name} ({address})" for name, address in addresses if address and ip_address(address) in RESERVED]
+    if inside:
+        named = ", ".join(inside[:_NAMED_HOSTS])
+        more = f" and {len(inside) - _NAMED_HOSTS} more" if len(inside) > _NAMED_HOSTS else ""
+        yield f"Hosts have addresses in {RESERVED}, which is reserved for RDMA: {named}{more}."
 
 
 def report(inventory: Mapping[str, Any] | None) -> list[str]:

@@ -1,0 +1,240 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reasons not to run on an inventory, and the report of its scale sets."""
+
+from __future__ import annotations
+
+import copy
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.plugin_utils._guard.inventory import problems, report
+
+GROUPS = {"all": ["ctl", "compute-0"], "hpcai_controller": ["ctl"], "hpcai_compute": ["compute-0"]}
+HOSTS: list[dict[str, Any]] = [
+    {"inventory_hostname": "ctl", "azure_tags": {"hpcai_cluster": "sim"}, "azure_private_ipv4": "10.77.0.4"},
+    {"inventory_hostname": "compute-0", "azure_tags": {"hpcai_cluster": "sim"}, "azure_private_ipv4": "10.77.0.5"},
+]
+COMPUTE: dict[str, Any] = {
+    "name": "compute",
+    "found": 2,
+    "capacity": 2,
+    "vm_size": "Standard_ND96asr_v4",
+    "orchestration_mode": "Uniform",
+    "single_placement_group": True,
+    "accelerated_networking": True,
+}
+
+
+def source(path: pathlib.Path | str = "/ops/azure_vmss.yml", **changes: Any) -> dict[str, Any]:
+    """One source of azure_inventory, complete and without a flaw."""
+    network = {"id": "/x/virtualNetworks/hpc", "name": "hpc", "address_prefixes": ["10.77.0.0/24"]}
+    return {
+        "source": str(path),
+        "complete": True,
+        "errors": [],
+        "scale_sets": [copy.deepcopy(COMPUTE)],
+        "virtual_networks": [network],
+        **changes,
+    }
+
+
+def found(
+    *sources: dict[str, Any],
+    groups: Mapping[str, list[str]] = GROUPS,
+    hosts: Iterable[dict[str, Any]] = HOSTS,
+    given: Iterable[pathlib.Path | str] = (),
+) -> list[str]:
+    """The problems of an inventory of these sources; without any it was written by hand."""
+    inventory = {"sources": list(sources)} if sources else None
+    return problems(inventory, groups, hosts, [str(path) for path in given])
+
+
+def network(*prefixes: str) -> dict[str, Any]:
+    """What a source says of a virtual network with these address ranges."""
+    return {"virtual_networks": [{"id": "/x/virtualNetworks/hpc", "name": "hpc", "address_prefixes": list(prefixes)}]}
+
+
+def test_a_good_inventory_of_the_plugin_has_no_problem(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "azure_vmss.yml"
+    file.touch()
+    assert found(source(file), given=[file]) == []
+
+
+def test_a_good_inventory_written_by_hand_has_no_problem(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "hosts.yml"
+    file.touch()
+    hosts: list[dict[str, Any]] = [
+        {"inventory_hostname": "ctl"},
+        {"inventory_hostname": "compute-0", "azure_tags": None},
+    ]
+    assert found(hosts=hosts, given=[file, "compute-0,", "localhost,"]) == []
+
+
+def test_a_source_that_was_given_and_not_read_is_named(tmp_path: pathlib.Path) -> None:
+    read, failed = tmp_path / "a.azure_vmss.yml", tmp_path / "b.azure_vmss.yaml"
+    for file in (read, failed):
+        file.touch()
+    [problem] = found(source(read), given=[read, failed])
+    assert problem == (
+        f"The inventory source {failed} could not be read: see the warnings above. "
+        "Set any_unparsed_is_failed = true in the section [inventory] of ansible.cfg to fail there already."
+    )
+
+
+def test_a_source_that_failed_beside_one_written_by_hand_is_named(tmp_path: pathlib.Path) -> None:
+    failed = tmp_path / "azure_vmss.yml"
+    failed.touch()
+    [problem] = found(given=[tmp_path / "hosts.yml", failed])
+    assert problem.startswith(f"The inventory source {failed} could not be read")
+
+
+def test_a_source_that_does_not_exist_is_named() -> None:
+    [problem] = found(given=["/ops/inventories/azrue/azure_vmss.yml"])
+    assert problem.startswith("The inventory source /ops/inventories/azrue/azure_vmss.yml could not be read")
+
+
+def test_a_list_of_hosts_is_no_source() -> None:
+    assert found(given=["ctl,azure_vmss.yml"]) == []
+
+
+def test_a_source_counts_as_read_by_whatever_path(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, link = tmp_path / "azure_vmss.yml", tmp_path / "link.azure_vmss.yml"
+    file.touch()
+    link.symlink_to(file)
+    monkeypatch.chdir(tmp_path)
+    assert found(source(file), given=["azure_vmss.yml", f"{tmp_path}/../{tmp_path.name}/azure_vmss.yml", link]) == []
+
+
+def test_the_sources_in_a_folder_and_below_it_are_looked_at(tmp_path: pathlib.Path) -> None:
+    names = ["azure_vmss.yml", "east/azure_vmss.yml", "hosts.yml", ".azure_vmss.yml", "group_vars/all/azure_vmss.yml"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [problem.split()[3] for problem in found(given=[tmp_path])] == [
+        str(tmp_path / "azure_vmss.yml"),
+        str(tmp_path / "east/azure_vmss.yml"),
+    ]
+    assert found(source(tmp_path / "azure_vmss.yml"), source(tmp_path / "east/azure_vmss.yml"), given=[tmp_path]) == []
+
+
+def test_a_partial_source_is_named_with_its_errors() -> None:
+    partial = source("/ops/b_azure_vmss.yml", complete=False, errors=["403 on compute", "429 on login"])
+    assert found(source(), partial) == [
+        "The inventory of /ops/b_azure_vmss.yml is partial (403 on compute; 429 on login): mend that, or nodes would be"
+        " lost."
+    ]
+
+
+def test_a_source_from_an_outdated_cache_is_partial() -> None:
+    [problem] = found(source(complete=False))
+    assert "is partial (it came from an outdated cache)" in problem
+
+
+@pytest.mark.parametrize("role", ["controller", "compute"])
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_cluster_without_that_role_is_refused(role: str, empty: bool) -> None:
+    groups = {name: hosts for name, hosts in GROUPS.items() if name != f"hpcai_{role}"}
+    if empty:
+        groups[f"hpcai_{role}"] = []
+    assert found(source(), groups=groups) == [
+        f"No host is in the group hpcai_{role}: tag a machine that runs and is provisioned with hpcai_role={role}, or "
+        "name its group so."
+    ]
+
+
+def test_a_login_node_of_its_own_is_not_asked_for() -> None:
+    assert "hpcai_login" not in GROUPS
+    assert found(source()) == []
+
+
+def test_two_clusters_are_refused_with_a_host_of_each() -> None:
+    other = [{"inventory_hostname": f"b-{number}", "azure_tags": {"hpcai_cluster": "b"}} for number in range(2)]
+    assert found(source(), hosts=[*HOSTS, *other]) == [
+        "The inventory holds several clusters: 'b' (b-0), 'sim' (ctl). "
+        "Keep one value of the tag hpcai_cluster (option tags)."
+    ]
+
+
+def test_a_host_without_the_clusters_tag_is_no_other_cluster() -> None:
+    others: list[dict[str, Any]] = [
+        {"inventory_hostname": "a", "azure_tags": {"team": "x"}},
+        {"inventory_hostname": "b"},
+    ]
+    assert found(source(), hosts=[*HOSTS, *others]) == []
+
+
+@pytest.mark.parametrize("prefix", ["172.16.0.0/16", "172.16.255.0/24", "172.16.0.0/12", "0.0.0.0/0", "172.16.5.1/24"])
+def test_a_network_that_overlaps_the_reserved_one_is_named(prefix: str) -> None:
+    assert found(source(**network("10.0.0.0/16", prefix))) == [
+        f"Virtual network /x/virtualNetworks/hpc ({prefix}) overlaps 172.16.0.0/16, which is reserved for RDMA."
+    ]
+
+
+@pytest.mark.parametrize("prefix", ["172.17.0.0/16", "172.15.255.0/24", "10.0.0.0/8", "fd00::/8", "::/0"])
+def test_a_network_beside_the_reserved_one_is_fine(prefix: str) -> None:
+    assert found(source(**network(prefix))) == []
+
+
+def test_a_network_whose_ranges_nobody_knows_is_no_problem() -> None:
+    assert found(source(virtual_networks=[{"id": "/x", "name": "x", "address_prefixes": None}])) == []
+
+
+def test_a_network_that_two_sources_share_is_named_once() -> None:
+    assert len(found(source("/a", **network("172.16.0.0/16")), source("/b", **network("172.16.0.0/16")))) == 1
+
+
+def test_hosts_in_the_reserved_network_are_named_in_one_line() -> None:
+    hosts = [{"inventory_hostname": f"c-{number}", "azure_private_ipv4": f"172.16.0.{number}"} for number in range(9)]
+    assert found(source(), hosts=[*HOSTS, *hosts]) == [
+        "Hosts have addresses in 172.16.0.0/16, which is reserved for RDMA: "
+        "c-0 (172.16.0.0), c-1 (172.16.0.1), c-2 (172.16.0.2) and 6 more."
+    ]
+    assert found(source(), hosts=[*HOSTS, *hosts[:3]])[0].endswith("c-2 (172.16.0.2).")
+
+
+def test_a_host_without_address_is_no_problem() -> None:
+    assert found(source(), hosts=[*HOSTS, {"inventory_hostname": "c-0", "azure_private_ipv4": None}]) == []
+
+
+def test_every_problem_is_told_and_each_once(tmp_path: pathlib.Path) -> None:
+    failed = tmp_path / "azure_vmss.yml"
+    failed.touch()
+    hosts = [
+        {"inventory_hostname": "a", "azure_tags": {"hpcai_cluster": "a"}, "azure_private_ipv4": "172.16.0.4"},
+        {"inventory_hostname": "b", "azure_tags": {"hpcai_cluster": "b"}},
+    ]
+    partial = source(complete=False, errors=["403"], **network("172.16.0.0/16"))
+    told = found(partial, groups={}, hosts=iter(hosts), given=[failed])
+    starts = [
+        *("The inventory source", "The inventory of", "No host is in the group hpcai_controller"),
+        *(
+            "No host is in the group hpcai_compute",
+            "The inventory holds several clusters",
+            "Virtual network",
+            "Hosts have",
+        ),
+    ]
+    assert len(told) == len(starts)
+    assert all(problem.startswith(start) for problem, start in zip(told, starts, strict=True))
+    assert not [problem for problem in told if "\n" in problem]
+
+
+def test_reports_one_line_for_each_scale_set() -> None:
+    unknown = dict.fromkeys(COMPUTE) | {"name": "flex", "found": 0}
+    slow = {**COMPUTE, "name": "slow", "found": 1, "single_placement_group": False, "accelerated_networking": False}
+    inventory = {"sources": [source(scale_sets=[COMPUTE, unknown]), source(scale_sets=[slow])]}
+    assert report(inventory) == [
+        "compute: 2 of 2 Standard_ND96asr_v4, Uniform, single placement group yes, accelerated networking yes",
+        "flex: 0 of unknown unknown, unknown, single placement group unknown, accelerated networking unknown",
+        "slow: 1 of 2 Standard_ND96asr_v4, Uniform, single placement group no, accelerated networking no",
+    ]
+
+
+def test_an_inventory_written_by_hand_has_nothing_to_report() -> None:
+    assert report(None) == []
