@@ -1,0 +1,35 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rendering templates with the collection's filters, by Ansible itself."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import init_plugin_loader
+from ansible.template import Templar, trust_as_template
+
+COLLECTIONS = pathlib.Path(__file__).resolve().parents[4] / ".collections"
+
+
+@pytest.fixture(scope="session")
+def _collections() -> None:
+    """Make Ansible find the collection."""
+    init_plugin_loader([str(COLLECTIONS)])
+
+
+@pytest.fixture
+def render(_collections: None) -> Callable[..., Any]:
+    """Render an expression with variables, as a task does."""
+
+    def rendered(expression: str, **variables: Any) -> Any:
+        templar = Templar(DataLoader(), variables=variables)
+        return templar.template(trust_as_template("{{ " + expression + " }}"))
+
+    return rendered

@@ -1,0 +1,185 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filters as templates use them: by their full names, with Ansible's own values, errors in one line."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleError
+
+Render = Callable[..., Any]
+COMPUTE = {
+    "inventory_hostname": "compute000003",
+    "azure_vmss": "compute",
+    "azure_instance_id": "3",
+    "azure_vm_size": "Standard_ND96asr_v4",
+    "azure_private_ipv4": "10.77.0.5",
+}
+
+
+def test_slurm_config_renders_settings_then_lines(render: Render) -> None:
+    text = render(
+        "settings | hpcai.azure.slurm_config(lines)",
+        settings={"ClusterName": "sim", "SlurmctldParameters": ["enable_configless"], "SlurmUser": None},
+        lines=[{"NodeName": "a", "CPUs": 2}, {"PartitionName": "p", "Nodes": "a", "Default": True}],
+    )
+    assert text == (
+        "ClusterName=sim\nSlurmctldParameters=enable_configless\nNodeName=a CPUs=2\n"
+        "PartitionName=p Nodes=a Default=YES\n"
+    )
+
+
+def test_slurm_config_needs_no_lines(render: Render) -> None:
+    assert render("{'A': 1} | hpcai.azure.slurm_config") == "A=1\n"
+
+
+def test_slurm_config_lets_a_null_delete_a_setting_that_is_merged_over(render: Render) -> None:
+    merged = "{'A': 1, 'B': 2} | combine({'A': none, 'C': [1, 2]}) | hpcai.azure.slurm_config"
+    assert render(merged) == "B=2\nC=1,2\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines", "words"),
+    [
+        ({"A": "x\ny"}, [], "A holds a line break"),
+        ({}, [{"B": "x\ny"}], "B holds a line break"),
+        ({"A": {"b": 1}}, [], "A is a mapping"),
+        (["A=1"], [], "slurm_config takes a mapping of settings, not"),
+        ("A=1", [], "slurm_config takes a mapping of settings, not"),
+    ],
+)
+def test_slurm_config_says_what_it_refuses(render: Render, settings: Any, lines: Any, words: str) -> None:
+    with pytest.raises(AnsibleError, match=words):
+        render("settings | hpcai.azure.slurm_config(lines)", settings=settings, lines=lines)
+
+
+def test_slurm_node_name_maps_over_hosts(render: Render) -> None:
+    hosts = [COMPUTE, {"inventory_hostname": "ctl", "azure_computer_name": "head"}]
+    assert render("hosts | map('hpcai.azure.slurm_node_name') | list", hosts=hosts) == ["compute-3", "head"]
+
+
+def test_slurm_nodes_gives_node_lines_then_partitions(render: Render) -> None:
+    expression = "hosts | hpcai.azure.slurm_nodes(sizes, margin, partitions)"
+    lines = render(
+        expression,
+        hosts=[COMPUTE],
+        sizes={"nd96asr_v4": {"vcpus": 2, "memory_mib": 1000}},
+        margin="10",
+        partitions={"compute": {"MaxTime": "1:00"}},
+    )
+    assert lines == [
+        {
+            "NodeName": "compute-3",
+            "NodeAddr": "10.77.0.5",
+            "CPUs": 2,
+            "RealMemory": 900,
+            "Feature": "nd96asr_v4",
+            "State": "UNKNOWN",
+        },
+        {"PartitionName": "compute", "Nodes": "compute-3", "MaxTime": "1:00", "State": "UP", "Default": "YES"},
+    ]
+
+
+def test_slurm_nodes_takes_five_percent_off_the_memory_by_itself(render: Render) -> None:
+    assert render("hosts | hpcai.azure.slurm_nodes", hosts=[COMPUTE])[0]["RealMemory"] == int(907088 * 0.95)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"azure_vm_size": "Standard_X"}, "VM size 'Standard_X' is not known; the nearest known sizes are"),
+        ({"azure_vm_size": None}, "host compute000003 has no azure_vm_size"),
+    ],
+)
+def test_slurm_nodes_says_what_is_wrong_with_a_host(render: Render, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(AnsibleError, match=words):
+        render("hosts | hpcai.azure.slurm_nodes", hosts=[{**COMPUTE, **changes}])
+
+
+def test_what_azure_says_is_never_taken_for_a_template(render: Render) -> None:
+    hostile = "{{ 7*6 }}"
+    hosts = [{**COMPUTE, "azure_vmss": hostile}]
+    names = render("hosts | map('hpcai.azure.slurm_node_name') | list", hosts=hosts)
+    assert names == ["{{ 7*6 }}-3"]
+    text = render("{'ClusterName': tag} | hpcai.azure.slurm_config", tag=hostile)
+    assert text == 'ClusterName="{{ 7*6 }}"\n'
+
+
+def test_inventory_problems_are_told_in_a_list(render: Render) -> None:
+    expression = "inventory | hpcai.azure.inventory_problems(groups, hosts, sources)"
+    good = {"hpcai_controller": ["a"], "hpcai_compute": ["b"]}
+    assert render(expression, inventory={}, groups=good, hosts=[], sources=[]) == []
+    [problem] = render(expression, inventory={}, groups=good | {"hpcai_compute": []}, hosts=[], sources=[])
+    assert problem.startswith("No host is in the group hpcai_compute")
+
+
+def test_inventory_report_tells_a_line_for_each_set(render: Render) -> None:
+    scale_set = {
+        "name": "compute",
+        "found": 1,
+        "capacity": 2,
+        "vm_size": "Standard_ND96asr_v4",
+        "orchestration_mode": "Uniform",
+        "single_placement_group": True,
+        "accelerated_networking": None,
+    }
+    inventory = {"sources": [{"scale_sets": [scale_set]}]}
+    assert render("inventory | hpcai.azure.inventory_report", inventory=inventory) == [
+        "compute: 1 of 2 Standard_ND96asr_v4, Uniform, single placement group yes, accelerated networking unknown"
+    ]
+    assert render("{} | hpcai.azure.inventory_report") == []
+
+
+FOLDER = pathlib.Path(__file__).resolve().parents[4] / "plugins/filter"
+EXAMPLES = {
+    "inventory_problems": [],
+    "inventory_report": [],
+    "slurm_config": "ClusterName=hpc\nSlurmctldParameters=enable_configless\n"
+    "PartitionName=compute Nodes=compute-[0,3] Default=YES\n",
+    "slurm_node_name": "compute-3",
+    "slurm_nodes": [
+        {
+            "NodeName": "compute-3",
+            "NodeAddr": "10.77.0.5",
+            "CPUs": 96,
+            "Sockets": 2,
+            "CoresPerSocket": 48,
+            "ThreadsPerCore": 1,
+            "RealMemory": 861733,
+            "Feature": "nd96asr_v4",
+            "State": "UNKNOWN",
+        },
+        {"PartitionName": "compute", "Nodes": "compute-3", "MaxTime": "INFINITE", "State": "UP", "Default": "YES"},
+    ],
+}
+
+
+def texts_in(node: Any) -> list[str]:
+    """Every text in a task."""
+    if isinstance(node, dict):
+        return [text for value in node.values() for text in texts_in(value)]
+    if isinstance(node, list):
+        return [text for value in node for text in texts_in(value)]
+    return [node] if isinstance(node, str) else []
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yml")), ids=lambda file: file.stem)
+def test_the_documented_example_gives_what_it_says(render: Render, file: pathlib.Path) -> None:
+    [example] = yaml.safe_load(yaml.safe_load(file.read_text(encoding="utf-8"))["EXAMPLES"])
+    [expression] = [text for text in texts_in(example) if f"| hpcai.azure.{file.stem}" in text]
+    known = {
+        "hostvars": {"compute000003": COMPUTE},
+        "inventory_hostname": "compute000003",
+        "groups": {"hpcai_compute": ["compute000003"], "hpcai_controller": ["compute000003"]},
+        "ansible_inventory_sources": [],
+        "azure_inventory": {},
+    }
+    inner = expression.strip().removeprefix("{{").removesuffix("}}")
+    assert render(inner, **known, **example.get("vars", {})) == EXAMPLES[file.stem]
