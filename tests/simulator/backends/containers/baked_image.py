@@ -140,7 +140,13 @@ def _run_playbook(folder: Path, address: str, tell: Callable[[str], None]) -> No
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
         "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".collections"),
         "ANSIBLE_NOCOLOR": "1",
+        # Otherwise a task's name is written only when its first result is there: progress would name the one before.
+        "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "1",
+        "ANSIBLE_DISPLAY_OK_HOSTS": "1",
         "ANSIBLE_PIPELINING": "1",
+        # Connections of this build alone: the next one may have the same address, and another host behind it.
+        "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=5s",
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "cp"),
         "PYTHONUNBUFFERED": "1",
         "LC_ALL": "C.UTF-8",
         "PATH": f"{Path(playbook).parent}:{os.environ.get('PATH', '/usr/sbin:/usr/bin:/sbin:/bin')}",

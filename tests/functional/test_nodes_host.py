@@ -1,0 +1,189 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the containers backend makes of different hosts: their package sources, cgroups and packet filters."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from simulator.backends import BackendError
+from simulator.backends.containers import apt_sources, podman
+from simulator.backends.containers.places import IMAGE_FILES
+
+TESTS = Path(__file__).parents[1]
+ARCHIVE = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+def host(folder: Path, monkeypatch: pytest.MonkeyPatch, release: str, **sources: str) -> None:
+    """Pretend to be another host."""
+    (folder / "sources.list.d").mkdir()
+    (folder / "os-release").write_text(release, encoding="utf-8")
+    for name, text in sources.items():
+        where = folder / name.replace("__", ".") if name == "sources__list" else folder / "sources.list.d" / name
+        where.with_name(where.name.replace("__", ".")).write_text(textwrap.dedent(text), encoding="utf-8")
+    monkeypatch.setattr(apt_sources, "APT", folder)
+    monkeypatch.setattr(apt_sources, "OS_RELEASE", folder / "os-release")
+
+
+def test_debian_13_mirror_serves_the_machines_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host(
+        tmp_path,
+        monkeypatch,
+        'ID=debian\nVERSION_CODENAME="trixie"\n',
+        debian__sources=f"""\
+            Types: deb deb-src
+            URIs: http://mirror.example/debian
+            Suites: trixie trixie-updates
+            Components: main contrib
+            Signed-By: {ARCHIVE}
+
+            Types: deb
+            URIs: http://mirror.example/debian-security
+            Suites: trixie-security
+            Components: main
+            Signed-By: {ARCHIVE}
+            """,
+        other__sources="""\
+            Types: deb
+            URIs: http://elsewhere.example/
+            Suites: trixie
+            Components: main
+            Signed-By: /usr/share/keyrings/elsewhere.gpg
+            """,
+    )
+    found = apt_sources.for_suite("bookworm")
+    assert [line for text in found for line in text.splitlines() if line.startswith(("URIs", "Suites"))] == [
+        "URIs: http://mirror.example/debian",
+        "Suites: bookworm bookworm-updates",
+        "URIs: http://mirror.example/debian-security",
+        "Suites: bookworm-security",
+    ]
+
+
+def test_one_line_sources_are_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host(
+        tmp_path,
+        monkeypatch,
+        "ID=debian\nVERSION_CODENAME=bookworm\n",
+        sources__list="""\
+            deb [arch=amd64] http://mirror.example/debian bookworm main # mirror
+            deb-src http://mirror.example/debian bookworm main
+            deb http://mirror.example/debian bookworm-backports main
+            """,
+    )
+    assert [text.splitlines()[1:3] for text in apt_sources.for_suite("bookworm")] == [
+        ["URIs: http://mirror.example/debian", "Suites: bookworm"]
+    ]
+
+
+def test_ubuntu_sources_are_not_taken_for_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host(
+        tmp_path,
+        monkeypatch,
+        "ID=ubuntu\nVERSION_CODENAME=noble\n",
+        sources__list="deb http://mirror.example/ubuntu noble main\n",
+    )
+    assert apt_sources.for_suite("bookworm") == []
+
+
+def test_proxy_on_loopback_is_not_given_to_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        apt_sources,
+        "run",
+        lambda *_args, **_options: 'Acquire::http::Proxy "http://127.0.0.1:3142";\nAcquire::Retries "3";\n',
+    )
+    monkeypatch.setenv("http_proxy", "http://localhost:8080")
+    monkeypatch.setenv("https_proxy", "http://proxy.example:8080")
+    assert apt_sources.options() == ['Acquire::Retries "3"', 'Acquire::https::Proxy "http://proxy.example:8080"']
+
+
+@pytest.mark.parametrize(
+    ("unified", "installed", "runtime"),
+    [
+        (True, ("crun", "runc"), "crun"),
+        (True, ("runc",), "runc"),
+        (False, ("crun", "runc"), "runc"),
+        (False, ("crun",), None),
+    ],
+)
+def test_runtime_follows_the_cgroup_hierarchy(
+    unified: bool, installed: tuple[str, ...], runtime: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if unified:
+        (tmp_path / "cgroup.controllers").touch()
+    monkeypatch.setattr(podman, "CGROUPS", tmp_path)
+    monkeypatch.setattr(podman.shutil, "which", lambda name: name if name in installed else None)
+    if runtime is None:
+        with pytest.raises(BackendError, match=r"none of runc is installed: run tests/setup/host\.sh"):
+            podman._runtime()
+    else:
+        assert podman._runtime() == runtime
+
+
+def provisioning() -> ModuleType:
+    found = importlib.util.spec_from_file_location("provision", IMAGE_FILES / "provision.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_provisioning_without_metadata_fails_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = provisioning()
+    monkeypatch.setattr(module, "METADATA", "http://127.0.0.1:1/")
+    monkeypatch.setattr(module, "SEEDED", tmp_path / "vm-id")
+    monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    assert module.main() == 1
+    assert "NOT PROVISIONED" in capsys.readouterr().out
+
+
+@pytest.mark.nodes
+@pytest.mark.skipif(os.geteuid() != 0, reason="packet filters need root")
+@pytest.mark.parametrize("policy", ["ACCEPT", "DROP"])
+def test_host_whose_filter_drops_forwarding_is_opened_and_put_back(policy: str, tmp_path: Path) -> None:
+    """In a network namespace, which has packet filter and forwarding of its own."""
+    script = textwrap.dedent(f"""
+        import sys
+        from pathlib import Path
+        sys.path.insert(0, {str(TESTS)!r})
+        from simulator.backends.containers import firewall
+        from simulator.backends.containers.command import run
+        from simulator.backends.containers.network import Network
+        run(["iptables", "-P", "FORWARD", {policy!r}])
+        firewall.FORWARDING.write_text("0")
+        state = lambda: (run(["iptables", "-S"]), run(["nft", "list", "tables"]), firewall.FORWARDING.read_text())
+        before = state()
+        one = Network("0a0a0a0a", "10.76.9.0/24", "10.76.9.1", "test")
+        two = Network("0b0b0b0b", "10.76.8.0/24", "10.76.8.1", "test")
+        one.open()
+        two.open()
+        print(run(["iptables", "-S", "FORWARD"]).count("hpcai_0a0a0a0a"), firewall.FORWARDING.read_text().strip())
+        one.close()
+        print(run(["iptables", "-S", "FORWARD"]).count("hpcai_"), firewall.FORWARDING.read_text().strip())
+        two.close()
+        two.close()
+        after = state()
+        assert after == before, (before, after)
+    """)
+    done = subprocess.run(
+        ["unshare", "--net", sys.executable, "-c", script],
+        env={**os.environ, "HPCAI_CACHE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rules = 0 if policy == "ACCEPT" else 2
+    assert done.stdout.split() == [str(rules), "1", str(rules), "1"]
