@@ -79,10 +79,13 @@ def _finish(response: Response) -> Response:
         response = misbehaviour.after(fault, response)
     response.headers["x-ms-request-id"] = str(uuid.uuid4())
     response.headers["x-ms-correlation-request-id"] = str(uuid.uuid4())
-    status = 0 if g.get("dropped") else response.status_code
+    dropped = bool(g.get("dropped"))
+    status = 0 if dropped else response.status_code
     context().requests.add(
         request.method, request.environ["simulator.path"], unquote(request.query_string.decode()), status
     )
+    if dropped:
+        misbehaviour.drop()
     return response
 
 

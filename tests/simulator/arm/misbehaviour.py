@@ -37,10 +37,10 @@ def before(fault: Fault) -> Response | None:
     """What comes instead of the real answer, or None where the fault only changes it."""
     if fault.action == "hang":
         context().faults.released.wait(fault.delay_s)
-        return _drop()
+        return _dropped()
     delay(fault.delay_s or 0)
     if fault.action == "drop":
-        return _drop()
+        return _dropped()
     if fault.action == "garbage":
         return Response(b'{"value": [{"name": "<html>502 Bad', content_type=JSON)
     if fault.action == "status":
@@ -64,10 +64,14 @@ def after(fault: Fault, response: Response) -> Response:
     return response
 
 
-def _drop() -> Response:
+def drop() -> None:
     """Close the connection without an answer (a reset, so that the client cannot mistake it for an end)."""
     connection: socket.socket = request.environ["werkzeug.socket"]
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.shutdown(socket.SHUT_RDWR)
+
+
+def _dropped() -> Response:
+    """An answer that nobody gets: the connection is closed once the request is noted."""
     g.dropped = True
     return Response(b"", status=500)
