@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -17,7 +18,7 @@ import pytest
 
 from simulator.backends import BackendError
 from simulator.backends.containers import apt_sources, podman
-from simulator.backends.containers.places import IMAGE_FILES
+from simulator.backends.containers.places import IMAGE_FILES, run_dir
 
 TESTS = Path(__file__).parents[1]
 ARCHIVE = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -152,7 +153,9 @@ def test_provisioning_without_metadata_fails_in_words(
 @pytest.mark.nodes
 @pytest.mark.skipif(os.geteuid() != 0, reason="packet filters need root")
 @pytest.mark.parametrize("policy", ["ACCEPT", "DROP"])
-def test_host_whose_filter_drops_forwarding_is_opened_and_put_back(policy: str, tmp_path: Path) -> None:
+def test_host_whose_filter_drops_forwarding_is_opened_and_put_back(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a network namespace, which has packet filter and forwarding of its own."""
     script = textwrap.dedent(f"""
         import sys
@@ -177,13 +180,14 @@ def test_host_whose_filter_drops_forwarding_is_opened_and_put_back(policy: str, 
         after = state()
         assert after == before, (before, after)
     """)
+    monkeypatch.setenv("HPCAI_CACHE", str(tmp_path))
     done = subprocess.run(
         ["unshare", "--net", sys.executable, "-c", script],
-        env={**os.environ, "HPCAI_CACHE": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
     )
+    shutil.rmtree(run_dir())
     assert done.returncode == 0, done.stderr
     rules = 0 if policy == "ACCEPT" else 2
     assert done.stdout.split() == [str(rules), "1", str(rules), "1"]

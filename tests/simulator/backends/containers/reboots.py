@@ -27,6 +27,7 @@ class RebootWatch:
         self._rebooted = rebooted
         self._lock = threading.Lock()
         self._watched: dict[int, tuple[str, str]] = {}
+        self._wanted: set[str] = set()
         self._epoll = select.epoll()
         self._wake, self._waker = os.pipe()
         self._epoll.register(self._wake, select.EPOLLIN)
@@ -43,6 +44,7 @@ class RebootWatch:
             return
         with self._lock:
             self._watched[descriptor] = (container, vm_id)
+            self._wanted.add(container)
             self._epoll.register(descriptor, select.EPOLLIN)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="reboot-watch", daemon=True)
@@ -51,12 +53,14 @@ class RebootWatch:
     def forget(self, container: str) -> None:
         """Stop watching: whoever calls this ends the machine on purpose."""
         with self._lock:
+            self._wanted.discard(container)
             for descriptor in [known for known, (name, _vm_id) in self._watched.items() if name == container]:
                 self._drop(descriptor)
 
     def close(self) -> None:
         """Stop watching everything."""
         with self._lock:
+            self._wanted.clear()
             for descriptor in list(self._watched):
                 self._drop(descriptor)
             thread, self._thread = self._thread, None
@@ -89,7 +93,11 @@ class RebootWatch:
     def _ended(self, container: str, vm_id: str) -> None:
         try:
             self._podman.run("wait", container, check=False, timeout=30)
-            if self._state(container).get("ExitCode") == REBOOTED:
+            rebooted = self._state(container).get("ExitCode") == REBOOTED
+            with self._lock:
+                # Stopped or deleted from outside in the meantime: then it stays down.
+                rebooted = rebooted and container in self._wanted
+            if rebooted:
                 self._rebooted(vm_id)
         except BackendError as error:
             print(f"machine {container} rebooted and did not come back: {error}", file=sys.stderr, flush=True)
