@@ -1,0 +1,163 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""site.yml refuses a harmful inventory before it contacts any host, also where ansible.cfg is empty."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+COLLECTIONS = pathlib.Path(__file__).resolve().parents[3] / ".collections"
+
+GOOD: dict[str, Any] = {
+    "all": {
+        "children": {
+            "hpcai_controller": {"hosts": {"ctl": {"azure_tags": {"hpcai_cluster": "sim"}}}},
+            "hpcai_compute": {"hosts": {"compute-0": {"azure_tags": {"hpcai_cluster": "sim"}}}},
+        },
+        "vars": {"hpcai_connect_timeout": 1},
+    }
+}
+SOURCE: dict[str, Any] = {
+    "source": "azure_vmss.yml",
+    "complete": True,
+    "errors": [],
+    "scale_sets": [],
+    "virtual_networks": [],
+}
+
+
+@dataclasses.dataclass
+class OpsRepository:
+    """A user's repository with an empty ansible.cfg, in which ssh only notes that it was called."""
+
+    folder: pathlib.Path
+
+    def __post_init__(self) -> None:
+        (self.folder / "ansible.cfg").touch()
+        ssh = self.folder / "ssh"
+        ssh.write_text(f"#!/bin/sh\ntouch '{self.folder}/contacted'\nexit 255\n", encoding="utf-8")
+        ssh.chmod(stat.S_IRWXU)
+
+    @property
+    def contacted(self) -> bool:
+        """Whether a host was contacted."""
+        return (self.folder / "contacted").exists()
+
+    def write(self, name: str, content: Any) -> None:
+        """Add an inventory source."""
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+
+    def run_site(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the playbook as a user does who installed the collection."""
+        env = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+        env |= {
+            "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+            "ANSIBLE_HOME": str(self.folder / ".ansible"),
+            "ANSIBLE_SSH_EXECUTABLE": str(self.folder / "ssh"),
+            "ANSIBLE_NOCOLOR": "1",
+        }
+        program = pathlib.Path(sys.executable).with_name("ansible-playbook")
+        return subprocess.run(
+            [str(program), "hpcai.azure.site", *arguments],
+            cwd=self.folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+
+@pytest.fixture
+def ops(tmp_path: pathlib.Path) -> OpsRepository:
+    """An ops repository of its own."""
+    return OpsRepository(tmp_path)
+
+
+def assert_refused(ops: OpsRepository, done: subprocess.CompletedProcess[str], words: str) -> None:
+    """Check that the run ended in the guard, for this reason, and touched nothing."""
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in " ".join(done.stdout.split())
+    assert "Reach the nodes" not in done.stdout
+    assert not ops.contacted
+
+
+def without(role: str) -> dict[str, Any]:
+    """The good inventory without a group."""
+    inventory = copy.deepcopy(GOOD)
+    del inventory["all"]["children"][f"hpcai_{role}"]
+    return inventory
+
+
+def two_clusters() -> dict[str, Any]:
+    """The good inventory with a node of another cluster."""
+    inventory = copy.deepcopy(GOOD)
+    inventory["all"]["children"]["hpcai_compute"]["hosts"]["other-0"] = {"azure_tags": {"hpcai_cluster": "other"}}
+    return inventory
+
+
+def reported(**changes: Any) -> dict[str, Any]:
+    """The good inventory as if the plugin had read it, with a flaw."""
+    inventory = copy.deepcopy(GOOD)
+    sources = [{**SOURCE, **changes}]
+    inventory["all"]["vars"]["azure_inventory"] = {"version": 1, "complete": False, "sources": sources}
+    return inventory
+
+
+OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "name": "hpc", "address_prefixes": ["172.16.8.0/21"]}]
+
+
+@pytest.mark.parametrize(
+    ("inventory", "words"),
+    [
+        pytest.param(without("controller"), "No host is in the group hpcai_controller", id="no controller"),
+        pytest.param(without("compute"), "No host is in the group hpcai_compute", id="no compute node"),
+        pytest.param(two_clusters(), "The inventory holds several clusters: 'other' (other-0)", id="two clusters"),
+        pytest.param(
+            reported(virtual_networks=OVERLAPPING), "(172.16.8.0/21) overlaps 172.16.0.0/16", id="overlapping network"
+        ),
+        pytest.param(
+            reported(complete=False, errors=["403 on compute"]),
+            "The inventory of azure_vmss.yml is partial (403 on compute)",
+            id="partial",
+        ),
+    ],
+)
+def test_refuses_a_harmful_inventory(ops: OpsRepository, inventory: dict[str, Any], words: str) -> None:
+    ops.write("hosts.yml", inventory)
+    assert_refused(ops, ops.run_site("-i", "hosts.yml"), words)
+
+
+def test_refuses_to_go_on_without_a_source_that_failed(ops: OpsRepository) -> None:
+    ops.write("inventory/hosts.yml", GOOD)
+    ops.write("inventory/azure_vmss.yml", {"plugin": "hpcai.azure.azure_vmss", "auth_source": "nonsense"})
+    done = ops.run_site("-i", "inventory")
+    assert_refused(ops, done, f"The inventory source {ops.folder}/inventory/azure_vmss.yml could not be read")
+
+
+def test_a_limit_does_not_lift_the_guard(ops: OpsRepository) -> None:
+    ops.write("hosts.yml", two_clusters())
+    assert_refused(ops, ops.run_site("-i", "hosts.yml", "--limit", "hpcai_controller"), "holds several clusters")
+
+
+def test_goes_on_to_the_hosts_of_a_good_inventory(ops: OpsRepository) -> None:
+    ops.write("hosts.yml", GOOD)
+    done = ops.run_site("-i", "hosts.yml")
+    assert ops.contacted, done.stdout + done.stderr
+    assert "Reach the nodes" in done.stdout
+    assert done.returncode != 0
