@@ -310,7 +310,9 @@ def test_any_other_failure_tells_what_systemctl_said_not_the_services_log(verb: 
 
 @pytest.mark.parametrize("state", ["active", "reloading"])
 def test_a_service_that_is_up_is_no_problem(state: str) -> None:
-    assert daemon.check_running("munge", Systemd(is_active=state)) is None
+    systemd = Systemd(is_active=state)
+    assert daemon.check_running("munge", systemd) is None
+    assert systemd.commands == ["systemctl is-active munge"]
 
 
 def test_a_service_that_did_not_stay_up_tells_its_last_words() -> None:

@@ -1,0 +1,139 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""slurm.conf as the role slurm writes it, compared with a file that was read over: golden/slurm.conf.
+
+After a change that is meant, look at the difference that the test shows and edit the golden file by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+TEMPLATES = REPOSITORY / "roles/slurm/templates"
+
+
+def compute_host(scale_set: str, instance_id: str | None, name: str, size: str, address: str) -> dict[str, Any]:
+    """A compute node as the inventory plugin describes it."""
+    return {
+        "azure_vmss": scale_set,
+        "azure_instance_id": instance_id,
+        "azure_computer_name": name,
+        "azure_vm_size": size,
+        "azure_private_ipv4": address,
+    }
+
+
+CLUSTER: dict[str, Any] = {
+    "all": {
+        "vars": {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "azure_tags": {"hpcai_cluster": "golden"},
+            "hpcai_vm_sizes": {"Standard_X8": {"vcpus": 8, "memory_mib": 10000}},
+            "slurm_memory_margin_percent": 10,
+            "slurm_conf": {
+                "MpiDefault": None,
+                "ReturnToService": 0,
+                "SlurmctldParameters": ["enable_configless", "idle_on_node_suspend"],
+                "TaskPlugin": [],
+                "MailProg": "/usr/bin/mail -s hpc",
+                "DebugFlags": [],
+                "UsePAM": True,
+            },
+            "slurm_partitions": {
+                "compute": {"MaxTime": "24:00:00", "OverSubscribe": False},
+                "spare": None,
+                "all": {"Nodes": "ALL", "AllowGroups": ["admin", "ops"]},
+            },
+        },
+        "children": {
+            "hpcai_controller": {"hosts": {"ctl": {"azure_private_ipv4": "10.77.0.4"}}},
+            "hpcai_compute": {
+                "hosts": {
+                    "compute00000H": compute_host("compute", "17", "compute00000H", "standard_nd96asr_v4", "10.77.0.7"),
+                    "compute000000": compute_host("compute", "0", "compute000000", "Standard_ND96asr_v4", "10.77.0.6"),
+                    "compute000003": compute_host("compute", "3", "compute000003", "Standard_ND96asr_v4", "10.77.0.9"),
+                    "mixed-a": compute_host("mixed", None, "mixed-a", "Standard_X8", "10.77.1.4"),
+                    "mixed-b": compute_host("mixed", None, "mixed-b", "Standard_ND96isr_H100_v5", "10.77.1.5"),
+                    "mixed-c": compute_host("mixed", None, "mixed-c", "Standard_X8", "10.77.1.6"),
+                    "spare-1": compute_host("spare", None, "spare-1", "Standard_ND128isr_GB300_v6", "10.77.2.4"),
+                }
+            },
+        },
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What Ansible makes of the role's templates for this cluster; none of the role's tasks runs."""
+    folder = tmp_path_factory.mktemp("slurm_conf")
+    playbook = {
+        "name": "Write the role's files",
+        "hosts": "hpcai_controller",
+        "gather_facts": False,
+        "roles": ["hpcai.azure.slurm"],
+        "post_tasks": [
+            {
+                "name": "Name the controller",
+                "ansible.builtin.set_fact": {"hostname": "ctl", "cacheable": True},
+                "tags": "render",
+            },
+            {
+                "name": "Write a file",
+                "ansible.builtin.template": {
+                    "src": f"{TEMPLATES}/{{{{ item }}}}.j2",
+                    "dest": f"{folder}/{{{{ item }}}}",
+                },
+                "loop": ["slurm.conf", "cgroup.conf"],
+                "tags": "render",
+            },
+        ],
+    }
+    (folder / "render.yml").write_text(yaml.safe_dump([playbook], sort_keys=False), encoding="utf-8")
+    (folder / "hosts.yml").write_text(yaml.safe_dump(CLUSTER), encoding="utf-8")
+    (folder / "ansible.cfg").touch()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    env |= {
+        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".collections"),
+        "ANSIBLE_HOME": str(folder / ".ansible"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    program = pathlib.Path(sys.executable).with_name("ansible-playbook")
+    done = subprocess.run(
+        [str(program), "-i", "hosts.yml", "render.yml", "--tags", "render"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {name: (folder / name).read_text(encoding="utf-8") for name in ("slurm.conf", "cgroup.conf")}
+
+
+@pytest.mark.parametrize("name", ["slurm.conf", "cgroup.conf"])
+def test_the_file_is_the_golden_one(written: dict[str, str], name: str) -> None:
+    assert written[name] == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_a_null_or_an_empty_list_deletes_a_setting_of_the_role(written: dict[str, str]) -> None:
+    assert "MpiDefault" not in written["slurm.conf"]
+    assert "TaskPlugin" not in written["slurm.conf"]
+
+
+def test_every_file_says_that_it_is_managed(written: dict[str, str]) -> None:
+    assert all("Ansible managed" in text.splitlines()[1] for text in written.values())
