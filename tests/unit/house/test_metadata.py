@@ -41,6 +41,13 @@ def test_the_floors_are_the_versions_tested_as_oldest(repository: pathlib.Path) 
     assert {name: oldest.get(name) for name in floors} == floors
 
 
+def test_the_inventory_documents_the_floors_of_the_sdk(repository: pathlib.Path) -> None:
+    source = (repository / "plugins/inventory/azure_vmss.py").read_text(encoding="utf-8")
+    documented = dict(re.findall(r"^  - (azure-[\w-]+) >= ([\d.]+)$", source, re.MULTILINE))
+    floors = pins(repository / "requirements.txt", ">=")
+    assert documented == {name: version for name, version in floors.items() if name.startswith("azure-")}
+
+
 def test_the_oldest_ansible_core_tested_is_the_one_required(repository: pathlib.Path, runtime: Any) -> None:
     oldest = pins(repository / "tests/setup/constraints-oldest.txt", "==")
     assert runtime["requires_ansible"] == f">={oldest['ansible-core']}"
