@@ -6,26 +6,16 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
-from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar, trust_as_template
-
-COLLECTIONS = pathlib.Path(__file__).resolve().parents[4] / ".collections"
-
-
-@pytest.fixture(scope="session")
-def _collections() -> None:
-    """Make Ansible find the collection."""
-    init_plugin_loader([str(COLLECTIONS)])
 
 
 @pytest.fixture
-def render(_collections: None) -> Callable[..., Any]:
+def render() -> Callable[..., Any]:
     """Render an expression with variables, as a task does."""
 
     def rendered(expression: str, **variables: Any) -> Any:
