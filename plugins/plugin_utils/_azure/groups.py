@@ -57,7 +57,7 @@ def groups_of(facts: InstanceFacts, scale_set_group: str | None) -> list[str]:
             facts["azure_power_state"],
             facts["azure_provisioning_state"],
             facts["azure_latest_model"],
-        )
+        ),
     ]
     if scale_set_group:
         groups.append(scale_set_group)

@@ -48,9 +48,9 @@ class OnlyLists(SansIOHTTPPolicy):
 
     def on_response(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> None:
         """Look at what the SDK decoded."""
-        if response.http_response.status_code != 200:
+        if response.http_response.status_code != 200 or "deserialized_data" not in response.context:
             return
-        body = response.context.get("deserialized_data")
+        body = response.context["deserialized_data"]
         # A resource that was asked for by its name has an id.
         if not isinstance(body, dict) or not (isinstance(body.get("value"), list) or "id" in body):
             raise UnreadableAnswer("the answer is no list, so something else than Azure may have given it.")

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Facts of instances and scale sets, and what the SDK gives for them, to test with."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.instance_facts import (
+    Instance,
+    InstanceFacts,
+    from_virtual_machine,
+)
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.network_facts import Interface
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.scale_set_facts import ScaleSetFacts, from_scale_set
+
+SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
+GROUP_ID = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/cluster"
+
+
+class Nothing(SimpleNamespace):
+    """An object of the SDK in which everything that is not given is None, as in all its releases."""
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+
+def make_facts(**changes: Any) -> InstanceFacts:
+    """Facts of a running stand-alone VM `vm`, with some changed; names go without `azure_`."""
+    vm = Nothing(id=f"{GROUP_ID}/providers/Microsoft.Compute/virtualMachines/vm", name="vm")
+    facts = from_virtual_machine(vm, None)
+    ready = {"power_state": "running", "provisioning_state": "Succeeded", **changes}
+    return cast(InstanceFacts, {**facts, **{f"azure_{name}": value for name, value in ready.items()}})
+
+
+def make_interface(**changes: Any) -> Interface:
+    """An interface without any address, with some things changed."""
+    interface: Interface = {
+        "name": "nic",
+        "primary": True,
+        "accelerated_networking": None,
+        "subnet": None,
+        "private_ipv4": [],
+        "public_ipv4": [],
+    }
+    return cast(Interface, {**interface, **changes})
+
+
+def make_instance(*interfaces: Interface, **changes: Any) -> Instance:
+    """An instance with interfaces."""
+    return {"facts": make_facts(**changes), "interfaces": list(interfaces)}
+
+
+def make_scale_set(
+    name: str = "set", group: str = "cluster", subscription: str = SUBSCRIPTION, **sdk: Any
+) -> ScaleSetFacts:
+    """A scale set of which Azure says nothing but its id, and what is given."""
+    prefix = f"/subscriptions/{subscription}/resourceGroups/{group}/providers"
+    return from_scale_set(Nothing(id=f"{prefix}/Microsoft.Compute/virtualMachineScaleSets/{name}", name=name, **sdk))

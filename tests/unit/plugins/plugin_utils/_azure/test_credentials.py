@@ -1,0 +1,175 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from azure import identity as sdk
+from azure.core.credentials import AccessToken
+
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.cloud import find_cloud
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.credentials import (
+    AUTH_SOURCES,
+    Identity,
+    SharedCredential,
+    check_identity,
+    make_credential,
+)
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
+
+AZURE = find_cloud("AzureCloud", None)
+GOVERNMENT = find_cloud("AzureUSGovernment", None)
+HERE = find_cloud("AzureCloud", "http://127.0.0.1:8470")
+SECRETS = {"client_secret": "s3cret", "token": "t0ken"}
+
+
+class Counting:
+    """A credential that counts how often it is asked."""
+
+    def __init__(self, lifetime: float = 3600) -> None:
+        self.calls: list[tuple[tuple[str, ...], dict[str, Any]]] = []
+        self.lifetime = lifetime
+
+    def get_token(self, *scopes: str, **kwargs: Any) -> AccessToken:
+        self.calls.append((scopes, kwargs))
+        time.sleep(0.01)
+        return AccessToken(f"token {len(self.calls)}", int(time.time() + self.lifetime))
+
+
+@pytest.mark.parametrize("auth_source", ["auto", "token"])
+def test_a_fixed_token_is_for_this_machine_only(auth_source: str) -> None:
+    identity = Identity(auth_source, token="t0ken")
+
+    check_identity(identity, HERE)
+    with pytest.raises(
+        InventoryError, match="a fixed token is sent to a simulated Azure on this machine only"
+    ) as raised:
+        check_identity(identity, AZURE)
+    assert "t0ken" not in str(raised.value)
+
+
+def test_a_token_of_the_environment_does_not_disturb_another_way_to_sign_in() -> None:
+    check_identity(Identity("cli", token="t0ken"), AZURE)
+
+
+def test_a_fixed_token_is_handed_out_as_it_is() -> None:
+    token = make_credential(Identity("auto", token="t0ken"), HERE).get_token(HERE.scope)
+
+    assert token.token == "t0ken"
+    assert token.expires_on > time.time() + 3600
+
+
+def test_auth_source_token_needs_one() -> None:
+    with pytest.raises(InventoryError, match="HPCAI_AZURE_TOKEN"):
+        check_identity(Identity("token"), HERE)
+
+
+def test_an_unknown_way_to_sign_in_names_the_known_ones() -> None:
+    with pytest.raises(InventoryError, match="managed_identity"):
+        check_identity(Identity("password"), AZURE)
+
+
+def test_a_service_principal_says_all_that_it_lacks() -> None:
+    with pytest.raises(InventoryError, match="needs tenant_id, client_id, client_secret or certificate_path"):
+        check_identity(Identity("service_principal"), AZURE)
+
+
+def test_a_service_principal_with_everything_is_fine() -> None:
+    check_identity(Identity("service_principal", "tenant", "client", "secret"), AZURE)
+    check_identity(Identity("service_principal", "tenant", "client", certificate_path="/c.pem"), AZURE)
+
+
+@pytest.mark.parametrize(
+    ("auth_source", "kind"),
+    [
+        ("auto", sdk.DefaultAzureCredential),
+        ("cli", sdk.AzureCliCredential),
+        ("managed_identity", sdk.ManagedIdentityCredential),
+        ("workload_identity", sdk.WorkloadIdentityCredential),
+        ("service_principal", sdk.ClientSecretCredential),
+        ("environment", sdk.EnvironmentCredential),
+    ],
+)
+def test_each_way_to_sign_in_is_azure_identitys_own(
+    auth_source: str, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", "/token")
+    tenant = "11111111-1111-1111-1111-111111111111"
+
+    credential = make_credential(Identity(auth_source, tenant, tenant, "secret"), GOVERNMENT)
+
+    assert isinstance(credential._inner, kind)
+
+
+def test_every_way_to_sign_in_is_tested_here() -> None:
+    assert set(AUTH_SOURCES) == {
+        *("auto", "cli", "managed_identity", "workload_identity", "service_principal", "environment", "token")
+    }
+
+
+def test_a_sovereign_cloud_signs_in_at_its_own_directory() -> None:
+    credential = make_credential(Identity("service_principal", "tenant", "client", "secret"), GOVERNMENT)
+
+    assert "login.microsoftonline.us" in str(vars(credential._inner))
+
+
+def test_automatic_sign_in_opens_no_window() -> None:
+    chain = make_credential(Identity("auto"), AZURE)._inner.credentials
+
+    assert not [link for link in chain if "Interactive" in type(link).__name__ or "SharedToken" in type(link).__name__]
+    assert [link for link in chain if isinstance(link, sdk.AzureCliCredential)]
+
+
+def test_all_clients_and_threads_share_one_sign_in() -> None:
+    inner = Counting()
+    shared = SharedCredential(inner)
+    threads = [threading.Thread(target=shared.get_token, args=("scope",)) for _ in range(8)]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(inner.calls) == 1
+    shared.get_token("other")
+    assert len(inner.calls) == 2
+
+
+def test_a_token_that_is_about_to_end_is_renewed() -> None:
+    inner = Counting(lifetime=60)
+    shared = SharedCredential(inner)
+
+    shared.get_token("scope")
+    shared.get_token("scope")
+
+    assert len(inner.calls) == 2
+
+
+def test_a_demand_of_the_service_for_a_better_token_is_passed_on() -> None:
+    inner = Counting()
+    shared = SharedCredential(inner)
+
+    shared.get_token("scope")
+    shared.get_token("scope", claims="more")
+
+    assert inner.calls[1] == (("scope",), {"claims": "more"})
+
+
+def test_no_secret_is_printed_or_part_of_a_fingerprint() -> None:
+    identity = Identity("auto", "tenant", "client", **SECRETS)
+
+    for secret in SECRETS.values():
+        assert secret not in repr(identity)
+        assert secret not in str(identity.fingerprint())
+
+
+@pytest.mark.parametrize(
+    "other", [Identity("cli"), Identity("auto", tenant_id="other"), Identity("auto", client_id="other")]
+)
+def test_different_identities_have_different_fingerprints(other: Identity) -> None:
+    assert other.fingerprint() != Identity("auto").fingerprint()

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from azure.core import exceptions as sdk
+
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import (
+    Asking,
+    InventoryError,
+    explain,
+    is_gone,
+    throttle_summary,
+)
+
+ASKING = Asking("list the things", "Microsoft.Things/read", "do without")
+
+
+def refused(status: int, code: str = "", message: str = "", **headers: str) -> Any:
+    error = sdk.HttpResponseError(message or "refused")
+    error.status_code = status
+    error.response = SimpleNamespace(headers={name.replace("_", "-"): value for name, value in headers.items()})
+    error.error = SimpleNamespace(code=code, message=message) if code else None
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            refused(403, "AuthorizationFailed", "No."),
+            "403 AuthorizationFailed: No. Give the identity the action Microsoft.Things/read or do without.",
+        ),
+        (refused(401, "ExpiredToken", "Old."), "401 ExpiredToken: Old. Azure refused the token; sign in again"),
+        (refused(404, "SubscriptionNotFound", "Gone"), "404 SubscriptionNotFound: Gone."),
+        (
+            refused(429, x_ms_ratelimit_remaining_resource="Microsoft.Compute/A;0,Microsoft.Compute/B;7"),
+            "Azure keeps throttling it (budget used up: Microsoft.Compute/A); ask less often or use the cache.",
+        ),
+        (sdk.ServiceRequestError("refused"), "no connection to Azure: refused"),
+        (sdk.ServiceResponseError("reset"), "the connection broke off before the answer was complete: reset"),
+        (sdk.DecodeError("bad"), "the answer cannot be read: bad"),
+        (InventoryError("our own words."), "our own words."),
+        (KeyError("x"), "KeyError: 'x'"),
+    ],
+)
+def test_an_error_says_what_why_and_what_to_do(error: Exception, text: str) -> None:
+    assert explain(error, ASKING).startswith(f"could not list the things: {text}")
+
+
+def test_an_error_is_one_line_of_some_length() -> None:
+    text = explain(refused(500, "Broken", "a\nb " * 500), ASKING)
+
+    assert "\n" not in text
+    assert len(text) < 400
+
+
+def test_a_server_that_names_no_code() -> None:
+    assert explain(refused(502, message="Bad Gateway"), ASKING) == "could not list the things: 502 Bad Gateway."
+
+
+@pytest.mark.parametrize(
+    ("error", "gone"),
+    [
+        (refused(404, "ResourceNotFound"), True),
+        (refused(404, "NotFound"), True),
+        (refused(404, "ResourceGroupNotFound"), False),
+        (refused(404, "SubscriptionNotFound"), False),
+        (refused(404, "InvalidResourceType"), False),
+        (refused(404), False),
+        (refused(410, "ResourceNotFound"), False),
+        (ValueError(), False),
+    ],
+)
+def test_only_a_resource_that_does_not_exist_is_gone(error: Exception, gone: bool) -> None:
+    assert is_gone(error) is gone
+
+
+@pytest.mark.parametrize(
+    ("header", "summary"),
+    [
+        ("", ""),
+        ("Microsoft.Compute/A;5", " (budget used up: Microsoft.Compute/A;5)"),
+        ("Microsoft.Compute/A;0", " (budget used up: Microsoft.Compute/A)"),
+        ("A;10, B;0", " (budget used up: B)"),
+    ],
+)
+def test_which_budget_is_used_up(header: str, summary: str) -> None:
+    headers = {"x-ms-ratelimit-remaining-resource": header} if header else {}
+
+    assert throttle_summary(SimpleNamespace(headers=headers)) == summary

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.deadline import Deadline
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import Asking, DeadlineExceeded
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.workers import Job, WorkQueue
+
+ASKING = Asking("ask", "nothing")
+
+
+def job(work: Callable[[], Any], done: Callable[[Any], None] = id, failed: Callable[[Exception], None] = id) -> Job:
+    return Job(ASKING, work, done, failed)
+
+
+def test_never_more_at_a_time_than_allowed_and_as_many_as_allowed() -> None:
+    lock, running, most = threading.Lock(), 0, 0
+
+    def work() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02)
+        with lock:
+            running -= 1
+
+    queue = WorkQueue(3, Deadline(10))
+    for _ in range(12):
+        queue.add(job(work))
+    queue.drain()
+    queue.close()
+
+    assert most == 3
+
+
+def test_an_answer_may_add_more_work() -> None:
+    queue, answers = WorkQueue(2, Deadline(10)), []
+
+    def done(number: int) -> None:
+        answers.append(number)
+        if number < 5:
+            queue.add(job(lambda: number + 1, done))
+
+    queue.add(job(lambda: 1, done))
+    queue.drain()
+    queue.close()
+
+    assert answers == [1, 2, 3, 4, 5]
+
+
+def test_answers_are_handled_in_the_thread_that_drains() -> None:
+    queue, threads = WorkQueue(4, Deadline(10)), []
+
+    for _ in range(8):
+        queue.add(job(lambda: None, lambda _answer: threads.append(threading.current_thread())))
+    queue.drain()
+    queue.close()
+
+    assert threads == [threading.current_thread()] * 8
+
+
+def test_an_error_reaches_its_own_job_only() -> None:
+    queue, answers, errors = WorkQueue(2, Deadline(10)), [], []
+
+    def fail() -> None:
+        raise ValueError("bad")
+
+    queue.add(job(fail, failed=errors.append))
+    queue.add(job(lambda: 1, answers.append))
+    queue.drain()
+    queue.close()
+
+    assert [str(error) for error in errors] == ["bad"]
+    assert answers == [1]
+
+
+def test_whoever_hangs_beyond_the_deadline_is_given_up_and_so_is_what_waits_behind_it() -> None:
+    release, errors, started = threading.Event(), [], []
+    queue = WorkQueue(1, Deadline(0.1))
+    queue.add(job(release.wait, failed=errors.append))
+    queue.add(job(lambda: started.append(1), failed=errors.append))
+    began = time.monotonic()
+
+    queue.drain()
+    queue.close()
+
+    assert time.monotonic() - began < 2
+    assert [type(error) for error in errors] == [DeadlineExceeded, DeadlineExceeded]
+    release.set()
+    time.sleep(0.05)
+    assert not started
+
+
+def test_no_thread_is_left_behind() -> None:
+    before = threading.active_count()
+    queue = WorkQueue(8, Deadline(10))
+    for _ in range(8):
+        queue.add(job(lambda: time.sleep(0.01)))
+
+    queue.drain()
+    queue.close()
+
+    assert threading.active_count() == before
