@@ -49,7 +49,7 @@ summary() {
    Real:       the inventory plugin and the Azure SDK, ssh, the site playbook, systemd, munge, Slurm, Open MPI.
    Simulated:  Azure Resource Manager and instance metadata; the nodes are containers on this machine, without GPUs,
                InfiniBand or NVMe disks, and with this machine's CPUs instead of a Standard_ND96asr_v4's.
-   Look:       ssh -i .simulator/$name/id_ed25519 -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no azureuser@$login sinfo
+   Look:       ssh -F none -i .simulator/$name/id_ed25519 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null azureuser@$login sinfo
    Again:      make site         (nothing changes)
    Remove:     make site-down
 END

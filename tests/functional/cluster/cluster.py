@@ -122,6 +122,7 @@ class Cluster:
     def ssh(self, address: str, command: str, check: bool = True) -> str:
         """Run a command on a node as the admin user, and return what it printed."""
         options = ["-o", "UserKnownHostsFile=/dev/null", "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR"]
+        options += ["-o", "ConnectTimeout=10"]
         key = ["-i", str(self.state / "id_ed25519")]
         return subprocess.run(
             ["ssh", *options, *key, f"azureuser@{address}", command],

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which files of this repository the baked image is made of, so that it is baked again when one of them changes.
 
-What belongs in an image stands in the roles' `tasks/install*.yml`, with their variables; everything else of a role is
-configured later, and may change without a new image.
+What belongs in an image stands in the roles' `tasks/install*.yml`, with their variables and the modules they may use;
+everything else of a role is configured later, and may change without a new image.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from pathlib import Path
 VARIABLES = Path("inventories/simulated/group_vars/all.yml")
 """Variables that the playbook is run with."""
 
-_PATTERNS = ("playbooks/image.yml", "roles/*/tasks/install*.yml", "roles/*/vars/**/*", "roles/*/defaults/**/*")
+_PATTERNS = (
+    "playbooks/image.yml",
+    "roles/*/tasks/install*.yml",
+    "roles/*/vars/**/*.yml",
+    "roles/*/defaults/**/*.yml",
+    "plugins/modules/*.py",
+    "plugins/module_utils/**/*.py",
+)
 
 
 def bake_inputs(repository: Path) -> list[Path]:
