@@ -22,7 +22,7 @@ ASKING = Asking("list the things", "Microsoft.Things/read", "do without")
 
 
 def refused(status: int, code: str = "", message: str = "", **headers: str) -> Any:
-    error = sdk.HttpResponseError(message or "refused")
+    error: Any = sdk.HttpResponseError(message or "refused")
     error.status_code = status
     error.response = SimpleNamespace(headers={name.replace("_", "-"): value for name, value in headers.items()})
     error.error = SimpleNamespace(code=code, message=message) if code else None

@@ -67,7 +67,7 @@ class Told(HttpTransport[Any, Any]):
         raise AssertionError("the deadline sleeps, not the transport")
 
 
-LIST = (200, {}, '{"value": []}')
+LIST: tuple[int, dict[str, str], str] = (200, {}, '{"value": []}')
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def send(clock: Clock) -> Callable[..., Any]:
         deadline = Deadline(seconds, clock, clock.sleep)
         bounded = Bounded(deadline)
         transport = Told(*answers)
-        policies = [OnlyLists(), ContentDecodePolicy(), PatientRetry(deadline), bounded]
+        policies: list[Any] = [OnlyLists(), ContentDecodePolicy(), PatientRetry(deadline), bounded]
         with Pipeline(transport, policies=policies) as pipeline:
             response = pipeline.run(HttpRequest("GET", url), stream=False)
         return response.http_response.status_code, bounded.requests, transport.options
@@ -184,7 +184,7 @@ def test_each_attempt_gets_its_share_of_the_time(send: Callable[..., Any], secon
 def test_a_token_goes_over_plain_http_to_this_machine_only(url: str, allowed: bool) -> None:
     credential = make_credential(Identity(token="t0ken"), find_cloud("AzureCloud", "http://127.0.0.1:8470"))
     transport = Told(LIST)
-    policies = [AllowLoopbackHttp(), BearerTokenCredentialPolicy(credential, "scope")]
+    policies: list[Any] = [AllowLoopbackHttp(), BearerTokenCredentialPolicy(credential, "scope")]
 
     with Pipeline(transport, policies=policies) as pipeline:
         if allowed:

@@ -16,7 +16,13 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.workers import 
 ASKING = Asking("ask", "nothing")
 
 
-def job(work: Callable[[], Any], done: Callable[[Any], None] = id, failed: Callable[[Exception], None] = id) -> Job:
+def ignore(_answer: Any) -> None:
+    """Neither answers nor errors matter."""
+
+
+def job(
+    work: Callable[[], Any], done: Callable[[Any], None] = ignore, failed: Callable[[Exception], None] = ignore
+) -> Job:
     return Job(ASKING, work, done, failed)
 
 
@@ -68,7 +74,9 @@ def test_answers_are_handled_in_the_thread_that_drains() -> None:
 
 
 def test_an_error_reaches_its_own_job_only() -> None:
-    queue, answers, errors = WorkQueue(2, Deadline(10)), [], []
+    queue = WorkQueue(2, Deadline(10))
+    answers: list[int] = []
+    errors: list[Exception] = []
 
     def fail() -> None:
         raise ValueError("bad")
@@ -83,7 +91,9 @@ def test_an_error_reaches_its_own_job_only() -> None:
 
 
 def test_whoever_hangs_beyond_the_deadline_is_given_up_and_so_is_what_waits_behind_it() -> None:
-    release, errors, started = threading.Event(), [], []
+    release = threading.Event()
+    errors: list[Exception] = []
+    started: list[int] = []
     queue = WorkQueue(1, Deadline(0.1))
     queue.add(job(release.wait, failed=errors.append))
     queue.add(job(lambda: started.append(1), failed=errors.append))

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.answer import Answer
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.hosts import Host, Hosts
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.report import merge_reports, report_source, summary
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.scale_set_facts import ScaleSetFacts
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.source import Outcome
+
+from .instances import make_facts, make_scale_set
+
+NETWORK = "/subscriptions/s/resourceGroups/Net/providers/Microsoft.Network/virtualNetworks/main"
+
+
+def outcome(
+    *facts: dict[str, Any],
+    scale_sets: list[ScaleSetFacts] | None = None,
+    networks: list[Any] | None = None,
+    left_out: dict[str, int] | None = None,
+    problems: list[str] | None = None,
+    from_cache: bool = False,
+) -> Outcome:
+    answer = {"instances": [], "scale_sets": scale_sets or [], "virtual_networks": networks or [], "left_out": {}}
+    hosts = [
+        Host(f"n{number}", item.pop("address", "10.0.0.4"), make_facts(ready=True, **item))
+        for number, item in enumerate(facts)
+    ]
+    return Outcome(
+        cast(Answer, {**answer, "errors": [], "requests": 1}),
+        Hosts(hosts, left_out or {}),
+        fetched_at=0,
+        from_cache=from_cache,
+        problems=problems or [],
+    )
+
+
+def test_what_a_source_says() -> None:
+    report = report_source("file", outcome({}, problems=["bad."], left_out={"x": 1}, from_cache=True), now=90.7)
+
+    assert report == {
+        "source": "file",
+        "fetched_at": "1970-01-01T00:00:00+00:00",
+        "from_cache": True,
+        "age_seconds": 90,
+        "complete": False,
+        "hosts": 1,
+        "left_out": {"x": 1},
+        "errors": ["bad."],
+        "scale_sets": [],
+        "virtual_networks": [],
+    }
+
+
+def test_only_networks_in_use_are_reported_and_all_of_them() -> None:
+    listed = [
+        {"id": NETWORK, "name": "main", "address_prefixes": ["10.0.0.0/16"]},
+        {"id": "/unused", "name": "unused", "address_prefixes": ["172.16.0.0/16"]},
+    ]
+    facts: list[dict[str, Any]] = [
+        {"virtual_network": NETWORK.upper()},
+        {"virtual_network": "/other/hidden"},
+        {"virtual_network": None},
+    ]
+
+    report = report_source("file", outcome(*facts, networks=listed), now=0)
+
+    assert report["virtual_networks"] == [
+        {"id": "/other/hidden", "name": "hidden", "address_prefixes": None},
+        listed[0],
+    ]
+
+
+def test_the_network_of_a_set_counts_also_without_instances() -> None:
+    scale_set = make_scale_set()
+    scale_set["virtual_networks"] = [NETWORK]
+
+    report = report_source("file", outcome(scale_sets=[scale_set]), now=0)
+
+    assert [network["id"] for network in report["virtual_networks"]] == [NETWORK]
+
+
+def test_what_the_model_of_a_set_leaves_open_is_taken_from_its_instances() -> None:
+    scale_set = make_scale_set()
+    member: dict[str, Any] = {"vmss_id": scale_set["id"].upper(), "virtual_network": NETWORK}
+    facts: list[dict[str, Any]] = [
+        {**member, "accelerated_networking": True},
+        {**member, "accelerated_networking": None},
+    ]
+
+    (entry,) = report_source("file", outcome(*facts, scale_sets=[scale_set]), now=0)["scale_sets"]
+    assert entry["accelerated_networking"] is True
+    assert entry["virtual_networks"] == [NETWORK]
+    (entry,) = report_source("file", outcome(fast, slow, scale_sets=[scale_set]), now=0)["scale_sets"]
+    assert entry["accelerated_networking"] is False
+    # The answer itself stays as Azure gave it.
+    assert scale_set["accelerated_networking"] is None
+
+
+def test_several_sources_are_complete_only_together() -> None:
+    good = report_source("good", outcome(), now=0)
+    bad = report_source("bad", outcome(problems=["x"]), now=0)
+
+    merged = merge_reports(merge_reports(None, good), bad)
+
+    assert merged["version"] == 1
+    assert [source["source"] for source in merged["sources"]] == ["good", "bad"]
+    assert merged["complete"] is False
+    assert merge_reports(None, good)["complete"] is True
+
+
+def test_a_source_that_is_read_again_counts_once() -> None:
+    bad = report_source("file", outcome(problems=["x"]), now=0)
+    good = report_source("file", outcome(), now=0)
+
+    merged = merge_reports(merge_reports(None, bad), good)
+
+    assert len(merged["sources"]) == 1
+    assert merged["complete"] is True
+
+
+def test_summary_of_a_quiet_day() -> None:
+    said = outcome({})
+
+    assert summary(report_source("file", said, 0), said, 1.25) == "file: 1 host, 1 ready; 1 request in 1.2 s"
+
+
+def test_summary_names_everything_that_is_not_as_ordered() -> None:
+    scale_set = make_scale_set("gpu")
+    scale_set["capacity"], scale_set["found"] = 8, 6
+    said = outcome({}, {"address": None}, scale_sets=[scale_set], left_out={"b": 2, "a": 1})
+
+    assert summary(report_source("file", said, 0), said, 0) == (
+        "file: 2 hosts, 2 ready; 1 request in 0.0 s; without address: 1; left out: 1 (a), 2 (b); "
+        "instances found: gpu 6 of 8"
+    )
