@@ -19,6 +19,7 @@ import yaml
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader, inventory_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from simulator.testing import Simulator
 
@@ -26,7 +27,8 @@ REPOSITORY = Path(__file__).parents[3]
 COLLECTIONS = REPOSITORY / ".collections"
 BIN = Path(sys.executable).parent
 
-init_plugin_loader([str(COLLECTIONS)])
+if not AnsibleCollectionConfig.collection_finder:
+    init_plugin_loader([str(COLLECTIONS)])
 
 
 @dataclass

@@ -61,38 +61,10 @@ def test_only_networks_in_use_are_reported_and_all_of_them() -> None:
         {"id": NETWORK, "name": "main", "address_prefixes": ["10.0.0.0/16"]},
         {"id": "/unused", "name": "unused", "address_prefixes": ["172.16.0.0/16"]},
     ]
-    facts: list[dict[str, Any]] = [
-        {"virtual_network": NETWORK.upper()},
-        {"virtual_network": "/other/hidden"},
-        {"virtual_network": None},
-    ]
+    fast, slow = {**member, "accelerated_networking": True}, {**member, "accelerated_networking": False}
+    unknown = {**member, "accelerated_networking": None}
 
-    report = report_source("file", outcome(*facts, networks=listed), now=0)
-
-    assert report["virtual_networks"] == [
-        {"id": "/other/hidden", "name": "hidden", "address_prefixes": None},
-        listed[0],
-    ]
-
-
-def test_the_network_of_a_set_counts_also_without_instances() -> None:
-    scale_set = make_scale_set()
-    scale_set["virtual_networks"] = [NETWORK]
-
-    report = report_source("file", outcome(scale_sets=[scale_set]), now=0)
-
-    assert [network["id"] for network in report["virtual_networks"]] == [NETWORK]
-
-
-def test_what_the_model_of_a_set_leaves_open_is_taken_from_its_instances() -> None:
-    scale_set = make_scale_set()
-    member: dict[str, Any] = {"vmss_id": scale_set["id"].upper(), "virtual_network": NETWORK}
-    facts: list[dict[str, Any]] = [
-        {**member, "accelerated_networking": True},
-        {**member, "accelerated_networking": None},
-    ]
-
-    (entry,) = report_source("file", outcome(*facts, scale_sets=[scale_set]), now=0)["scale_sets"]
+    (entry,) = report_source("file", outcome(fast, unknown, scale_sets=[scale_set]), now=0)["scale_sets"]
     assert entry["accelerated_networking"] is True
     assert entry["virtual_networks"] == [NETWORK]
     (entry,) = report_source("file", outcome(fast, slow, scale_sets=[scale_set]), now=0)["scale_sets"]
