@@ -49,7 +49,7 @@ def environment(step: Step) -> dict[str, str]:
     """The step's programs come first in PATH, as in an activated environment."""
     folder = REPOSITORY / step.venv
     path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    variables = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(folder), "PYTHONUNBUFFERED": "1"}
+    variables = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(folder), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
     # Settings of whoever started this must not decide what is tested.
     return {name: value for name, value in variables.items() if not name.startswith(("ANSIBLE_", "PYTHONPATH"))}
 
