@@ -135,6 +135,32 @@ def test_stopping_disables_unless_told_otherwise(systemd: Systemd, run_module: R
     assert run_module(daemon.main, name="munge", state="stopped")["changed"] is False
 
 
+def test_a_started_service_must_stay_up_for_a_second_by_itself(
+    systemd: Systemd, run_module: RunModule, slept: list[float]
+) -> None:
+    systemd.active = "inactive"
+    run_module(daemon.main, name="munge")
+    assert slept == [1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "missing required arguments: name"),
+        ({"name": "munge", "state": "started"}, "value of state must be one of: running, stopped, got: started"),
+        ({"name": "munge", "enabled": "perhaps"}, "argument 'enabled' is of type"),
+        ({"name": "munge", "settle": "long"}, "argument 'settle' is of type"),
+    ],
+)
+def test_refuses_arguments_it_does_not_know(
+    systemd: Systemd, run_module: RunModule, arguments: dict[str, Any], words: str
+) -> None:
+    answer = run_module(daemon.main, **arguments)
+    assert answer["failed"] is True
+    assert words in answer["msg"]
+    assert systemd.verbs == []
+
+
 def test_running_can_be_left_disabled(systemd: Systemd, run_module: RunModule) -> None:
     systemd.active, systemd.enabled = "inactive", "disabled"
     assert run_module(daemon.main, name="munge", enabled=False)["commands"] == ["restart"]

@@ -182,6 +182,13 @@ def test_drains_before_it_waits(slurmctld: Slurmctld, run_module: RunModule) -> 
     assert slurmctld.now == 3
 
 
+def test_waits_for_a_minute_by_itself(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.nodes["compute-0"] = ("DOWN+NOT_RESPONDING", "Not responding")
+    slurmctld.registers_after["compute-0"] = 1000
+    assert run_module(slurm_nodes.main, put_to_work=["compute-0"])["not_answering"] == ["compute-0"]
+    assert slurmctld.now == 60
+
+
 def test_a_timeout_of_zero_looks_once(slurmctld: Slurmctld, run_module: RunModule) -> None:
     slurmctld.nodes["compute-0"] = ("DOWN+NOT_RESPONDING", "Not responding")
     slurmctld.registers_after["compute-0"] = 1000
