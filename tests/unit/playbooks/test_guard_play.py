@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import os
 import pathlib
 import stat
 import subprocess
-import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
-
-COLLECTIONS = pathlib.Path(__file__).resolve().parents[3] / ".collections"
 
 GOOD: dict[str, Any] = {
     "all": {
@@ -43,9 +40,9 @@ class OpsRepository:
     """A user's repository with an empty ansible.cfg, in which ssh only notes that it was called."""
 
     folder: pathlib.Path
+    ansible_playbook: Callable[..., subprocess.CompletedProcess[str]]
 
     def __post_init__(self) -> None:
-        (self.folder / "ansible.cfg").touch()
         ssh = self.folder / "ssh"
         ssh.write_text(f"#!/bin/sh\ntouch '{self.folder}/contacted'\nexit 255\n", encoding="utf-8")
         ssh.chmod(stat.S_IRWXU)
@@ -62,31 +59,15 @@ class OpsRepository:
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
 
     def run_site(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the playbook as a user does who installed the collection."""
-        env = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-        env |= {
-            "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_HOME": str(self.folder / ".ansible"),
-            "ANSIBLE_SSH_EXECUTABLE": str(self.folder / "ssh"),
-            "ANSIBLE_NOCOLOR": "1",
-        }
-        program = pathlib.Path(sys.executable).with_name("ansible-playbook")
-        return subprocess.run(
-            [str(program), "hpcai.azure.site", *arguments],
-            cwd=self.folder,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        """Run the playbook."""
+        ssh = str(self.folder / "ssh")
+        return self.ansible_playbook(self.folder, "hpcai.azure.site", *arguments, ANSIBLE_SSH_EXECUTABLE=ssh)
 
 
 @pytest.fixture
-def ops(tmp_path: pathlib.Path) -> OpsRepository:
+def ops(tmp_path: pathlib.Path, ansible_playbook: Callable[..., subprocess.CompletedProcess[str]]) -> OpsRepository:
     """An ops repository of its own."""
-    return OpsRepository(tmp_path)
+    return OpsRepository(tmp_path, ansible_playbook)
 
 
 def assert_refused(ops: OpsRepository, done: subprocess.CompletedProcess[str], words: str) -> None:

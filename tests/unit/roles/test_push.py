@@ -11,12 +11,13 @@ import pathlib
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+AnsiblePlaybook = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def held(**answer: Any) -> dict[str, Any]:
@@ -38,7 +39,7 @@ NODES = {
     ],
 )
 def test_only_nodes_that_hold_an_older_configuration_are_told(
-    tmp_path: pathlib.Path, put_to_work: list[str], told: bool
+    ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path, put_to_work: list[str], told: bool
 ) -> None:
     scontrol = tmp_path / "bin/scontrol"
     scontrol.parent.mkdir()
@@ -54,24 +55,8 @@ def test_only_nodes_that_hold_an_older_configuration_are_told(
     play = {"name": "Push", "hosts": "ctl", "gather_facts": False, "tasks": [push]}
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
     (tmp_path / "push.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
-    (tmp_path / "ansible.cfg").touch()
-    env = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-    env |= {
-        "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".collections"),
-        "ANSIBLE_HOME": str(tmp_path / ".ansible"),
-        "PATH": f"{scontrol.parent}:{env['PATH']}",
-    }
-    program = pathlib.Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [str(program), "-i", "hosts.yml", "push.yml"],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    path = f"{scontrol.parent}:{os.environ['PATH']}"
+    done = ansible_playbook(tmp_path, "-i", "hosts.yml", "push.yml", PATH=path)
     assert done.returncode == 0, done.stdout + done.stderr
     commands = (tmp_path / "told").read_text(encoding="utf-8") if (tmp_path / "told").exists() else ""
     assert commands == ("reconfigure\n" if told else "")

@@ -9,10 +9,10 @@ After a change that is meant, look at the difference that the test shows and edi
 
 from __future__ import annotations
 
-import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -76,7 +76,9 @@ CLUSTER: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def written(
+    ansible_playbook: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """What Ansible makes of the role's templates for this cluster; none of the role's tasks runs."""
     folder = tmp_path_factory.mktemp("slurm_conf")
     playbook = {
@@ -103,24 +105,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
     (folder / "render.yml").write_text(yaml.safe_dump([playbook], sort_keys=False), encoding="utf-8")
     (folder / "hosts.yml").write_text(yaml.safe_dump(CLUSTER), encoding="utf-8")
-    (folder / "ansible.cfg").touch()
-    env = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-    env |= {
-        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".collections"),
-        "ANSIBLE_HOME": str(folder / ".ansible"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    program = pathlib.Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [str(program), "-i", "hosts.yml", "render.yml", "--tags", "render"],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = ansible_playbook(folder, "-i", "hosts.yml", "render.yml", "--tags", "render")
     assert done.returncode == 0, done.stdout + done.stderr
     return {name: (folder / name).read_text(encoding="utf-8") for name in ("slurm.conf", "cgroup.conf")}
 
