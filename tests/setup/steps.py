@@ -12,6 +12,8 @@ from __future__ import annotations
 import dataclasses
 
 PYTEST = ("python", "-m", "pytest")
+# What depends on the versions of ansible-core and of Azure's SDK.
+VERSION_MATRIX = (*PYTEST, "tests/unit/plugins", "tests/functional/inventory")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,16 +52,16 @@ STEPS = (
     Step("functional", (*PYTEST, "tests/functional", "-m", "not nodes"), limit=1200),
     Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), tells=True),
     Step(
-        "inventory-oldest",
-        (*PYTEST, "tests/functional/inventory"),
+        "tests-oldest",
+        VERSION_MATRIX,
         needs=("venv-oldest",),
         venv=".venv-oldest",
         limit=1200,
     ),
     Step("venv-newest", ("tests/setup/venv.sh", "newest"), tells=True),
     Step(
-        "inventory-newest",
-        (*PYTEST, "tests/functional/inventory"),
+        "tests-newest",
+        VERSION_MATRIX,
         needs=("venv-newest",),
         venv=".venv-newest",
         limit=1200,
