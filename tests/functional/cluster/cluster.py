@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from azure.mgmt.compute import ComputeManagementClient
+from azure.mgmt.compute.models import Sku, VirtualMachineScaleSetUpdate, VirtualMachineScaleSetVMInstanceRequiredIDs
 
 from simulator import clients
 
@@ -69,15 +70,13 @@ class Cluster:
 
     def set_capacity(self, capacity: int) -> None:
         """Grow or shrink the scale set as a user would: through the SDK."""
-        self.sdk().virtual_machine_scale_sets.begin_update(
-            RESOURCE_GROUP, SCALE_SET, {"sku": {"name": "Standard_ND96asr_v4", "capacity": capacity}}
-        ).result()
+        update = VirtualMachineScaleSetUpdate(sku=Sku(capacity=capacity))
+        self.sdk().virtual_machine_scale_sets.begin_update(RESOURCE_GROUP, SCALE_SET, update).result()
 
     def delete_instances(self, *instance_ids: str) -> None:
         """Delete instances of the scale set by their ids."""
-        self.sdk().virtual_machine_scale_sets.begin_delete_instances(
-            RESOURCE_GROUP, SCALE_SET, {"instanceIds": list(instance_ids)}
-        ).result()
+        which = VirtualMachineScaleSetVMInstanceRequiredIDs(instance_ids=list(instance_ids))
+        self.sdk().virtual_machine_scale_sets.begin_delete_instances(RESOURCE_GROUP, SCALE_SET, which).result()
 
     def instance_ids(self) -> list[str]:
         """The ids that the scale set has at present."""
