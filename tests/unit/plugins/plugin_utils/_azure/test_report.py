@@ -61,16 +61,40 @@ def test_only_networks_in_use_are_reported_and_all_of_them() -> None:
         {"id": NETWORK, "name": "main", "address_prefixes": ["10.0.0.0/16"]},
         {"id": "/unused", "name": "unused", "address_prefixes": ["172.16.0.0/16"]},
     ]
-    fast, slow = {**member, "accelerated_networking": True}, {**member, "accelerated_networking": False}
-    unknown = {**member, "accelerated_networking": None}
+    used = [NETWORK.upper(), "/other/hidden", None]
 
-    (entry,) = report_source("file", outcome(fast, unknown, scale_sets=[scale_set]), now=0)["scale_sets"]
-    assert entry["accelerated_networking"] is True
-    assert entry["virtual_networks"] == [NETWORK]
-    (entry,) = report_source("file", outcome(fast, slow, scale_sets=[scale_set]), now=0)["scale_sets"]
-    assert entry["accelerated_networking"] is False
+    report = report_source("file", outcome(*[{"virtual_network": name} for name in used], networks=listed), now=0)
+
+    assert report["virtual_networks"] == [
+        {"id": "/other/hidden", "name": "hidden", "address_prefixes": None},
+        listed[0],
+    ]
+
+
+def test_the_network_of_a_set_counts_also_without_instances() -> None:
+    scale_set = make_scale_set()
+    scale_set["virtual_networks"] = [NETWORK]
+
+    report = report_source("file", outcome(scale_sets=[scale_set]), now=0)
+
+    assert [network["id"] for network in report["virtual_networks"]] == [NETWORK]
+
+
+def test_what_the_model_of_a_set_leaves_open_is_taken_from_its_instances() -> None:
+    scale_set = make_scale_set()
+
+    def entry(*accelerated: bool | None) -> ScaleSetFacts:
+        member: dict[str, Any] = {"vmss_id": scale_set["id"].upper(), "virtual_network": NETWORK}
+        facts = [{**member, "accelerated_networking": value} for value in accelerated]
+        return report_source("file", outcome(*facts, scale_sets=[scale_set]), now=0)["scale_sets"][0]
+
+    assert entry(True, None)["accelerated_networking"] is True
+    assert entry(True, False)["accelerated_networking"] is False
+    assert entry(None)["accelerated_networking"] is None
+    assert entry(True)["virtual_networks"] == [NETWORK]
     # The answer itself stays as Azure gave it.
     assert scale_set["accelerated_networking"] is None
+    assert scale_set["virtual_networks"] == []
 
 
 def test_several_sources_are_complete_only_together() -> None:
