@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""slurm.conf as the role slurm writes it, compared with a file that was read over: golden/slurm.conf.
+"""The files that the role slurm writes, compared with ones that were read over: golden/HOST/FILE.
 
 After a change that is meant, look at the difference that the test shows and edit the golden file by hand.
 """
@@ -34,6 +34,30 @@ def compute_host(scale_set: str, instance_id: str | None, name: str, size: str, 
     }
 
 
+OVERRIDES: dict[str, Any] = {
+    "slurm_memory_margin_percent": 10,
+    "slurm_conf": {
+        "MpiDefault": None,
+        "ReturnToService": 0,
+        "SlurmctldParameters": ["enable_configless", "idle_on_node_suspend"],
+        "TaskPlugin": [],
+        "MailProg": "/usr/bin/mail -s hpc",
+        "DebugFlags": [],
+        "UsePAM": True,
+    },
+    "slurm_cgroup_conf": {"ConstrainDevices": None, "CgroupPlugin": "autodetect"},
+    "slurm_partitions": {
+        "compute": {"MaxTime": "24:00:00", "OverSubscribe": False},
+        "spare": None,
+        "all": {"Nodes": "ALL", "AllowGroups": ["admin", "ops"]},
+    },
+}
+FILES = {
+    "ctl": ["slurm.conf", "cgroup.conf"],
+    # The same cluster with the user's settings.
+    "overridden": ["slurm.conf", "cgroup.conf"],
+    "compute00000H": ["slurmd.env", "slurmd.conf"],
+}
 CLUSTER: dict[str, Any] = {
     "all": {
         "vars": {
@@ -41,24 +65,9 @@ CLUSTER: dict[str, Any] = {
             "ansible_python_interpreter": sys.executable,
             "azure_tags": {"hpcai_cluster": "golden"},
             "hpcai_vm_sizes": {"Standard_X8": {"vcpus": 8, "memory_mib": 10000}},
-            "slurm_memory_margin_percent": 10,
-            "slurm_conf": {
-                "MpiDefault": None,
-                "ReturnToService": 0,
-                "SlurmctldParameters": ["enable_configless", "idle_on_node_suspend"],
-                "TaskPlugin": [],
-                "MailProg": "/usr/bin/mail -s hpc",
-                "DebugFlags": [],
-                "UsePAM": True,
-            },
-            "slurm_partitions": {
-                "compute": {"MaxTime": "24:00:00", "OverSubscribe": False},
-                "spare": None,
-                "all": {"Nodes": "ALL", "AllowGroups": ["admin", "ops"]},
-            },
         },
         "children": {
-            "hpcai_controller": {"hosts": {"ctl": {"azure_private_ipv4": "10.77.0.4"}}},
+            "hpcai_controller": {"hosts": {"ctl": {"azure_private_ipv4": "10.77.0.4"}, "overridden": OVERRIDES}},
             "hpcai_compute": {
                 "hosts": {
                     "compute00000H": compute_host("compute", "17", "compute00000H", "standard_nd96asr_v4", "10.77.0.7"),
@@ -78,47 +87,55 @@ CLUSTER: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def written(
     ansible_playbook: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, str]:
-    """What Ansible makes of the role's templates for this cluster; none of the role's tasks runs."""
-    folder = tmp_path_factory.mktemp("slurm_conf")
+) -> pathlib.Path:
+    """The folder with what Ansible makes of the role's templates: HOST/FILE. None of the role's tasks runs."""
+    folder = tmp_path_factory.mktemp("slurm_files")
+    for host in FILES:
+        (folder / host).mkdir()
+    template = {
+        "src": f"{TEMPLATES}/{{{{ item }}}}.j2",
+        "dest": f"{folder}/{{{{ inventory_hostname }}}}/{{{{ item }}}}",
+    }
     playbook = {
         "name": "Write the role's files",
-        "hosts": "hpcai_controller",
+        "hosts": ",".join(FILES),
         "gather_facts": False,
         "roles": ["hpcai.azure.slurm"],
         "post_tasks": [
             {
-                "name": "Name the controller",
+                "name": "Stand in for the gathered fact",
                 "ansible.builtin.set_fact": {"hostname": "ctl", "cacheable": True},
                 "tags": "render",
             },
             {
                 "name": "Write a file",
-                "ansible.builtin.template": {
-                    "src": f"{TEMPLATES}/{{{{ item }}}}.j2",
-                    "dest": f"{folder}/{{{{ item }}}}",
-                },
-                "loop": ["slurm.conf", "cgroup.conf"],
+                "ansible.builtin.template": template,
+                "loop": "{{ files[inventory_hostname] }}",
+                "vars": {"files": FILES},
                 "tags": "render",
             },
         ],
     }
     (folder / "render.yml").write_text(yaml.safe_dump([playbook], sort_keys=False), encoding="utf-8")
-    (folder / "hosts.yml").write_text(yaml.safe_dump(CLUSTER), encoding="utf-8")
+    (folder / "hosts.yml").write_text(yaml.safe_dump(CLUSTER, sort_keys=False), encoding="utf-8")
     done = ansible_playbook(folder, "-i", "hosts.yml", "render.yml", "--tags", "render")
     assert done.returncode == 0, done.stdout + done.stderr
-    return {name: (folder / name).read_text(encoding="utf-8") for name in ("slurm.conf", "cgroup.conf")}
+    return folder
 
 
-@pytest.mark.parametrize("name", ["slurm.conf", "cgroup.conf"])
-def test_the_file_is_the_golden_one(written: dict[str, str], name: str) -> None:
-    assert written[name] == (GOLDEN / name).read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", [f"{host}/{file}" for host, files in FILES.items() for file in files])
+def test_the_file_is_the_golden_one(written: pathlib.Path, name: str) -> None:
+    assert (written / name).read_text(encoding="utf-8") == (GOLDEN / name).read_text(encoding="utf-8")
 
 
-def test_a_null_or_an_empty_list_deletes_a_setting_of_the_role(written: dict[str, str]) -> None:
-    assert "MpiDefault" not in written["slurm.conf"]
-    assert "TaskPlugin" not in written["slurm.conf"]
+def test_a_null_or_an_empty_list_deletes_a_setting_of_the_role(written: pathlib.Path) -> None:
+    before = (written / "ctl/slurm.conf").read_text(encoding="utf-8")
+    after = (written / "overridden/slurm.conf").read_text(encoding="utf-8")
+    for setting in ("MpiDefault=", "TaskPlugin="):
+        assert setting in before
+        assert setting not in after
 
 
-def test_every_file_says_that_it_is_managed(written: dict[str, str]) -> None:
-    assert all("Ansible managed" in text.splitlines()[1] for text in written.values())
+def test_every_file_says_that_it_is_managed(written: pathlib.Path) -> None:
+    for name in (f"{host}/{file}" for host, files in FILES.items() for file in files):
+        assert "Ansible managed" in (written / name).read_text(encoding="utf-8").splitlines()[1]
