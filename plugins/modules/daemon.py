@@ -17,6 +17,7 @@ description:
     host drops out, between the two. Here the need for a restart is read off the machine each time, so the next run
     makes good what an earlier one left undone.
   - The unit's own file and drop-ins always count. When they changed, C(systemctl daemon-reload) comes first.
+  - A service that fails over and over counts as not running, also between two of systemd's attempts.
   - Fails, with the last lines of the service's journal, if the service does not stay up.
 author:
   - hpcai.azure contributors (@hpcai)
@@ -33,7 +34,9 @@ options:
     choices: [running, stopped]
     default: running
   enabled:
-    description: Whether the service starts at boot. Defaults to V(true) for O(state=running), else to V(false).
+    description:
+      - Whether the service starts at boot. Defaults to V(true) for O(state=running), else to V(false).
+      - A unit that has nothing to enable or disable, such as a static one, is left as it is.
     type: bool
   files:
     description:
