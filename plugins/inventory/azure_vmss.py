@@ -44,12 +44,13 @@ notes:
     C(azure_roles), C(azure_ready), C(azure_private_ipv4), C(azure_public_ipv4), C(azure_subnet),
     C(azure_virtual_network), C(azure_accelerated_networking), C(azure_resource_group), C(azure_subscription_id); and
     C(ansible_host)."
-  - "Groups: C(azure_hosts) of all, C(azure_vmss_SET), C(azure_size_SIZE), C(azure_location_LOCATION), C(azure_zone_LOCATION_ZONE),
-    C(azure_placement_group_ID), C(azure_power_STATE), C(azure_provisioning_STATE), C(azure_model_outdated), all in
-    lower case with C(_) for what a group's name must not hold; and C(hpcai_ROLE) for each role of O(role_tag). Two
-    scale sets of one name get their resource group appended."
-  - Only an instance that is running, provisioned and has an address (C(azure_ready)) is in the groups of its roles. One
-    that is updating, failed, deallocated or without address is a host in the other groups, so it is not forgotten.
+  - "Groups: C(azure_hosts) of all, C(azure_vmss_SET), C(azure_size_SIZE), C(azure_location_LOCATION),
+    C(azure_zone_LOCATION_ZONE), C(azure_placement_group_ID), C(azure_power_STATE), C(azure_provisioning_STATE),
+    C(azure_model_outdated), C(azure_role_ROLE) and C(hpcai_ROLE) for each role of O(role_tag); all in lower case, with
+    C(_) for what a group's name must not hold. Two scale sets of one name get their resource group appended."
+  - C(hpcai_ROLE) holds only instances that are running, provisioned and have an address (C(azure_ready)). One that is
+    updating, failed, deallocated or without address is a host in all its other groups, C(azure_role_ROLE) included, so
+    it is not forgotten.
   - "Variables of groups: C(azure_scale_set) of the group of a scale set, C(azure_size) of that of a VM size, and
     C(azure_inventory) of the group C(all): what each source brought, from when it is, whether it is complete."
   - What Azure says (tags, names) is never taken for a template, in variables as in names of groups.

@@ -61,8 +61,11 @@ def groups_of(facts: InstanceFacts, scale_set_group: str | None) -> list[str]:
     ]
     if scale_set_group:
         groups.append(scale_set_group)
-    if facts["azure_ready"]:
-        groups.extend(role_group(role) for role in facts["azure_roles"])
+    for role in facts["azure_roles"]:
+        # What an instance is meant for does not change with its state: one that is stopped stays a node of its cluster.
+        groups.append(f"azure_role_{safe(role)}")
+        if facts["azure_ready"]:
+            groups.append(role_group(role))
     return groups
 
 

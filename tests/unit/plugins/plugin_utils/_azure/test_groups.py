@@ -41,15 +41,22 @@ def test_groups_of_an_instance_that_is_ready() -> None:
         "azure_zone_westus_2",
         "azure_placement_group_ab_c",
         "azure_model_outdated",
+        "azure_role_controller",
+        "azure_role_login",
         "hpcai_controller",
         "hpcai_login",
     }
 
 
-def test_an_instance_that_is_not_ready_has_no_role() -> None:
+def test_an_instance_that_is_not_ready_is_in_no_group_to_work_on() -> None:
     facts = make_facts(power_state=None, provisioning_state=None, roles=["login"], ready=False)
 
-    assert groups_of(facts, None) == ["azure_hosts", "azure_power_unknown", "azure_provisioning_unknown"]
+    assert set(groups_of(facts, None)) == {
+        "azure_hosts",
+        "azure_power_unknown",
+        "azure_provisioning_unknown",
+        "azure_role_login",
+    }
 
 
 @pytest.mark.parametrize("latest", [True, None])
