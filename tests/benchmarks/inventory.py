@@ -39,29 +39,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "started": time.strftime("%Y-%m-%d %H:%M:%S%z"),
         "latency_ms": options.latency,
         "repeat": options.repeat,
+        "set_size": options.set_size,
         "machine": machine.describe(theirs),
     }
     results: list[Result] = []
     for instances in options.sizes:
-        azure_rm = theirs is not None and instances <= options.azure_rm_up_to
-        results.extend(measure_size(instances, options.latency, options.repeat, azure_rm))
+        slow = instances <= options.slow_up_to
+        size = options.set_size or instances
+        with tempfile.TemporaryDirectory(prefix="bench-") as name:
+            folder = Path(name)
+            with _azure(instances, size, options.latency, folder) as doors:
+                chosen = contenders.make(doors, folder, slow and theirs is not None, slow)
+                results.extend(measure_all(chosen, doors, folder, instances, options.repeat))
     lines = [_headline(about), "", report.table(results), "", *report.verdicts(results), "", _remarks(results)]
     print("\n".join(lines))
     _save(options.results, about, results, lines)
     return 0
 
 
-def measure_size(instances: int, latency: float, repeat: int, azure_rm: bool) -> list[Result]:
-    """Measure every contender at one number of instances."""
-    with tempfile.TemporaryDirectory(prefix="bench-") as name, _azure(instances, latency, Path(name)) as doors:
-        folder = Path(name)
-        chosen = contenders.make(doors, folder, azure_rm)
-        _prepare(chosen, folder, instances)
-        results = {contender.name: Result(instances, contender.name, 0, 0, 0, 0) for contender in chosen}
-        for number in range(1, repeat + 1):
-            for contender in chosen:
-                _say(f"{instances:,} instances, round {number} of {repeat}: {contender.name}")
-                _run(contender, doors, folder, results[contender.name])
+def measure_all(chosen: Sequence[Contender], doors: Doors, folder: Path, instances: int, repeat: int) -> list[Result]:
+    """Measure the contenders at one number of instances."""
+    _prepare(chosen, folder, instances)
+    results = {contender.name: Result(instances, contender.name, 0, 0, 0, 0) for contender in chosen}
+    for number in range(1, repeat + 1):
+        for contender in chosen:
+            _say(f"{instances:,} instances, round {number} of {repeat}: {contender.name}")
+            _run(contender, doors, folder, results[contender.name])
     for contender in chosen:
         wanted = 0 if contender.name == contenders.EMPTY else instances
         if results[contender.name].hosts != wanted:
@@ -75,18 +78,22 @@ def _prepare(chosen: Sequence[Contender], folder: Path, instances: int) -> None:
     live, cached = by_name[contenders.LIVE], by_name[contenders.CACHED]
     _say(f"{instances:,} instances: preparing")
     measure.measure((*live.command, "--export"), live.environment, folder)
-    static.write(static.load(folder / "out"), *contenders.static_files(folder))
-    outputs = {}
-    # The cached one twice: the first fills the cache.
-    for contender in (cached, live, cached, by_name[contenders.STATIC_JSON], by_name[contenders.STATIC_YAML]):
-        measure.measure(contender.command, contender.environment, folder)
-        outputs[contender.name] = static.load(folder / "out")
-    for name, output in outputs.items():
-        if found := static.differences(outputs[live.name], output):
-            raise SystemExit(f"{name} and {live.name} do not say the same: {'; '.join(found)}")
+    static.write(static.load(folder / "out"), *contenders.static_files(folder), contenders.STATIC_YAML in by_name)
+    measure.measure(cached.command, cached.environment, folder)
+    if contenders.STATIC_YAML in by_name:
+        _compare(live, [cached, by_name[contenders.STATIC_JSON], by_name[contenders.STATIC_YAML]], folder)
     if contenders.AZURE_RM in by_name:
         # Compiles its modules and gets the list of clouds: what happens once is not measured.
         measure.measure(by_name[contenders.AZURE_RM].command, by_name[contenders.AZURE_RM].environment, folder)
+
+
+def _compare(one: Contender, others: Sequence[Contender], folder: Path) -> None:
+    measure.measure(one.command, one.environment, folder)
+    wanted = static.load(folder / "out")
+    for other in others:
+        measure.measure(other.command, other.environment, folder)
+        if found := static.differences(wanted, static.load(folder / "out")):
+            raise SystemExit(f"{one.name} and {other.name} do not say the same: {'; '.join(found)}")
 
 
 def _run(contender: Contender, doors: Doors, folder: Path, result: Result) -> None:
@@ -105,10 +112,10 @@ def _run(contender: Contender, doors: Doors, folder: Path, result: Result) -> No
 
 
 @contextmanager
-def _azure(instances: int, latency: float, folder: Path) -> Iterator[Doors]:
+def _azure(instances: int, set_size: int, latency: float, folder: Path) -> Iterator[Doors]:
     """A simulated Azure in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.serve", "--folder", str(folder)]
-    command += ["--instances", str(instances), "--latency", str(latency)]
+    command += ["--instances", str(instances), "--set-size", str(set_size), "--latency", str(latency)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -136,13 +143,18 @@ def _headline(about: dict[str, Any]) -> str:
     here = about["machine"]
     packages = ", ".join(f"{name} {version}" for name, version in here["packages"].items())
     text = (
-        f"{about['latency_ms']:g} ms for each request, {about['repeat']} rounds, interleaved, at {about['commit']}; "
+        f"{about['latency_ms']:g} ms for each request, {about['repeat']} rounds, interleaved, "
+        f"{_shape(about['set_size'])}, at {about['commit']}; "
         f"{here['cpus']} CPUs ({here['cpu']}), {here['memory_mib'] / 1024:.0f} GiB, {here['system']}, load average "
         f"{here['load_average']} before; Python {here['python']}, {packages}"
     )
     if theirs := here.get("azure_rm_packages"):
         text += f"; azure_rm with {', '.join(f'{name} {version}' for name, version in theirs.items())}"
     return text + "."
+
+
+def _shape(set_size: int | None) -> str:
+    return f"{set_size:,} instances in a scale set" if set_size else "half Uniform, half Flexible, one scale set each"
 
 
 def _remarks(results: Sequence[Result]) -> str:
@@ -179,7 +191,13 @@ def _parser() -> argparse.ArgumentParser:
         "--latency", type=float, default=50, metavar="MS", help="of each request (default: %(default)s)"
     )
     parser.add_argument(
-        "--azure-rm-up-to", type=int, default=1000, metavar="N", help="(default: %(default)s instances)"
+        "--slow-up-to", type=int, default=1000, metavar="N", help="azure_rm and YAML (default: %(default)s instances)"
+    )
+    parser.add_argument(
+        "--set-size",
+        type=int,
+        metavar="N",
+        help="so many in one scale set, Azure takes 1000 (default: half of them in a Uniform, half in a Flexible one)",
     )
     parser.add_argument("--no-azure-rm", action="store_true", help="leave it out, and do without .venv-bench")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="(default: %(default)s)")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import ipaddress
+import itertools
 import json
 import sys
 import threading
@@ -30,6 +31,7 @@ from benchmarks import azure_rm_batch
 from benchmarks.subscription import scenario
 from simulator import LOOPBACK, arm
 from simulator.backends.none import NoneBackend
+from simulator.scenario import Scenario
 from simulator.server import Handler, Server
 from simulator.testing import Simulator
 
@@ -113,15 +115,26 @@ def make_certificate(folder: Path) -> tuple[str, str]:
     return str(files[0]), str(files[1])
 
 
+def make_server_of(wanted: Scenario) -> Server:
+    """A simulator of it in which no two machines have one name; among thousands of random ones two may be equal."""
+    for seed in itertools.count(1):
+        server = Server(wanted, NoneBackend(), port=0, seed=seed)
+        names = {item.computer_name.lower() for item in server.model.instances()}
+        if len(names) == len(server.model.instances()):
+            break
+    return server
+
+
 def main() -> int:
     """Serve until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, required=True)
+    parser.add_argument("--set-size", type=int, required=True, help="so many in one scale set")
     parser.add_argument("--latency", type=float, required=True, metavar="MS")
     parser.add_argument("--folder", type=Path, required=True, help="for the certificate")
     arguments = parser.parse_args()
 
-    server = Server(scenario(arguments.instances), NoneBackend(), port=0, seed=1)
+    server = make_server_of(scenario(arguments.instances, arguments.set_size))
     server.start().finished.wait()
     Simulator(server).warm()
 

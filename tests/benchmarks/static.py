@@ -21,16 +21,18 @@ def load(path: Path) -> dict[str, Any]:
     return dict(_plain(json.loads(path.read_text(encoding="utf-8"))))
 
 
-def hosts(listed: dict[str, Any]) -> int:
+def hosts(path: Path) -> int:
     """The number of hosts in such an output."""
-    return len(listed["_meta"]["hostvars"])
+    return len(json.loads(path.read_text(encoding="utf-8"))["_meta"]["hostvars"])
 
 
-def write(exported: dict[str, Any], json_file: Path, yaml_file: Path) -> None:
-    """Write what `--list --export` says in the form of Ansible's own YAML inventory."""
+def write(exported: dict[str, Any], json_file: Path, yaml_file: Path, in_yaml: bool) -> None:
+    """Write what `--list --export` says in the form of Ansible's own YAML inventory, which may also be JSON."""
     document = {"all": _group("all", exported, set())}
     document["all"]["hosts"] = exported["_meta"]["hostvars"]
     json_file.write_text(json.dumps(document), encoding="utf-8")
+    if not in_yaml:
+        return
     with yaml_file.open("w", encoding="utf-8") as file:
         yaml.dump(document, file, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
 

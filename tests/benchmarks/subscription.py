@@ -5,27 +5,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from simulator.scenario import NetworkScenario, ScaleSetScenario, Scenario
 
 TAGS = {"hpcai_role": "compute", "hpcai_cluster": "bench"}
 NETWORK = "10.80.0.0/16"
 
 
-def scenario(instances: int) -> Scenario:
-    """A subscription with so many instances.
+def scenario(instances: int, set_size: int) -> Scenario:
+    """A subscription with so many instances, ``set_size`` at most in one scale set.
 
-    Azure puts 1,000 instances into a scale set at most. Two larger ones are harder to list than many small ones: their
+    Azure puts 1,000 instances into a scale set at most. Larger ones are harder to list than many small ones: their
     pages can only be read one after the other.
     """
-    uniform = instances // 2
+    uniform = _split("uniform", "Uniform", instances // 2, set_size)
+    flexible = _split("flexible", "Flexible", instances - instances // 2, set_size)
     return Scenario(
         name="bench",
         virtual_networks=(NetworkScenario(address_prefixes=(NETWORK,)),),
-        scale_sets=(
-            _scale_set("uniform", "Uniform", uniform),
-            _scale_set("flexible", "Flexible", instances - uniform),
-        ),
+        scale_sets=(*uniform, *flexible),
     )
+
+
+def _split(name: str, mode: str, instances: int, set_size: int) -> Iterator[ScaleSetScenario]:
+    for number, start in enumerate(range(0, instances, set_size)):
+        yield _scale_set(f"{name}{number}", mode, min(set_size, instances - start))
 
 
 def _scale_set(name: str, mode: str, capacity: int) -> ScaleSetScenario:
