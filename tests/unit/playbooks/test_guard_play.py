@@ -108,6 +108,7 @@ OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "name": "hpc", "address_prefixes
     [
         pytest.param(without("controller"), "No host is in the group hpcai_controller", id="no controller"),
         pytest.param(without("compute"), "No host is in the group hpcai_compute", id="no compute node"),
+        pytest.param({"all": {"hosts": {"ctl": None}}}, "in the group hpcai_controller", id="no group at all"),
         pytest.param(two_clusters(), "The inventory holds several clusters: 'other' (other-0)", id="two clusters"),
         pytest.param(
             reported(virtual_networks=OVERLAPPING), "(172.16.8.0/21) overlaps 172.16.0.0/16", id="overlapping network"
