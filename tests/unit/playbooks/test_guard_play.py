@@ -29,6 +29,8 @@ GOOD: dict[str, Any] = {
 SOURCE: dict[str, Any] = {
     "source": "azure_vmss.yml",
     "complete": True,
+    "from_cache": False,
+    "age_seconds": 0,
     "errors": [],
     "scale_sets": [],
     "virtual_networks": [],

@@ -37,6 +37,8 @@ def source(path: pathlib.Path | str = "/ops/azure_vmss.yml", **changes: Any) -> 
     return {
         "source": str(path),
         "complete": True,
+        "from_cache": False,
+        "age_seconds": 0,
         "errors": [],
         "scale_sets": [copy.deepcopy(COMPUTE)],
         "virtual_networks": [network],
