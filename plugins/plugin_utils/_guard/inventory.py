@@ -75,6 +75,11 @@ def _partial(inventory: Mapping[str, Any] | None) -> Iterable[str]:
         if not source["complete"]:
             why = "; ".join(source["errors"]) or "it came from an outdated cache"
             yield f"The inventory of {source['source']} is partial ({why}): mend that, or nodes would be lost."
+        elif source["from_cache"]:
+            yield (
+                f"The inventory of {source['source']} is {source['age_seconds']} s old, out of the cache. Nodes that "
+                f"joined since would be taken out of the cluster: run with --flush-cache."
+            )
 
 
 def _missing_roles(groups: Mapping[str, Sequence[str]]) -> Iterable[str]:

@@ -68,6 +68,12 @@ def test_a_good_inventory_of_the_plugin_has_no_problem(tmp_path: pathlib.Path) -
     assert found(source(file), given=[file]) == []
 
 
+def test_cached_answer_is_a_problem_because_a_node_that_joined_since_would_leave() -> None:
+    (problem,) = found(source(from_cache=True, age_seconds=42))
+    assert "42 s old" in problem
+    assert "--flush-cache" in problem
+
+
 def test_a_good_inventory_written_by_hand_has_no_problem(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "hosts.yml"
     file.touch()
