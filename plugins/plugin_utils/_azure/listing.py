@@ -9,6 +9,7 @@ Nothing here raises for a list that failed: errors are collected, the caller dec
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,8 @@ def list_all(selection: Selection, cloud: Cloud, identity: Identity, deadline: D
 
     :raises InventoryError: nothing could be asked at all.
     """
+    # What a credential that fails has to say stands in our own error, not in lines of logging between others.
+    logging.getLogger("azure").addHandler(logging.NullHandler())
     try:
         credential = make_credential(identity, cloud)
     except ImportError as error:
@@ -80,7 +83,7 @@ class _Lister:
         self._ask(question, lambda _token: None, lambda error: failed.append(explain(error, question.asking)))
         self._queue.drain()
         if failed:
-            raise InventoryError(failed[0])
+            raise InventoryError(f"{failed[0]} Sign in (as with `az login`), or set auth_source and what it needs.")
 
     def list_everything(self) -> None:
         """Ask, in as few rounds as the questions depend on each other."""
@@ -235,12 +238,12 @@ class _Lister:
         for key, scale_set in self._scale_sets.items():
             if scale_set["orchestration_mode"] != FLEXIBLE and self._any_public(self._instances.get(key, [])):
                 self._ask(questions.uniform_public_addresses(self._clients, scale_set), self._take_public_addresses)
+        machines = list(self._stand_alone)
+        for key, scale_set in self._scale_sets.items():
+            if scale_set["orchestration_mode"] == FLEXIBLE:
+                machines.extend(self._instances.get(key, []))
         for subscription in self._selection.subscription_ids:
-            machines = [facts for facts in self._stand_alone if facts["azure_subscription_id"] == subscription]
-            for key, scale_set in self._scale_sets.items():
-                if scale_set["orchestration_mode"] == FLEXIBLE and scale_set["subscription_id"] == subscription:
-                    machines.extend(self._instances.get(key, []))
-            if self._any_public(machines):
+            if self._any_public([item for item in machines if _is_of(item, subscription)]):
                 self._ask(questions.public_addresses(self._clients, subscription), self._take_public_addresses)
 
     def _any_public(self, machines: list[InstanceFacts]) -> bool:
@@ -262,3 +265,7 @@ class _Lister:
         interfaces = primary_first([entry.interface for entry in attached])
         facts["azure_roles"] = roles_of(facts["azure_tags"], self._selection.role_tag)
         return {"facts": facts, "interfaces": interfaces}
+
+
+def _is_of(facts: InstanceFacts, subscription: str) -> bool:
+    return (facts["azure_subscription_id"] or "").lower() == subscription.lower()

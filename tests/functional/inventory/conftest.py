@@ -25,12 +25,12 @@ def simulate(tmp_path: Path) -> Iterator[Callable[..., Source]]:
     with ExitStack() as stack:
         count = 0
 
-        def start(scenario: Mapping[str, Any] = CLUSTER, **options: Any) -> Source:
+        def start(scenario: Mapping[str, Any] | None = None, **options: Any) -> Source:
             nonlocal count
             count += 1
             folder = tmp_path / f"source{count}"
             folder.mkdir()
-            simulator = stack.enter_context(running(scenario, **options))
+            simulator = stack.enter_context(running(CLUSTER if scenario is None else scenario, **options))
             return Source(folder / "azure_vmss.yml", simulator)
 
         yield start

@@ -384,3 +384,28 @@ def test_a_wrong_token_fails_the_source_and_is_not_shown(source: Source) -> None
 
     assert "Azure refused the token" in error
     assert "secret-of-somebody" not in error
+
+
+@pytest.mark.parametrize("auth_source", ["cli", "environment", "managed_identity"])
+def test_nobody_to_sign_in_as_fails_the_source(
+    source: Source, auth_source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    # Instead of the address of a machine in Azure, where nobody answers for a long time.
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", "http://127.0.0.1:9")
+
+    error = failure(source, auth_source=auth_source, timeout=20)
+
+    assert f"could not sign in with auth_source {auth_source}" in error
+    assert "`az login`" in error
+    assert source.simulator.requests() == []
+    assert capsys.readouterr().err == ""
+
+
+def test_a_proxy_is_not_for_reaching_this_machine(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    assert len(source.read().hosts) == 5

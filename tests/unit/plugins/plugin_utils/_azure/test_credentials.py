@@ -128,7 +128,7 @@ def test_automatic_sign_in_opens_no_window() -> None:
 def test_all_clients_and_threads_share_one_sign_in() -> None:
     inner = Counting()
     shared = SharedCredential(inner)
-    threads = [threading.Thread(target=shared.get_token, args=("scope",)) for _ in range(8)]
+    threads = [threading.Thread(target=shared.get_token, args=("scope",)) for _thread in range(8)]
 
     for thread in threads:
         thread.start()

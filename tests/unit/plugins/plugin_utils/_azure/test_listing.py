@@ -89,15 +89,19 @@ class _Client:
         self._azure, self._prefix = azure, prefix
 
     def __getattr__(self, operations: str) -> Any:
-        class Operations:
-            def __getattr__(_self, method: str) -> Any:
-                def call(*arguments: str, status_only: str = "", **_keywords: str) -> Paged:
-                    words = [f"{self._prefix}{operations}.{method}", *arguments, *(["states"] if status_only else [])]
-                    return self._azure.answer(" ".join(words))
+        return _Operations(self._azure, self._prefix + operations)
 
-                return call
 
-        return Operations()
+class _Operations:
+    def __init__(self, azure: Azure, name: str) -> None:
+        self._azure, self._name = azure, name
+
+    def __getattr__(self, method: str) -> Any:
+        def call(*arguments: str, status_only: str = "", **_keywords: str) -> Paged:
+            words = [f"{self._name}.{method}", *arguments, *(["states"] if status_only else [])]
+            return self._azure.answer(" ".join(words))
+
+        return call
 
 
 def ask(azure: Azure, monkeypatch: pytest.MonkeyPatch, concurrency: int = 4, **selection: Any) -> Answer:
@@ -210,6 +214,30 @@ def test_states_come_from_the_list_of_states(monkeypatch: pytest.MonkeyPatch) ->
     (instance,) = ask(azure, monkeypatch, include_vms="all")["instances"]
 
     assert instance["facts"]["azure_power_state"] == "stopped"
+
+
+def test_public_addresses_are_listed_in_any_spelling_of_the_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+    login = machine("vm")
+    attached = nic("cluster", "vm", "10.0.0.4")
+    public = Nothing(id=f"{group_id('cluster')}/Microsoft.Network/publicIPAddresses/p", ip_address="20.0.0.4")
+    attached.ip_configurations[0].public_ip_address = public
+    subscription = "ABCDEF00-2222-3333-4444-555555555555"
+    for item in (login, attached, attached.virtual_machine, public):
+        item.id = item.id.replace(SUBSCRIPTION, subscription)
+    prefix = subscription.lower()
+    azure = Azure(
+        {
+            f"{prefix} virtual_machines.list_all": [login],
+            f"{prefix} network_interfaces.list_all": [attached],
+            f"{prefix} public_ip_addresses.list_all": [public],
+        }
+    )
+
+    (instance,) = ask(azure, monkeypatch, subscription_ids=(prefix,), include_vms="all", public_addresses=True)[
+        "instances"
+    ]
+
+    assert instance["interfaces"][0]["public_ipv4"] == ["20.0.0.4"]
 
 
 def test_nobody_to_sign_in_as_is_the_only_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def test_never_more_at_a_time_than_allowed_and_as_many_as_allowed() -> None:
             running -= 1
 
     queue = WorkQueue(3, Deadline(10))
-    for _ in range(12):
+    for _job in range(12):
         queue.add(job(work))
     queue.drain()
     queue.close()
@@ -65,7 +65,7 @@ def test_an_answer_may_add_more_work() -> None:
 def test_answers_are_handled_in_the_thread_that_drains() -> None:
     queue, threads = WorkQueue(4, Deadline(10)), []
 
-    for _ in range(8):
+    for _job in range(8):
         queue.add(job(lambda: None, lambda _answer: threads.append(threading.current_thread())))
     queue.drain()
     queue.close()
@@ -112,7 +112,7 @@ def test_whoever_hangs_beyond_the_deadline_is_given_up_and_so_is_what_waits_behi
 def test_no_thread_is_left_behind() -> None:
     before = threading.active_count()
     queue = WorkQueue(8, Deadline(10))
-    for _ in range(8):
+    for _job in range(8):
         queue.add(job(lambda: time.sleep(0.01)))
 
     queue.drain()
