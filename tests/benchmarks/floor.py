@@ -34,7 +34,7 @@ def main(endpoint: str, concurrent: bool) -> int:
     others: list[Callable[[], Iterable[Any]]] = [network.virtual_networks.list_all, network.network_interfaces.list_all]
     for scale_set in compute.virtual_machine_scale_sets.list_all():
         identifier = str(scale_set.id)
-        place = identifier.split("/")[4], identifier.split("/")[-1]
+        place = identifier.split("/")[4], str(scale_set.name)
         if scale_set.orchestration_mode == "Flexible":
             wanted = f"'virtualMachineScaleSet/id' eq '{identifier}'"
             instances.append(partial(compute.virtual_machines.list, place[0], filter=wanted, expand="instanceView"))

@@ -97,7 +97,7 @@ def strip(payload: Any, path: str) -> None:
         for item in payload:
             strip(item, path)
     elif isinstance(payload, dict):
-        first, _, rest = path.partition(".")
+        first, _dot, rest = path.partition(".")
         if not rest:
             payload.pop(first, None)
         elif first in payload:

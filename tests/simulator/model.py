@@ -74,7 +74,7 @@ class Model:
         with self.lock:
             if wanted in self.machines:
                 return self.machines[wanted]
-            scale_set_id, _, instance_id = wanted.rpartition("/virtualmachines/")
+            scale_set_id, _kind, instance_id = wanted.rpartition("/virtualmachines/")
             scale_set = self.scale_sets.get(scale_set_id)
             return scale_set.members.get(instance_id) if scale_set is not None else None
 

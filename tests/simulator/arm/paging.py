@@ -46,7 +46,7 @@ def _link(serial: int) -> str:
 def _serial(token: str) -> int:
     try:
         text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
-        word, _, number = text.partition(":")
+        word, _colon, number = text.partition(":")
         if word == "after":
             return int(number)
     except (ValueError, binascii.Error):

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import pytest

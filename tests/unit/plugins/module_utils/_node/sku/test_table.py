@@ -33,7 +33,8 @@ def test_every_number_names_a_source_and_every_source_a_number(size: VmSize) -> 
 def test_every_number_is_above_zero(size: VmSize) -> None:
     for name in size.sources:
         number = getattr(size, name)
-        assert type(number) is int
+        assert isinstance(number, int)
+        assert not isinstance(number, bool)
         assert number > 0
 
 

@@ -122,7 +122,7 @@ def test_runs_of_numbers_come_back_in_their_order(seed: int) -> None:
     source = random.Random(seed)
     width = source.choice([0, 0, 2, 3, 6])
     names = []
-    for _ in range(source.randint(1, 8)):
+    for _run in range(source.randint(1, 8)):
         start = source.randint(0, 1200)
         names += [f"s-{number:0{width}}" for number in range(start, start + source.randint(1, 12))]
     assert expand(compress(names)) == names
