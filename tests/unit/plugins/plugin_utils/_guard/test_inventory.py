@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import pathlib
+import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,11 +16,13 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._guard.inventory import problems, report
 
-GROUPS = {"all": ["ctl", "compute-0"], "hpcai_controller": ["ctl"], "hpcai_compute": ["compute-0"]}
-HOSTS: list[dict[str, Any]] = [
+GROUPS = types.MappingProxyType(
+    {"all": ["ctl", "compute-0"], "hpcai_controller": ["ctl"], "hpcai_compute": ["compute-0"]}
+)
+HOSTS: tuple[dict[str, Any], ...] = (
     {"inventory_hostname": "ctl", "azure_tags": {"hpcai_cluster": "sim"}, "azure_private_ipv4": "10.77.0.4"},
     {"inventory_hostname": "compute-0", "azure_tags": {"hpcai_cluster": "sim"}, "azure_private_ipv4": "10.77.0.5"},
-]
+)
 COMPUTE: dict[str, Any] = {
     "name": "compute",
     "found": 2,
@@ -142,6 +145,18 @@ def test_a_partial_source_is_named_with_its_errors() -> None:
 def test_a_source_from_an_outdated_cache_is_partial() -> None:
     [problem] = found(source(complete=False))
     assert "is partial (it came from an outdated cache)" in problem
+
+
+def test_a_complete_source_out_of_the_cache_is_refused_with_its_age() -> None:
+    assert found(source("/ops/azure_vmss.yml", from_cache=True, age_seconds=90)) == [
+        "The inventory of /ops/azure_vmss.yml is 90 s old, out of the cache. Nodes that joined since would be taken out "
+        "of the cluster: run with --flush-cache."
+    ]
+
+
+def test_a_partial_source_out_of_the_cache_is_told_once() -> None:
+    [problem] = found(source(complete=False, errors=["403"], from_cache=True, age_seconds=90))
+    assert "is partial (403)" in problem
 
 
 @pytest.mark.parametrize("role", ["controller", "compute"])
