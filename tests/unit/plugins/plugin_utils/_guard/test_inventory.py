@@ -147,13 +147,6 @@ def test_a_source_from_an_outdated_cache_is_partial() -> None:
     assert "is partial (it came from an outdated cache)" in problem
 
 
-def test_a_complete_source_out_of_the_cache_is_refused_with_its_age() -> None:
-    assert found(source("/ops/azure_vmss.yml", from_cache=True, age_seconds=90)) == [
-        "The inventory of /ops/azure_vmss.yml is 90 s old, out of the cache. Nodes that joined since would be taken out "
-        "of the cluster: run with --flush-cache."
-    ]
-
-
 def test_a_partial_source_out_of_the_cache_is_told_once() -> None:
     [problem] = found(source(complete=False, errors=["403"], from_cache=True, age_seconds=90))
     assert "is partial (403)" in problem
