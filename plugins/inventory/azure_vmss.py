@@ -248,6 +248,7 @@ from ..plugin_utils._azure.answer import Answer
 from ..plugin_utils._azure.cache import AnswerCache, cache_key
 from ..plugin_utils._azure.deadline import Deadline
 from ..plugin_utils._azure.errors import InventoryError
+from ..plugin_utils._azure.garbage import no_search
 from ..plugin_utils._azure.names import check_unique
 from ..plugin_utils._azure.options import Options, read_options
 from ..plugin_utils._azure.publish import Publisher
@@ -272,12 +273,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         """Read one source into the inventory, or raise and leave the inventory as it was."""
         super().parse(inventory, loader, path, cache)
+        with no_search():
+            self._parse(inventory, path, remember=cache)
+
+    def _parse(self, inventory: Any, path: str, *, remember: bool) -> None:
         self._read_options(path)
         started = time.monotonic()
         publisher = Publisher(inventory, self._construct)
         try:
             options = read_options(self.get_option)
-            outcome = read_source(options, lambda: _ask(options), self._answer_cache(options), remember=cache)
+            outcome = read_source(options, lambda: _ask(options), self._answer_cache(options), remember=remember)
             named = [(host.name, host.facts["azure_id"]) for host in outcome.hosts.hosts]
             check_unique(named, publisher.known_ids())
         except InventoryError as error:
