@@ -56,7 +56,7 @@ class Publisher:
     def _add_host(self, host: Host, scale_set_group: str | None) -> None:
         name = self._inventory.add_host(host.name)
         entry = self._inventory.hosts[name]
-        # Not the inventory's own set_variable for each of them: it tags every value with its origin and checks every name,
+        # Not the inventory's own set_variable for each: it tags every value with its origin and checks every name,
         # which takes twenty times as long. Without a tag a value is not trusted as a template, as it should be.
         entry.vars.update(host.facts)
         if host.address is not None:
