@@ -25,18 +25,22 @@ NAMES = ("ansible_ssh_common_args", "ansible_host", "ansible_user", "hpcai_jump_
 PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
 
 
-@pytest.fixture
-def ops(source: Source, tmp_path: Path) -> Path:
+def copy_of_shipped(folder: Path, subscription: str, cluster: str) -> Path:
     """A copy with nothing changed but the two lines."""
-    folder = tmp_path / "ops"
     shutil.copytree(SHIPPED, folder)
     path = folder / "azure_vmss.yml"
     text = path.read_text(encoding="utf-8")
     assert text.count(PLACEHOLDER) == 1
     assert text.count("hpcai_cluster: training") == 1
-    text = text.replace(PLACEHOLDER, source.simulator.subscription_id)
-    path.write_text(text.replace("hpcai_cluster: training", "hpcai_cluster: sim"), encoding="utf-8")
+    text = text.replace(PLACEHOLDER, subscription)
+    path.write_text(text.replace("hpcai_cluster: training", f"hpcai_cluster: {cluster}"), encoding="utf-8")
     return folder
+
+
+@pytest.fixture
+def ops(source: Source, tmp_path: Path) -> Path:
+    """A user's repository."""
+    return copy_of_shipped(tmp_path / "ops", source.simulator.subscription_id, "sim")
 
 
 def variables(ops: Path, source: Source, **extra: str) -> dict[str, dict[str, str]]:

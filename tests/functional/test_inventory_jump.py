@@ -1,0 +1,105 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Private nodes through the login node, over real ssh, with the inventory that users copy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from functional.inventory.reading import REPOSITORY, Finished, ansible
+from functional.inventory.test_inventory_shipped import copy_of_shipped
+
+pytestmark = pytest.mark.nodes
+
+NAME, PORT, NETWORK = "jump", 8500, "10.80.0.0/24"
+SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
+PUBLIC, LOGIN = "10.80.0.200", "10.80.0.4"
+
+
+def simulator(*arguments: str) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "simulator", *arguments, "--name", NAME],
+        env={**os.environ, "PYTHONPATH": "tests"},
+        cwd=REPOSITORY,
+        check=True,
+        timeout=900,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """One login node with a public address and two private compute nodes."""
+    simulator("down")
+    simulator("up", "site", "--port", str(PORT), "--network", NETWORK)
+    try:
+        yield f"http://127.0.0.1:{PORT}"
+    finally:
+        simulator("down")
+
+
+def run(folder: Path, endpoint: str, *arguments: str) -> Finished:
+    return ansible(
+        *(
+            "ansible",
+            "azure_hosts",
+            "-i",
+            "azure_vmss.yml",
+            "-m",
+            "ansible.builtin.raw",
+            "-a",
+            "echo reached-from $SSH_CLIENT",
+        ),
+        *("-e", f"ansible_ssh_private_key_file={REPOSITORY}/.simulator/{NAME}/id_ed25519"),
+        *("-e", f"hpcai_known_hosts={folder}/known_hosts", *arguments),
+        cwd=folder,
+        # Each run shall look at the host keys, none shall find a connection that is still open.
+        env={
+            "HPCAI_AZURE_ENDPOINT": endpoint,
+            "HPCAI_AZURE_TOKEN": "simulated-token",
+            "ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none",
+        },
+    )
+
+
+def test_private_nodes_are_reached_through_the_login_node_and_known_by_their_ids(endpoint: str, tmp_path: Path) -> None:
+    folder = copy_of_shipped(tmp_path / "ops", SUBSCRIPTION, "sim")
+
+    first = run(folder, endpoint)
+    again = run(folder, endpoint)
+
+    for finished in (first, again):
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        # From here to the login node, and from the login node to the two others.
+        assert finished.stdout.count("reached-from 10.80.0.1 ") == 1
+        assert finished.stdout.count(f"reached-from {LOGIN} ") == 2
+    known = (folder / "known_hosts").read_text(encoding="utf-8")
+    assert PUBLIC not in known
+    assert LOGIN not in known
+    # Three keys, and not one more the second time.
+    assert len(known.splitlines()) == 3 * len({line.split()[1] for line in known.splitlines()})
+
+
+def test_a_machine_that_is_not_the_one_it_was_is_refused(endpoint: str, tmp_path: Path) -> None:
+    folder = copy_of_shipped(tmp_path / "ops", SUBSCRIPTION, "sim")
+    assert run(folder, endpoint).returncode == 0
+    known = folder / "known_hosts"
+    lines = known.read_text(encoding="utf-8").splitlines()
+    # The keys of all machines, each under the name of another.
+    names = [line.split(" ", 1)[0] for line in lines]
+    keys = [line.split(" ", 1)[1] for line in lines]
+    swapped = [f"{name} {key}" for name, key in zip(names, [*keys[1:], keys[0]], strict=True)]
+    known.write_text("\n".join(swapped) + "\n", encoding="utf-8")
+
+    finished = run(folder, endpoint)
+
+    assert finished.returncode != 0
+    assert "reached-from" not in finished.stdout
+    assert "Host key verification failed" in finished.stdout + finished.stderr
