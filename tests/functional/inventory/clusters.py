@@ -26,3 +26,6 @@ CLUSTER: dict[str, Any] = {
         },
     ],
 }
+
+UNIFORM = {"compute000000", "compute000003", "compute00000H"}
+"""The hosts of the Uniform set in it."""

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader, inventory_loader
@@ -100,6 +102,19 @@ def ansible(program: str, *arguments: str | Path, cwd: Path, env: Mapping[str, s
         check=False,
     )
     return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def failure(source: Source, **options: Any) -> str:
+    """The error with which a source fails, after a look that it left nothing behind."""
+    inventory = InventoryData()
+    with pytest.raises(AnsibleParserError) as raised:
+        source.read(into=inventory, **options)
+    assert not inventory.hosts
+    assert set(inventory.groups) == {"all", "ungrouped"}
+    assert str(raised.value).startswith(f"{source.path}: ")
+    assert "\n" not in str(raised.value)
+    assert source.simulator.token not in str(raised.value)
+    return str(raised.value)
 
 
 def report(inventory: InventoryData) -> dict[str, Any]:

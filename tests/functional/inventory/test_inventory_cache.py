@@ -15,10 +15,9 @@ import pytest
 from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
 
+from .lists import INSTANCES, SCALE_SETS
 from .reading import Source, facts, report
 
-SCALE_SETS = r"GET /subscriptions/[^/]+/providers/Microsoft.Compute/virtualMachineScaleSets\?"
-INSTANCES = r"GET .*/virtualMachineScaleSets/compute/virtualMachines\?"
 TIMEOUT = 300
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .lists import SCALE_SETS
 from .reading import Finished, Source, ansible
 
-SCALE_SETS = r"GET /subscriptions/[^/]+/providers/Microsoft.Compute/virtualMachineScaleSets\?"
 UNPARSED_IS_FAILED = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
 
 

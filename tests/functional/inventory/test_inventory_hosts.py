@@ -13,10 +13,9 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.instance_facts import InstanceFacts
 
-from .clusters import CLUSTER, COMPUTE, TAGS
+from .clusters import CLUSTER, COMPUTE, TAGS, UNIFORM
 from .reading import Source, facts, members, report
 
-UNIFORM = {"compute000000", "compute000003", "compute00000H"}
 SCHEMA = set(InstanceFacts.__annotations__)
 
 

@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleParserError
 
-from .clusters import CLUSTER, TAGS
+from .clusters import CLUSTER, TAGS, UNIFORM
 from .reading import Source, facts, members, report
-
-UNIFORM = {"compute000000", "compute000003", "compute00000H"}
 
 
 def asked(source: Source) -> list[str]:
