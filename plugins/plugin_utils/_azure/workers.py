@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -81,9 +82,10 @@ class WorkQueue:
         """End the threads; those that still hang end by themselves when their request does."""
         for _thread in self._threads:
             self._jobs.put(None)
+        end = time.monotonic() + _GRACE_SECONDS
         for thread in self._threads:
             # Ansible forks its workers later: no thread should be around by then.
-            thread.join(timeout=_GRACE_SECONDS if self._open else None)
+            thread.join(timeout=max(0.0, end - time.monotonic()) if self._open else None)
 
     def _give_up(self) -> None:
         unanswered = list(self._open)

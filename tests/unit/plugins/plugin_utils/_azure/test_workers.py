@@ -109,6 +109,20 @@ def test_whoever_hangs_beyond_the_deadline_is_given_up_and_so_is_what_waits_behi
     assert not started
 
 
+def test_many_that_hang_are_given_up_together() -> None:
+    release = threading.Event()
+    queue = WorkQueue(8, Deadline(0.1))
+    for _ in range(8):
+        queue.add(job(release.wait))
+    began = time.monotonic()
+
+    queue.drain()
+    queue.close()
+
+    assert time.monotonic() - began < 2
+    release.set()
+
+
 def test_no_thread_is_left_behind() -> None:
     before = threading.active_count()
     queue = WorkQueue(8, Deadline(10))
