@@ -10,9 +10,11 @@ set -euo pipefail
 packages=(
   ca-certificates gpg git make openssh-client python3 python3-venv # the commands themselves, the virtual environment
   iproute2 nftables iptables procps util-linux                     # the machines' network
-  podman crun runc conmon netavark uidmap                          # the machines
+  podman crun conmon netavark uidmap                               # the machines
   mmdebstrap debian-archive-keyring                                # their image
 )
+# Docker's own packages bring a runc that does as well, and the distribution's would drive them out.
+command -v runc > /dev/null || packages+=(runc)
 
 say() { printf 'host packages: %s\n' "$*" >&2; }
 
@@ -46,8 +48,10 @@ attempt() {
     > "$log" 2>&1 < /dev/null
 }
 # The package index of a fresh machine is empty or old; a working one need not be renewed first.
-if ! attempt install --yes --no-install-recommends "${missing[@]}"; then
-  if ! { attempt update && attempt install --yes --no-install-recommends "${missing[@]}"; }; then
+# Nothing is removed for ours: what somebody has installed stays.
+install=(install --yes --no-install-recommends --no-remove)
+if ! attempt "${install[@]}" "${missing[@]}"; then
+  if ! { attempt update && attempt "${install[@]}" "${missing[@]}"; }; then
     tail -n 15 "$log" >&2
     say "apt-get failed (its last lines are above): put that right and run this again"
     exit 1

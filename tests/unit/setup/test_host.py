@@ -1,0 +1,81 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What tests/setup/host.sh asks of apt, on hosts that have some of the packages already."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "setup/host.sh"
+TOOLS = ("bash", "cat", "env", "grep", "id", "mktemp", "rm", "tail")
+
+
+@dataclasses.dataclass
+class Host:
+    """A host whose package manager only notes what it is asked for."""
+
+    folder: pathlib.Path
+
+    def __post_init__(self) -> None:
+        (self.folder / "bin").mkdir()
+        for tool in TOOLS:
+            (self.folder / "bin" / tool).symlink_to(str(shutil.which(tool)))
+        self.add("dpkg-query", f'grep -qx "$3" "{self.folder}/installed" && printf installed')
+        self.add("apt-get", f'echo "$@" >> "{self.folder}/asked"')
+        self.add("sudo", 'exec "$@"')
+        self.install()
+
+    def add(self, program: str, text: str) -> None:
+        """Add a program."""
+        path = self.folder / "bin" / program
+        path.write_text(f"#!{shutil.which('sh')}\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def install(self, *packages: str) -> None:
+        """Say which packages are installed."""
+        (self.folder / "installed").write_text("".join(f"{package}\n" for package in packages), encoding="utf-8")
+
+    def set_up(self) -> list[str]:
+        """Run the script, and return the words of its call of apt-get; none when it did not call it."""
+        asked = self.folder / "asked"
+        asked.unlink(missing_ok=True)
+        environment = {"PATH": str(self.folder / "bin"), "TMPDIR": str(self.folder)}
+        done = subprocess.run([str(SCRIPT)], env=environment, capture_output=True, text=True, timeout=30, check=False)
+        assert done.returncode == 0, done.stderr
+        return asked.read_text(encoding="utf-8").split() if asked.exists() else []
+
+
+@pytest.fixture
+def host(tmp_path: pathlib.Path) -> Host:
+    """A host with nothing installed."""
+    return Host(tmp_path)
+
+
+def packages_of(words: list[str]) -> list[str]:
+    """The packages that a call of apt-get names."""
+    return [word for word in words[words.index("install") + 1 :] if not word.startswith("-")]
+
+
+def test_asks_for_everything_on_a_fresh_host_and_for_nothing_the_second_time(host: Host) -> None:
+    packages = packages_of(host.set_up())
+    assert {"podman", "runc", "mmdebstrap", "python3-venv"} <= set(packages)
+    host.install(*packages)
+    assert host.set_up() == []
+
+
+def test_leaves_a_runc_that_is_there_without_its_package(host: Host) -> None:
+    host.add("runc", "")
+    packages = packages_of(host.set_up())
+    assert "podman" in packages
+    assert "runc" not in packages
+
+
+def test_never_lets_apt_remove_a_package(host: Host) -> None:
+    assert "--no-remove" in host.set_up()
