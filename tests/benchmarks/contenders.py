@@ -19,7 +19,7 @@ from simulator import TOKEN
 from simulator.scenario import SUBSCRIPTION
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-OURS = REPOSITORY / ".venv" / "bin"
+OURS = Path(sys.executable).parent
 THEIRS = REPOSITORY / ".venv-bench"
 
 LIVE = "azure_vmss"

@@ -101,7 +101,7 @@ def _ratios(
 
 def _growth(by_key: dict[tuple[int, str], Result], one: int, other: int) -> list[str]:
     lines = []
-    for name in (contenders.LIVE, contenders.FLOOR, contenders.CACHED, contenders.STATIC_JSON):
+    for name in (contenders.LIVE, contenders.READING, contenders.FLOOR, contenders.CACHED, contenders.STATIC_JSON):
         small, large = by_key.get((one, name)), by_key.get((other, name))
         if small and large:
             most = other / one if name == contenders.LIVE else None
