@@ -13,11 +13,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from simulator import clients, control
 from simulator.statedir import StateDir
+from simulator.testing import running
 
 TESTS = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS)}
@@ -113,6 +115,14 @@ def test_up_list_down(up: list[str], port: int) -> None:
     assert ended.returncode == 0
     assert "removed the simulator cli" in ended.stdout
     assert not state.path.exists()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 1)
+
+
+def test_a_simulator_that_has_ended_leaves_no_open_port() -> None:
+    with running({"name": "short"}) as server:
+        port = urlsplit(server.endpoint).port
+        socket.create_connection(("127.0.0.1", port), 1).close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), 1)
 

@@ -120,7 +120,9 @@ class Server:
                 error.errno, f"cannot listen on {host}:{port} ({error.strerror}): choose another port with --port"
             ) from error
         listening.listen(BACKLOG)
-        server = make_server(host, port, application, threaded=True, request_handler=Handler, fd=listening.detach())
+        with listening:
+            # The server takes a duplicate: this one would go on listening after the server's end.
+            server = make_server(host, port, application, threaded=True, request_handler=Handler, fd=listening.fileno())
         threading.Thread(target=server.serve_forever, args=(0.05,), name=f"listen {host}:{port}", daemon=True).start()
         self._listeners.append(server)
         return int(server.port)
