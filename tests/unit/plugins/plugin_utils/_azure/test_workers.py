@@ -112,7 +112,7 @@ def test_whoever_hangs_beyond_the_deadline_is_given_up_and_so_is_what_waits_behi
 def test_many_that_hang_are_given_up_together() -> None:
     release = threading.Event()
     queue = WorkQueue(8, Deadline(0.1))
-    for _ in range(8):
+    for _job in range(8):
         queue.add(job(release.wait))
     began = time.monotonic()
 
