@@ -43,6 +43,11 @@ class Result:
         """Median wall time."""
         return self.median(lambda sample: sample.wall)
 
+    @property
+    def cpu(self) -> float:
+        """Median processor time."""
+        return self.median(lambda sample: sample.cpu)
+
     def document(self) -> dict[str, Any]:
         """All of it, for JSON."""
         return asdict(self)
@@ -82,7 +87,7 @@ def _row(result: Result) -> str:
         result.contender,
         requests,
         f"{result.wall:.2f} ({min(walls):.2f}-{max(walls):.2f})",
-        f"{result.median(lambda sample: sample.cpu):.2f}",
+        f"{result.cpu:.2f}",
         f"{result.median(lambda sample: sample.peak_mib):.0f}",
     )
     return f"| {' | '.join(cells)} |"
@@ -107,6 +112,8 @@ def _growth(by_key: dict[tuple[int, str], Result], one: int, other: int) -> list
             most = other / one if name == contenders.LIVE else None
             what = f"{one:,} to {other:,} instances: wall of {name}"
             lines.append(_verdict(large.wall / small.wall, most, what, " times"))
+            # Numbers of instances are measured one after the other, and the machine may have been busier with one.
+            lines[-1] += f" (CPU {large.cpu / small.cpu:.2f})"
     return lines
 
 
