@@ -138,6 +138,8 @@ def main() -> NoReturn:
             not_answering = wait_for([n for n in wanted["put_to_work"] if n not in made.left_out], wanted["timeout"])
             resumed = tuple(name for name in made.resume if name not in not_answering)
             nodes.resume(resumed, run)
+            # slurmctld takes a resumed node for silent until it has asked it anew, and gives it no jobs before.
+            not_answering += wait_for(list(resumed), wanted["timeout"])
     except CommandFailed as error:
         module.fail_json(msg=str(error))
     touched = [*made.drain, *resumed]

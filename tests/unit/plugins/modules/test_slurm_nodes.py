@@ -47,7 +47,9 @@ class Slurmctld:
             else:
                 # As slurmctld 22.05 does: it clears the flag, and fails.
                 failed = failed or self._state(name).startswith("UNKNOWN")
-                self.nodes[name] = state.replace("+DRAIN", ""), ""
+                self.nodes[name] = state.replace("+DRAIN", "") + "+NOT_RESPONDING", ""
+                # slurmctld forgets that the node answers, and asks it anew, which takes under a second.
+                self.registers_after[name] = max(self.registers_after.get(name, 0), int(self.now) + 1)
         return Result(tuple(command), int(failed), "", "slurm_update error: Invalid node state specified\n")
 
     def _state(self, name: str) -> str:
@@ -103,6 +105,17 @@ def test_drains_and_resumes_and_says_so(slurmctld: Slurmctld, run_module: RunMod
     }
 
 
+def test_waits_until_a_resumed_node_answers_anew(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    answer = run_module(slurm_nodes.main, put_to_work=["compute-3"])
+    assert (answer["resumed"], answer["not_answering"]) == (["compute-3"], [])
+    assert slurmctld.now == 1
+
+
+def test_says_which_resumed_node_does_not_answer_anew(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    answer = run_module(slurm_nodes.main, put_to_work=["compute-3"], timeout=0)
+    assert (answer["resumed"], answer["not_answering"]) == (["compute-3"], ["compute-3"])
+
+
 def test_a_second_run_changes_nothing(slurmctld: Slurmctld, run_module: RunModule) -> None:
     arguments = {"keep_out": ["compute-18"], "put_to_work": ["compute-0", "compute-3"]}
     assert run_module(slurm_nodes.main, **arguments)["changed"] is True
@@ -146,7 +159,7 @@ def test_resumes_a_drained_node_only_after_it_registered(slurmctld: Slurmctld, r
     answer = run_module(slurm_nodes.main, put_to_work=["compute-3"], timeout=60)
     assert answer["_exit"] == 0
     assert answer["resumed"] == ["compute-3"]
-    assert slurmctld.now == 7
+    assert slurmctld.now == 8  # 7 to register, 1 to answer anew
 
 
 def test_names_nodes_that_do_not_answer_in_time_and_leaves_them_drained(
@@ -160,7 +173,7 @@ def test_names_nodes_that_do_not_answer_in_time_and_leaves_them_drained(
     assert answer["not_answering"] == ["compute-3"]
     assert answer["resumed"] == ["compute-18"]
     assert slurmctld.updates == [("NodeName=compute-18", "State=RESUME")]
-    assert slurmctld.now == 5
+    assert slurmctld.now == 6  # 5 for compute-3, 1 for compute-18 to answer anew
     assert "compute-3" not in answer["diff"]["after"]
 
 
