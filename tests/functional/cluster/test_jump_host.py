@@ -7,47 +7,20 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from functional.inventory.reading import REPOSITORY, Finished, ansible
+from functional.inventory.reading import Finished, ansible
 from functional.inventory.test_inventory_shipped import copy_of_shipped
 
-pytestmark = pytest.mark.nodes
+from .cluster import Cluster
 
-NAME, PORT, NETWORK = "jump", 8500, "10.80.0.0/24"
 SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
-PUBLIC, LOGIN = "10.80.0.200", "10.80.0.4"
+PUBLIC, LOGIN = "10.79.0.200", "10.79.0.4"
 
 
-def simulator(*arguments: str) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "simulator", *arguments, "--name", NAME],
-        env={**os.environ, "PYTHONPATH": "tests"},
-        cwd=REPOSITORY,
-        check=True,
-        timeout=900,
-        stdin=subprocess.DEVNULL,
-    )
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """One login node with a public address and two private compute nodes."""
-    simulator("down")
-    simulator("up", "site", "--port", str(PORT), "--network", NETWORK)
-    try:
-        yield f"http://127.0.0.1:{PORT}"
-    finally:
-        simulator("down")
-
-
-def run(folder: Path, endpoint: str, *arguments: str) -> Finished:
+def run(folder: Path, cluster: Cluster) -> Finished:
     return ansible(
         *(
             "ansible",
@@ -59,12 +32,12 @@ def run(folder: Path, endpoint: str, *arguments: str) -> Finished:
             "-a",
             "echo reached-from $SSH_CLIENT",
         ),
-        *("-e", f"ansible_ssh_private_key_file={REPOSITORY}/.simulator/{NAME}/id_ed25519"),
-        *("-e", f"hpcai_known_hosts={folder}/known_hosts", *arguments),
+        *("-e", f"ansible_ssh_private_key_file={cluster.state}/id_ed25519"),
+        *("-e", f"hpcai_known_hosts={folder}/known_hosts"),
         cwd=folder,
         # Each run shall look at the host keys, none shall find a connection that is still open.
         env={
-            "HPCAI_AZURE_ENDPOINT": endpoint,
+            "HPCAI_AZURE_ENDPOINT": cluster.endpoint,
             "HPCAI_AZURE_TOKEN": "simulated-token",
             "ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none",
         },
@@ -77,18 +50,18 @@ def is_known(folder: Path, name: str) -> bool:
     return found.returncode == 0
 
 
-def test_private_nodes_are_reached_through_the_login_node_and_known_by_their_ids(endpoint: str, tmp_path: Path) -> None:
+def test_private_nodes_are_reached_through_the_login_node_and_known_by_id(cluster: Cluster, tmp_path: Path) -> None:
     folder = copy_of_shipped(tmp_path / "ops", SUBSCRIPTION, "sim")
 
-    first = run(folder, endpoint)
-    again = run(folder, endpoint)
+    first = run(folder, cluster)
+    again = run(folder, cluster)
 
     for finished in (first, again):
         assert finished.returncode == 0, finished.stdout + finished.stderr
         # From here to the login node, and from the login node to the two others.
-        assert finished.stdout.count("reached-from 10.80.0.1 ") == 1
+        assert finished.stdout.count("reached-from 10.79.0.1 ") == 1
         assert finished.stdout.count(f"reached-from {LOGIN} ") == 2
-    with urllib.request.urlopen(f"{endpoint}/_simulator/state", timeout=10) as answer:
+    with urllib.request.urlopen(f"{cluster.endpoint}/_simulator/state", timeout=10) as answer:
         machines = json.load(answer)["instances"]
     assert len(machines) == 3
     for machine in machines:
@@ -97,9 +70,9 @@ def test_private_nodes_are_reached_through_the_login_node_and_known_by_their_ids
     assert not is_known(folder, PUBLIC)
 
 
-def test_a_machine_that_is_not_the_one_it_was_is_refused(endpoint: str, tmp_path: Path) -> None:
+def test_a_machine_that_is_not_the_one_it_was_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     folder = copy_of_shipped(tmp_path / "ops", SUBSCRIPTION, "sim")
-    assert run(folder, endpoint).returncode == 0
+    assert run(folder, cluster).returncode == 0
     known = folder / "known_hosts"
     lines = known.read_text(encoding="utf-8").splitlines()
     # The keys of all machines, each under the name of another.
@@ -108,7 +81,7 @@ def test_a_machine_that_is_not_the_one_it_was_is_refused(endpoint: str, tmp_path
     swapped = [f"{name} {key}" for name, key in zip(names, [*keys[1:], keys[0]], strict=True)]
     known.write_text("\n".join(swapped) + "\n", encoding="utf-8")
 
-    finished = run(folder, endpoint)
+    finished = run(folder, cluster)
 
     assert finished.returncode != 0
     assert "reached-from 10." not in finished.stdout
