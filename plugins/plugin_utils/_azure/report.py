@@ -17,6 +17,19 @@ from .source import Outcome
 
 VERSION = 1
 
+# Ansible copies the variables of the group `all` to each host wherever it prints or exports an inventory, so that an
+# entry there costs as many times as there are hosts. The whole of a set stands on the set's own group.
+_TOLD_OF_A_SET = (
+    "name",
+    "resource_group",
+    "vm_size",
+    "orchestration_mode",
+    "capacity",
+    "found",
+    "single_placement_group",
+    "accelerated_networking",
+)
+
 
 class SourceReport(TypedDict):
     """One source in `azure_inventory`."""
@@ -54,7 +67,8 @@ def report_source(source: str, outcome: Outcome, now: float) -> SourceReport:
 def merge_reports(before: Any, report: SourceReport) -> dict[str, Any]:
     """Return `azure_inventory` with one more source; a source that is read again replaces its earlier report."""
     earlier = [other for other in (before or {}).get("sources", []) if other["source"] != report["source"]]
-    sources = [*earlier, report]
+    scale_sets = [{key: value for key, value in item.items() if key in _TOLD_OF_A_SET} for item in report["scale_sets"]]
+    sources = [*earlier, {**report, "scale_sets": scale_sets}]
     return {"version": VERSION, "complete": all(source["complete"] for source in sources), "sources": sources}
 
 
