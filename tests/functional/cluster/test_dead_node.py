@@ -20,7 +20,8 @@ def run_with_dead_node(cluster: Cluster, controller: str, inventory: Path) -> Re
     """A run in which every node has work to do, and one of three does not answer ssh."""
     for address in (controller, ALIVE, DEAD):
         cluster.ssh(address, "sudo rm -rf /var/lib/hpcai")
-    cluster.ssh(DEAD, "sudo systemctl stop ssh.socket ssh.service; sudo pkill -f 'sshd: .*' || true", check=False)
+    # Unchecked, because the command ends the connection that it came by.
+    cluster.ssh(DEAD, "sudo systemctl stop ssh.socket ssh.service; sudo pkill -f 'sshd: .*'", check=False)
     return cluster.site(inventory, "-e", "hpcai_connect_timeout=10")
 
 

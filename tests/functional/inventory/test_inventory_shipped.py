@@ -22,7 +22,7 @@ from .reading import REPOSITORY, Finished, Source, ansible
 
 SHIPPED = REPOSITORY / "inventories" / "azure"
 NAMES = ("ansible_ssh_common_args", "ansible_host", "ansible_user", "hpcai_jump_host")
-PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
+NOBODYS_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 
 
 def copy_of_shipped(folder: Path, subscription: str, cluster: str) -> Path:
@@ -30,9 +30,9 @@ def copy_of_shipped(folder: Path, subscription: str, cluster: str) -> Path:
     shutil.copytree(SHIPPED, folder)
     path = folder / "azure_vmss.yml"
     text = path.read_text(encoding="utf-8")
-    assert text.count(PLACEHOLDER) == 1
+    assert text.count(NOBODYS_SUBSCRIPTION) == 1
     assert text.count("hpcai_cluster: training") == 1
-    text = text.replace(PLACEHOLDER, subscription)
+    text = text.replace(NOBODYS_SUBSCRIPTION, subscription)
     path.write_text(text.replace("hpcai_cluster: training", f"hpcai_cluster: {cluster}"), encoding="utf-8")
     return folder
 
