@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .lookup import find_size
 from .names import UnknownVmSize, canonical_size, nearest_sizes
-from .table import SIZES, SOURCES, VmSize
+from .table import SIZES, SOURCES
+from .types import VmSize
 
 __all__ = ["SIZES", "SOURCES", "UnknownVmSize", "VmSize", "canonical_size", "find_size", "nearest_sizes"]

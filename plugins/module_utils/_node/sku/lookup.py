@@ -7,13 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from .names import UnknownVmSize, canonical_size, nearest_sizes
-from .table import SIZES, VmSize
+from .table import SIZES
+from .types import VmSize
 
-_DESCRIBABLE = tuple(f.name for f in fields(VmSize) if f.name not in ("name", "sources"))
+# The whole numbers that Slurm needs; types of more parts are described with the rest of the table's facts.
+_DESCRIBABLE = ("vcpus", "sockets", "cores_per_socket", "threads_per_core", "memory_mib")
 
 
 def find_size(name: str, described: Mapping[str, Mapping[str, Any]] | None = None) -> VmSize:

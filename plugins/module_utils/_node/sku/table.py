@@ -10,7 +10,8 @@ Each number names its source by a letter, explained in ``SOURCES``. What no sour
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from .types import VmSize
 
 SOURCES: Mapping[str, str] = {
     "C": "azurehpc-health-checks, conf/<size>.conf: check_hw_cpuinfo (sockets, cores, threads) and check_hw_physmem",
@@ -19,32 +20,18 @@ SOURCES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class VmSize:
-    """What a VM of one size has.
-
-    :ivar name: canonical name, with tier.
-    :ivar vcpus: number of CPUs that the operating system sees.
-    :ivar sockets: number of CPU sockets.
-    :ivar cores_per_socket: number of cores of each socket.
-    :ivar threads_per_core: number of hardware threads of each core.
-    :ivar memory_mib: memory that the operating system reports, in MiB.
-    :ivar sources: letter of ``SOURCES`` for each field that is not None.
-    """
-
-    name: str
-    vcpus: int | None = None
-    sockets: int | None = None
-    cores_per_socket: int | None = None
-    threads_per_core: int | None = None
-    memory_mib: int | None = None
-    sources: Mapping[str, str] = field(default_factory=dict)
-
-
 def _checked(name: str, sockets: int, cores: int, memory_mib: int) -> VmSize:
     """A size whose CPUs and memory azurehpc-health-checks states. None of them has simultaneous multithreading."""
     fields = ("vcpus", "sockets", "cores_per_socket", "threads_per_core", "memory_mib")
-    return VmSize(name, cores, sockets, cores // sockets, 1, memory_mib, dict.fromkeys(fields, "C"))
+    return VmSize(
+        name,
+        vcpus=cores,
+        sockets=sockets,
+        cores_per_socket=cores // sockets,
+        threads_per_core=1,
+        memory_mib=memory_mib,
+        sources=dict.fromkeys(fields, "C"),
+    )
 
 
 def _documented(name: str, vcpus: int, memory_gib: int) -> VmSize:

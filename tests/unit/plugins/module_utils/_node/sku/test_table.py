@@ -13,7 +13,11 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES, SOURCES, VmSize, canonical_size
 
-NUMBERS = [field.name for field in dataclasses.fields(VmSize) if field.name not in ("name", "sources")]
+NUMBERS = [
+    field.name
+    for field in dataclasses.fields(VmSize)
+    if field.name not in ("name", "sources", "thresholds", "contradictions")
+]
 
 
 @pytest.fixture(params=list(SIZES.values()), ids=list(SIZES))

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a sub-command of hpcnode is, and what it answers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Callable
+
+GOOD, BAD, UNKNOWN, USAGE = 0, 1, 2, 3
+"""Exit statuses: as it should be (or done), not so (or failed), could not tell, wrong usage."""
+
+
+class UsageError(ValueError):
+    """Arguments that make no sense together; exit status 3."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a sub-command found.
+
+    :ivar status: GOOD, BAD or UNKNOWN.
+    :ivar text: for people, without a newline at its end.
+    :ivar data: the same for programs, what ``--json`` prints; nothing in it needs the text to be understood.
+    """
+
+    status: int
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A sub-command.
+
+    :ivar name: how it is called.
+    :ivar summary: one line, for the list of commands.
+    :ivar description: paragraphs, for its own ``--help``: what it does, reads, writes, and what each exit status means.
+    :ivar add_arguments: declares its arguments; ``--json`` and ``--root`` are there already.
+    :ivar execute: does it. A ``UsageError`` it raises becomes exit status 3, ``CommandFailed`` and ``OSError`` BAD,
+        ``ConfigError`` UNKNOWN.
+    """
+
+    name: str
+    summary: str
+    description: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    execute: Callable[[argparse.Namespace], Answer]

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The machine's NUMA nodes and CPUs, out of sysfs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .cpuset import CpuSet
+from .root import Root
+
+_NODES = "/sys/devices/system/node"
+_CPUS = "/sys/devices/system/cpu"
+_MEMORY = re.compile(r"MemTotal:\s+(\d+) kB")
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A NUMA node that is online.
+
+    :ivar id: Linux's number of it; the numbers may have gaps.
+    :ivar cpus: its CPUs that are online; empty for a node of memory only (CXL, HBM, a GPU's memory).
+    :ivar memory_mib: its memory in MiB; 0 for a node without, None where the kernel does not say.
+    :ivar distances: distance to each online node, by its number; empty where the kernel does not say.
+    """
+
+    id: int
+    cpus: CpuSet
+    memory_mib: int | None
+    distances: dict[int, int]
+
+
+@dataclass(frozen=True)
+class CpuFacts:
+    """The CPUs and NUMA nodes of a machine.
+
+    :ivar online: CPUs that are online.
+    :ivar nodes: NUMA nodes by number. A kernel without NUMA gives one node 0 with all CPUs.
+    :ivar cores: for each online CPU the CPUs of its core, itself included (hardware threads).
+    """
+
+    online: CpuSet
+    nodes: tuple[NodeFacts, ...]
+    cores: dict[int, CpuSet]
+
+    def node_of(self, cpu: int) -> int | None:
+        """Return the number of the NUMA node that a CPU belongs to; None for an offline CPU."""
+        return next((node.id for node in self.nodes if cpu in node.cpus), None)
+
+    def nodes_of(self, cpus: CpuSet) -> CpuSet:
+        """Return the numbers of the NUMA nodes that any of the CPUs belongs to."""
+        return CpuSet(node.id for node in self.nodes if node.cpus & cpus)
+
+
+def read_cpus(root: Root) -> CpuFacts:
+    """Return the machine's CPUs and NUMA nodes.
+
+    :raises ValueError: sysfs holds a list of CPUs that is none.
+    """
+    online = CpuSet.parse_list(root.text(f"{_CPUS}/online") or "")
+    if not online:
+        online = CpuSet(number for number, _path in root.numbered(_CPUS, "cpu"))
+    nodes = tuple(_read_node(root, number, path, online) for number, path in root.numbered(_NODES, "node"))
+    if not nodes:
+        nodes = (NodeFacts(0, online, None, {0: 10}),)
+    return CpuFacts(online, nodes, {cpu: _siblings(root, cpu) & online or CpuSet({cpu}) for cpu in sorted(online)})
+
+
+def _read_node(root: Root, number: int, path: str, online: CpuSet) -> NodeFacts:
+    cpus = CpuSet.parse_list(root.text(f"{path}/cpulist") or "") & online
+    memory = _MEMORY.search(root.text(f"{path}/meminfo") or "")
+    distances = (root.text(f"{path}/distance") or "").split()
+    others = [other for other, _path in root.numbered(_NODES, "node")]
+    return NodeFacts(
+        id=number,
+        cpus=cpus,
+        memory_mib=int(memory[1]) // 1024 if memory else None,
+        distances=dict(zip(others, map(int, distances))) if len(distances) == len(others) else {},
+    )
+
+
+def _siblings(root: Root, cpu: int) -> CpuSet:
+    topology = f"{_CPUS}/cpu{cpu}/topology"
+    text = root.text(f"{topology}/core_cpus_list") or root.text(f"{topology}/thread_siblings_list") or str(cpu)
+    return CpuSet.parse_list(text)

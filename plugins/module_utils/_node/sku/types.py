@@ -1,0 +1,164 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What is known of a VM size: the shapes of the facts, without a single fact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class CpuModel:
+    """The processor, as the CPUID instruction names it and as NCCL's topology file spells it.
+
+    :ivar arch: ``x86_64`` or ``arm64``.
+    :ivar vendor: e.g. ``AuthenticAMD``.
+    :ivar family: CPUID family.
+    :ivar model: CPUID model.
+    """
+
+    arch: str
+    vendor: str
+    family: int
+    model: int
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """A NUMA node of the size.
+
+    :ivar id: Linux's number of it.
+    :ivar cpus: its CPUs as a Linux list, e.g. ``0-23``.
+    """
+
+    id: int
+    cpus: str
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU slot, in the order of the GPU indices (``CUDA_DEVICE_ORDER=PCI_BUS_ID``).
+
+    :ivar busid: PCI address in Linux's spelling, ``0001:00:00.0``.
+    :ivar numa_node: the NUMA node it hangs on.
+    :ivar switch: number of the virtual PCI switch that NCCL is told of; None where the size has none.
+    """
+
+    busid: str
+    numa_node: int
+    switch: int | None = None
+
+
+@dataclass(frozen=True)
+class Hca:
+    """One InfiniBand adapter, in the order of the ``mlx5_ib<N>`` names.
+
+    :ivar busid: PCI address in Linux's spelling, ``0101:00:00.0``.
+    :ivar numa_node: the NUMA node it hangs on.
+    :ivar switch: number of the virtual PCI switch that NCCL is told of; None where the size has none.
+    """
+
+    busid: str
+    numa_node: int
+    switch: int | None = None
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A limit that a health check compares with.
+
+    :ivar limit: the number, a minimum unless ``at_most``.
+    :ivar unit: e.g. ``GB/s``.
+    :ivar at: the conditions, e.g. the message size ``8G``; empty where there are none.
+    :ivar source: letter of ``SOURCES``.
+    :ivar at_most: the limit is a maximum.
+    """
+
+    limit: float
+    unit: str
+    source: str
+    at: str = ""
+    at_most: bool = False
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Two sources that say different things.
+
+    :ivar about: the field, or the key of ``thresholds``.
+    :ivar says: what each source says, by its letter.
+    :ivar taken: the letter of the one that was taken; empty where none was, and the fact is None.
+    :ivar why: why that one.
+    """
+
+    about: str
+    says: Mapping[str, str]
+    taken: str
+    why: str
+
+
+@dataclass(frozen=True)
+class VmSize:
+    """What a VM of one size has. What no source states is None, never a guess.
+
+    :ivar name: canonical name, with tier.
+    :ivar vcpus: number of CPUs that the operating system sees.
+    :ivar sockets: number of CPU sockets.
+    :ivar cores_per_socket: number of cores of each socket.
+    :ivar threads_per_core: number of hardware threads of each core.
+    :ivar memory_mib: memory that the operating system reports, in MiB.
+    :ivar cpu: the processor.
+    :ivar numa_nodes: the NUMA nodes with CPUs, by number.
+    :ivar gpu_model: e.g. ``A100-SXM4-40GB``.
+    :ivar gpu_count: number of GPUs.
+    :ivar gpu_memory_gb: memory of each GPU in GB as marketed.
+    :ivar gpus: the GPUs in index order.
+    :ivar gpu_memory_clock_mhz: highest memory clock of a GPU, in MHz.
+    :ivar gpu_graphics_clock_mhz: highest graphics (SM) clock of a GPU, in MHz.
+    :ivar gpu_default_graphics_clock_mhz: graphics clock that applications get without tuning, in MHz.
+    :ivar hca_count: number of InfiniBand adapters.
+    :ivar hcas: the adapters in the order of their names.
+    :ivar ib_rate_gbps: InfiniBand rate of one adapter, in Gb/s.
+    :ivar pcie_gtps: speed of the link of GPU and adapter to their switch, in GT/s per lane.
+    :ivar pcie_width: lanes of that link.
+    :ivar nvme_count: number of local NVMe disks.
+    :ivar nvme_model: model name of these disks; "v2" of it counts too.
+    :ivar ethernet_gbps: rate of the front-end network, in Gb/s.
+    :ivar accelerated_nic_gbps: rate that the accelerated network's RDMA device (``mlx5_an0``) reports, in Gb/s.
+    :ivar nccl_settings: variables of ``/etc/nccl.conf`` that this size needs, without the topology file.
+    :ivar thresholds: limits of health checks, by name.
+    :ivar contradictions: where the sources disagree.
+    :ivar sources: letters of ``SOURCES`` for each field that is not None.
+    """
+
+    name: str
+    vcpus: int | None = None
+    sockets: int | None = None
+    cores_per_socket: int | None = None
+    threads_per_core: int | None = None
+    memory_mib: int | None = None
+    cpu: CpuModel | None = None
+    numa_nodes: tuple[NumaNode, ...] | None = None
+    gpu_model: str | None = None
+    gpu_count: int | None = None
+    gpu_memory_gb: int | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    gpu_memory_clock_mhz: int | None = None
+    gpu_graphics_clock_mhz: int | None = None
+    gpu_default_graphics_clock_mhz: int | None = None
+    hca_count: int | None = None
+    hcas: tuple[Hca, ...] | None = None
+    ib_rate_gbps: int | None = None
+    pcie_gtps: str | None = None
+    pcie_width: int | None = None
+    nvme_count: int | None = None
+    nvme_model: str | None = None
+    ethernet_gbps: int | None = None
+    accelerated_nic_gbps: int | None = None
+    nccl_settings: Mapping[str, str] | None = None
+    thresholds: Mapping[str, Threshold] = field(default_factory=dict)
+    contradictions: tuple[Contradiction, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
