@@ -46,6 +46,17 @@ def test_one_seed_gives_one_set_of_identifiers() -> None:
     assert identifiers(None) != identifiers(None)
 
 
+def test_flexible_names_are_unique_however_many() -> None:
+    """Six hexadecimal digits drawn freely collide from about 5,000 on."""
+    document = {
+        "virtual_networks": [{"address_prefixes": ["10.0.0.0/16"]}],
+        "scale_sets": [{"name": "flex", "capacity": 10_000, "orchestration_mode": "Flexible"}],
+    }
+    with running(document, seed=7) as simulator:
+        machines = list(simulator.model.instances())
+        assert len({item.computer_name for item in machines}) == len({item.name for item in machines}) == 10_000
+
+
 def test_addresses_begin_where_azures_do_and_are_reused() -> None:
     private, public = split("10.77.0.0/24")
     assert [private.take() for _number in range(3)] == ["10.77.0.4", "10.77.0.5", "10.77.0.6"]

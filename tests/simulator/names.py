@@ -42,15 +42,19 @@ def instance_ids(first: list[int]) -> Iterator[int]:
 
 
 class Identities:
-    """Random but repeatable identifiers: one seed gives one sequence."""
+    """Random but repeatable identifiers: one seed gives one sequence, and no identifier comes twice."""
 
     def __init__(self, seed: int | None) -> None:
         self._random = random.Random(seed)
+        self._given: set[str] = set()
 
     def uuid(self) -> str:
         """A version 4 UUID."""
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def hexadecimal(self, digits: int) -> str:
-        """So many lower-case hexadecimal digits."""
-        return f"{self._random.getrandbits(4 * digits):0{digits}x}"
+        """So many lower-case hexadecimal digits. Six of them, drawn freely, repeat from some 5,000 draws on."""
+        while (drawn := f"{self._random.getrandbits(4 * digits):0{digits}x}") in self._given:
+            pass
+        self._given.add(drawn)
+        return drawn
