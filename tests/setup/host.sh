@@ -25,6 +25,7 @@ fi
 
 missing=()
 for package in "${packages[@]}"; do
+  # Of a package that it has never heard of, dpkg-query says so and fails: that is an answer, not an error.
   state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2> /dev/null || true)
   [ "$state" = installed ] || missing+=("$package")
 done
