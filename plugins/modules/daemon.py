@@ -54,6 +54,10 @@ attributes:
   check_mode:
     description: Can run in check mode and says what it would do, without changing anything.
     support: full
+    details:
+      - A unit that systemd does not know is no failure there, because in check mode the task that installs its package
+        has not done so either. The module says that it would start the service, and warns that it cannot tell whether
+        anything will bring the unit.
   diff_mode:
     description: Shows the service's state before and after, the commands, and the reason for each.
     support: full
@@ -124,7 +128,7 @@ def main() -> NoReturn:
     wanted = daemon.Wanted(running=running, enabled=running if enabled is None else enabled)
     try:
         facts = daemon.read_facts(name, module.params["files"], run)
-        made = daemon.plan(facts, wanted)
+        made = daemon.plan(facts, wanted, may_come=module.check_mode)
         if not module.check_mode:
             daemon.apply(name, made, run)
             if "restart" in made.verbs:
@@ -134,6 +138,11 @@ def main() -> NoReturn:
                     raise CommandFailed(problem)
     except CommandFailed as error:
         module.fail_json(msg=str(error))
+    if made.verbs and facts.unknown:
+        module.warn(
+            f"systemd does not know {name}. Check mode cannot tell whether an earlier task would have installed it; "
+            "if none does, the real run fails here."
+        )
     module.exit_json(
         changed=bool(made.verbs),
         commands=list(made.verbs),

@@ -57,6 +57,11 @@ class ServiceFacts:
     newest_file: tuple[str, float] | None
     needs_daemon_reload: bool
 
+    @property
+    def unknown(self) -> bool:
+        """Whether systemd has never heard of the unit: its package is not installed, or brings no such unit."""
+        return self.load_state == "not-found"
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -74,14 +79,19 @@ class Plan:
     reasons: tuple[str, ...]
 
 
-def plan(facts: ServiceFacts, wanted: Wanted) -> Plan:
+def plan(facts: ServiceFacts, wanted: Wanted, may_come: bool = False) -> Plan:
     """Return what to do to the service. Pure.
 
+    :param may_come: whether something may bring the unit before the plan is carried out, as in check mode, where the
+        package was not installed. Then a unit that systemd does not know is no error.
     :raises CommandFailed: the unit is not there or is masked although it should run.
     """
     verbs: list[str] = []
     reasons: list[str] = []
     if not facts.loaded and (wanted.running or wanted.enabled):
+        if may_come and facts.unknown:
+            steps = (("enable", wanted.enabled), ("restart", wanted.running))
+            return Plan(tuple(verb for verb, needed in steps if needed), (f"systemd does not know {facts.name} yet",))
         raise CommandFailed(
             f"systemd cannot load {facts.name} (LoadState={facts.load_state}): install the package that brings it, "
             f"or unmask it."

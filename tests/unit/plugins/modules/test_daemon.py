@@ -73,6 +73,14 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the module warned of. In a test's process Ansible shows a warning at once and does not return it."""
+    warnings: list[str] = []
+    monkeypatch.setattr(daemon.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
+    return warnings
+
+
+@pytest.fixture
 def systemd(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> Systemd:
     """A service that runs and is enabled."""
     played = Systemd()
@@ -188,10 +196,35 @@ def test_does_not_ask_whether_a_stopped_service_is_up(
     assert slept == []
 
 
-@pytest.mark.parametrize("check_mode", [True, False])
-def test_fails_for_a_unit_that_is_not_there(systemd: Systemd, run_module: RunModule, check_mode: bool) -> None:
-    systemd.loaded = "not-found"
+@pytest.mark.parametrize(("loaded", "check_mode"), [("not-found", False), ("masked", False), ("masked", True)])
+def test_fails_for_a_unit_that_cannot_be_loaded(
+    systemd: Systemd, run_module: RunModule, loaded: str, check_mode: bool
+) -> None:
+    systemd.loaded = loaded
     answer = run_module(daemon.main, check_mode=check_mode, name="munge")
     assert answer["failed"] is True
-    assert "systemd cannot load munge (LoadState=not-found)" in answer["msg"]
+    assert f"systemd cannot load munge (LoadState={loaded})" in answer["msg"]
     assert systemd.verbs == []
+
+
+def test_check_mode_says_that_it_would_start_what_a_package_may_bring(
+    systemd: Systemd, run_module: RunModule, warned: list[str]
+) -> None:
+    systemd.loaded, systemd.active, systemd.enabled = "not-found", "inactive", ""
+    answer = run_module(daemon.main, check_mode=True, name="munge")
+    assert answer["_exit"] == 0
+    assert (answer["changed"], answer["commands"]) == (True, ["enable", "restart"])
+    assert answer["reasons"] == ["systemd does not know munge yet"]
+    assert answer["diff"]["before"] == "active: inactive\nenabled: False\n"
+    (warning,) = warned
+    assert "systemd does not know munge. Check mode cannot tell" in warning
+    assert systemd.verbs == []
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_unit_that_is_not_there_and_shall_not_run_is_nothing_to_speak_of(
+    systemd: Systemd, run_module: RunModule, warned: list[str], check_mode: bool
+) -> None:
+    systemd.loaded, systemd.active, systemd.enabled = "not-found", "inactive", ""
+    answer = run_module(daemon.main, check_mode=check_mode, name="munge", state="stopped")
+    assert (answer["changed"], warned) == (False, [])

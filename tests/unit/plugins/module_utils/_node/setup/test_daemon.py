@@ -123,6 +123,25 @@ def test_a_stopped_service_stays_so_whatever_its_files(state: str) -> None:
     assert daemon.plan(but(active=state, enabled=False, newest_file=("/f", 9999.0)), STOPPED) == Plan((), ())
 
 
+@pytest.mark.parametrize(
+    ("wanted", "verbs"),
+    [
+        (RUNNING, ("enable", "restart")),
+        (Wanted(running=True, enabled=False), ("restart",)),
+        (Wanted(running=False, enabled=True), ("enable",)),
+    ],
+)
+def test_a_unit_that_a_package_may_still_bring_is_planned_for(wanted: Wanted, verbs: tuple[str, ...]) -> None:
+    facts = but(loaded=False, load_state="not-found", active="inactive", enabled=False, started_at=None)
+    assert daemon.plan(facts, wanted, may_come=True) == Plan(verbs, ("systemd does not know munge yet",))
+
+
+@pytest.mark.parametrize("load_state", ["masked", "bad-setting"])
+def test_no_package_mends_a_unit_that_is_there_and_cannot_be_loaded(load_state: str) -> None:
+    with pytest.raises(CommandFailed, match=load_state):
+        daemon.plan(but(loaded=False, load_state=load_state), RUNNING, may_come=True)
+
+
 @pytest.mark.parametrize("load_state", ["not-found", "masked", "bad-setting"])
 @pytest.mark.parametrize("wanted", [RUNNING, Wanted(running=False, enabled=True)])
 def test_a_unit_that_cannot_be_loaded_is_an_error(load_state: str, wanted: Wanted) -> None:
