@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from .lookup import find_size
 from .names import UnknownVmSize, canonical_size, nearest_sizes
-from .table import SIZES, SOURCES
+from .sources import SOURCES
+from .table import SIZES
 from .types import VmSize
 
 __all__ = ["SIZES", "SOURCES", "UnknownVmSize", "VmSize", "canonical_size", "find_size", "nearest_sizes"]

@@ -16,7 +16,7 @@ class CpuModel:
 
     :ivar arch: ``x86_64`` or ``arm64``.
     :ivar vendor: e.g. ``AuthenticAMD``.
-    :ivar family: CPUID family.
+    :ivar family: CPUID family; of AMD's from Zen 3 on as NCCL counts it, 175 for 25.
     :ivar model: CPUID model.
     """
 
@@ -73,8 +73,10 @@ class Threshold:
     :ivar limit: the number, a minimum unless ``at_most``.
     :ivar unit: e.g. ``GB/s``.
     :ivar at: the conditions, e.g. the message size ``8G``; empty where there are none.
-    :ivar source: letter of ``SOURCES``.
+    :ivar source: letters of ``SOURCES``, as in ``VmSize.sources``.
     :ivar at_most: the limit is a maximum.
+    :ivar warn: a machine between this and the limit is worth a warning; None where the source has one limit only.
+    :ivar typical: what a good machine was seen to reach; None where nobody says.
     """
 
     limit: float
@@ -82,15 +84,17 @@ class Threshold:
     source: str
     at: str = ""
     at_most: bool = False
+    warn: float | None = None
+    typical: float | None = None
 
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Two sources that say different things.
+    """Sources that say different things, or one that cannot be right.
 
     :ivar about: the field, or the key of ``thresholds``.
     :ivar says: what each source says, by its letter.
-    :ivar taken: the letter of the one that was taken; empty where none was, and the fact is None.
+    :ivar taken: the letter of the one that was taken; empty where none was, and the fact is None or absent.
     :ivar why: why that one.
     """
 
@@ -112,26 +116,28 @@ class VmSize:
     :ivar memory_mib: memory that the operating system reports, in MiB.
     :ivar cpu: the processor.
     :ivar numa_nodes: the NUMA nodes with CPUs, by number.
-    :ivar gpu_model: e.g. ``A100-SXM4-40GB``.
+    :ivar gpu_model: the collection's own name of it, e.g. ``A100-SXM4-40GB``; the driver's differs with its version.
     :ivar gpu_count: number of GPUs.
     :ivar gpu_memory_gb: memory of each GPU in GB as marketed.
     :ivar gpus: the GPUs in index order.
     :ivar gpu_memory_clock_mhz: highest memory clock of a GPU, in MHz.
     :ivar gpu_graphics_clock_mhz: highest graphics (SM) clock of a GPU, in MHz.
     :ivar gpu_default_graphics_clock_mhz: graphics clock that applications get without tuning, in MHz.
-    :ivar hca_count: number of InfiniBand adapters.
+    :ivar hca_count: number of InfiniBand adapters; 0 where the size has no InfiniBand.
     :ivar hcas: the adapters in the order of their names.
     :ivar ib_rate_gbps: InfiniBand rate of one adapter, in Gb/s.
-    :ivar pcie_gtps: speed of the link of GPU and adapter to their switch, in GT/s per lane.
+    :ivar pcie_gtps: speed of the link of GPU and adapter to their switch, per lane, as NCCL's topology file of that
+        family spells it: ``16 GT/s`` or ``32.0 GT/s PCIe``. NCCL knows both spellings.
     :ivar pcie_width: lanes of that link.
-    :ivar nvme_count: number of local NVMe disks.
+    :ivar nvme_count: number of local NVMe disks; 0 where the size has none.
     :ivar nvme_model: model name of these disks; "v2" of it counts too.
     :ivar ethernet_gbps: rate of the front-end network, in Gb/s.
     :ivar accelerated_nic_gbps: rate that the accelerated network's RDMA device (``mlx5_an0``) reports, in Gb/s.
     :ivar nccl_settings: variables of ``/etc/nccl.conf`` that this size needs, without the topology file.
     :ivar thresholds: limits of health checks, by name.
     :ivar contradictions: where the sources disagree.
-    :ivar sources: letters of ``SOURCES`` for each field that is not None.
+    :ivar sources: letters of ``SOURCES`` for each field that is not None, except the last three. Several are separated
+        by ``, ``: all of them say so, or each of them a part of it.
     """
 
     name: str

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cpuset import CpuSet
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.pci import canonical_busid
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES, SOURCES, VmSize, canonical_size
 
-NUMBERS = [
-    field.name
-    for field in dataclasses.fields(VmSize)
-    if field.name not in ("name", "sources", "thresholds", "contradictions")
-]
+NO_FACTS = ("name", "sources", "thresholds", "contradictions")
+FACTS = [field.name for field in dataclasses.fields(VmSize) if field.name not in NO_FACTS]
+# Counts that are known to be none.
+MAY_BE_ZERO = {"hca_count", "nvme_count"}
+LETTERS = SOURCES.keys() - {"hand"}
 
 
 @pytest.fixture(params=list(SIZES.values()), ids=list(SIZES))
@@ -27,19 +30,59 @@ def size(request: pytest.FixtureRequest) -> VmSize:
     return found
 
 
-def test_every_number_names_a_source_and_every_source_a_number(size: VmSize) -> None:
-    known = {name for name in NUMBERS if getattr(size, name) is not None}
+def letters(text: str) -> set[str]:
+    """The letters of a source, of which there may be several."""
+    found = text.split(", ")
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def test_the_sizes_are_all_of_those_we_know_something_of() -> None:
+    assert {name.removeprefix("Standard_") for name in SIZES} == {
+        "ND96asr_v4",
+        "ND96amsr_A100_v4",
+        "ND96isr_H100_v5",
+        "ND96is_H100_v5",
+        "ND96isr_H200_v5",
+        "ND96isrf_H200_v5",
+        "ND96is_H200_v5",
+        "ND96isr_MI300X_v5",
+        "ND128isr_NDR_GB200_v6",
+        "ND128isr_GB300_v6",
+        "ND40rs_v2",
+        "NC24ads_A100_v4",
+        "NC48ads_A100_v4",
+        "NC96ads_A100_v4",
+        "NC40ads_H100_v5",
+        "NC80adis_H100_v5",
+    }
+
+
+def test_every_fact_names_a_source_and_every_source_a_fact(size: VmSize) -> None:
+    known = {name for name in FACTS if getattr(size, name) is not None}
     assert set(size.sources) == known
     assert known, "a size of which nothing is known has no place in the table"
-    assert set(size.sources.values()) <= SOURCES.keys() - {"hand"}
+    for source in size.sources.values():
+        assert letters(source) <= LETTERS
 
 
-def test_every_number_is_above_zero(size: VmSize) -> None:
+def test_every_threshold_names_a_source_and_a_unit(size: VmSize) -> None:
+    for threshold in size.thresholds.values():
+        assert letters(threshold.source) <= LETTERS
+        assert threshold.limit > 0
+        assert threshold.unit in {"GB/s", "Gb/s", "TFLOP/s", "%", "us", "errors", "pages"}
+        ordered = [number for number in (threshold.limit, threshold.warn, threshold.typical) if number is not None]
+        assert ordered == sorted(ordered, reverse=threshold.at_most)
+
+
+def test_every_number_is_above_zero_or_known_to_be_none(size: VmSize) -> None:
     for name in size.sources:
-        number = getattr(size, name)
-        assert isinstance(number, int)
-        assert not isinstance(number, bool)
-        assert number > 0
+        value = getattr(size, name)
+        assert not isinstance(value, bool)
+        if isinstance(value, int):
+            assert value > 0 or (value == 0 and name in MAY_BE_ZERO)
+        else:
+            assert value or name == "hcas"
 
 
 def test_the_name_is_azures_and_the_tables_own_spelling(size: VmSize) -> None:
@@ -54,6 +97,99 @@ def test_sockets_cores_and_threads_make_up_the_cpus(size: VmSize) -> None:
         assert layout == (None, None, None)
     else:
         assert size.vcpus == (size.sockets or 0) * (size.cores_per_socket or 0) * (size.threads_per_core or 0)
+
+
+def test_numa_nodes_share_out_all_cpus_in_equal_parts(size: VmSize) -> None:
+    if size.numa_nodes is None:
+        return
+    cpus = [CpuSet.parse_list(node.cpus) for node in size.numa_nodes]
+    assert [node.id for node in size.numa_nodes] == list(range(len(cpus)))
+    assert sum(map(len, cpus)) == size.vcpus
+    assert sorted(frozenset().union(*cpus)) == list(range(size.vcpus or 0))
+    assert len({len(part) for part in cpus}) == 1
+    assert [node.cpus for node in size.numa_nodes] == [part.as_list() for part in cpus]
+
+
+def busids(size: VmSize) -> Iterator[str]:
+    """The addresses of all devices of a size."""
+    yield from (gpu.busid for gpu in size.gpus or ())
+    yield from (hca.busid for hca in size.hcas or ())
+
+
+def test_devices_are_as_many_as_counted_and_on_nodes_that_exist(size: VmSize) -> None:
+    nodes = {node.id for node in size.numa_nodes or ()}
+    for slots, count in ((size.gpus, size.gpu_count), (size.hcas, size.hca_count)):
+        assert slots is None or len(slots) == count
+        assert {slot.numa_node for slot in slots or ()} <= nodes
+    if size.hca_count == 0:
+        assert size.ib_rate_gbps is None
+        assert size.hcas == ()
+
+
+def test_addresses_of_devices_are_canonical_unique_and_in_their_order(size: VmSize) -> None:
+    found = list(busids(size))
+    assert len(set(found)) == len(found)
+    assert [canonical_busid(busid) for busid in found] == found
+    for slots in (size.gpus, size.hcas):
+        order = [slot.busid for slot in slots or ()]
+        assert order == sorted(order)
+
+
+def test_a_virtual_switch_lies_within_one_numa_node_and_has_as_many_adapters_as_gpus(size: VmSize) -> None:
+    if not size.gpus or not size.hcas or size.gpus[0].switch is None:
+        assert all(slot.switch is None for slot in size.hcas or ())
+        return
+    below: dict[int | None, list[tuple[str, int]]] = {}
+    for kind, slots in (("gpu", size.gpus), ("hca", size.hcas)):
+        for slot in slots:
+            below.setdefault(slot.switch, []).append((kind, slot.numa_node))
+    assert sorted(number or 0 for number in below) == list(range(1, len(below) + 1))
+    for members in below.values():
+        assert len({node for _kind, node in members}) == 1
+        kinds = [kind for kind, _node in members]
+        assert kinds.count("gpu") == kinds.count("hca")
+
+
+def test_gpu_n_is_beside_adapter_n(size: VmSize) -> None:
+    if size.gpus and size.hcas and len(size.gpus) == len(size.hcas):
+        assert [(gpu.numa_node, gpu.switch) for gpu in size.gpus] == [(hca.numa_node, hca.switch) for hca in size.hcas]
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes"),
+    [
+        ("ND96asr_v4", [1, 1, 0, 0, 3, 3, 2, 2]),
+        ("ND96amsr_A100_v4", [1, 1, 0, 0, 3, 3, 2, 2]),
+        ("ND96isr_H100_v5", [0, 0, 0, 0, 1, 1, 1, 1]),
+        ("ND96is_H100_v5", [0, 0, 0, 0, 1, 1, 1, 1]),
+        ("ND96isr_H200_v5", [0, 0, 0, 0, 1, 1, 1, 1]),
+        ("ND96isrf_H200_v5", [0, 0, 0, 0, 1, 1, 1, 1]),
+        ("ND96is_H200_v5", [0, 0, 0, 0, 1, 1, 1, 1]),
+        ("ND40rs_v2", [0, 0, 0, 0, 1, 1, 1, 1]),
+        ("NC48ads_A100_v4", [0, 1]),
+        ("NC96ads_A100_v4", [0, 1, 2, 3]),
+    ],
+)
+def test_gpus_are_on_the_numa_nodes_that_the_sources_tell(name: str, nodes: list[int]) -> None:
+    gpus = SIZES[f"Standard_{name}"].gpus
+    assert gpus is not None
+    assert [gpu.numa_node for gpu in gpus] == nodes
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "switches"),
+    [
+        ("ND96asr_v4", "0001 0002 0003 0004 000b 000c 000d 000e", "2 2 1 1 4 4 3 3"),
+        ("ND96isr_H100_v5", "0001 0002 0003 0008 0009 000a 000b 000c", "1 2 3 4 5 6 7 8"),
+        ("ND96isr_H200_v5", "0001 0002 0003 0008 0009 000a 000b 000c", "1 2 3 4 5 6 7 8"),
+    ],
+)
+def test_devices_are_where_the_original_topology_has_them(name: str, gpus: str, switches: str) -> None:
+    size = SIZES[f"Standard_{name}"]
+    assert " ".join(gpu.busid.split(":")[0] for gpu in size.gpus or ()) == gpus
+    assert " ".join(hca.busid.split(":")[0] for hca in size.hcas or ()) == "0101 0102 0103 0104 0105 0106 0107 0108"
+    for slots in (size.gpus, size.hcas):
+        assert " ".join(str(slot.switch) for slot in slots or ()) == switches
 
 
 def test_a_size_of_another_spelling_is_not_there_twice() -> None:
@@ -80,4 +216,73 @@ def test_memory_of_each_unit_is_in_mib(name: str, vcpus: int, memory_mib: int) -
 def test_what_no_source_states_is_none() -> None:
     size = SIZES["Standard_ND128isr_GB300_v6"]
     assert (size.sockets, size.cores_per_socket, size.threads_per_core) == (None, None, None)
-    assert size.sources == {"vcpus": "D", "memory_mib": "D"}
+    assert (size.cpu, size.numa_nodes, size.gpus, size.hcas) == (None, None, None, None)
+
+
+def test_contradictions_name_a_fact_their_sources_and_what_was_taken(size: VmSize) -> None:
+    for contradiction in size.contradictions:
+        about = contradiction.about
+        assert contradiction.says.keys() <= LETTERS
+        assert contradiction.why
+        if not contradiction.taken:
+            assert getattr(size, about, None) is None
+            assert about not in size.thresholds
+            continue
+        assert contradiction.taken in contradiction.says
+        taken_from = size.thresholds[about].source if about in size.thresholds else size.sources.get(about, "D")
+        assert contradiction.taken in letters(taken_from)
+
+
+@pytest.mark.parametrize(
+    ("name", "about", "says"),
+    [
+        ("ND96asr_v4", "gpu_host_bandwidth", "CREKO"),
+        ("ND96asr_v4", "ib_gdr_write", "CKO"),
+        ("ND96asr_v4", "accelerated_nic_gbps", "HD"),
+        ("ND96asr_v4", "memory_mib", "CD"),
+        ("ND96isr_H100_v5", "gpu_host_bandwidth", "CROK"),
+        ("ND96isr_H100_v5", "gpu_graphics_clock_mhz", "IH"),
+        ("ND96isr_H100_v5", "accelerated_nic_gbps", "HD"),
+        ("ND96isr_H100_v5", "gemm", "B"),
+        ("ND96isr_H200_v5", "nccl_allreduce", "CRI"),
+        ("ND96isr_H200_v5", "gpu_host_bandwidth", "CR"),
+        ("ND96isr_H200_v5", "ib_gdr_write", "CR"),
+        ("NC48ads_A100_v4", "nccl_allreduce", "CO"),
+        ("NC96ads_A100_v4", "cpu", "TG"),
+        ("NC80adis_H100_v5", "gpu_peer_bandwidth", "CI"),
+        ("ND128isr_NDR_GB200_v6", "name", "DA"),
+        ("ND128isr_GB300_v6", "name", "DA"),
+    ],
+)
+def test_known_contradictions_are_recorded(name: str, about: str, says: str) -> None:
+    [found] = [entry for entry in SIZES[f"Standard_{name}"].contradictions if entry.about == about]
+    assert set(found.says) == set(says)
+
+
+def test_what_is_only_remembered_says_so() -> None:
+    assert "unverified" in SOURCES["G"]
+    remembered = {
+        (name.removeprefix("Standard_"), field)
+        for name, size in SIZES.items()
+        for field, source in size.sources.items()
+        if "G" in letters(source) and field != "nccl_settings"
+    }
+    assert remembered == {
+        ("ND96amsr_A100_v4", "gpu_memory_clock_mhz"),
+        ("ND96amsr_A100_v4", "gpu_graphics_clock_mhz"),
+        ("ND40rs_v2", "gpu_memory_clock_mhz"),
+        ("ND40rs_v2", "gpu_graphics_clock_mhz"),
+        ("NC24ads_A100_v4", "nvme_count"),
+        ("NC24ads_A100_v4", "numa_nodes"),
+    }
+
+
+def test_every_source_is_used_and_explained() -> None:
+    used = {"hand"}
+    for size in SIZES.values():
+        for source in (*size.sources.values(), *(threshold.source for threshold in size.thresholds.values())):
+            used |= letters(source)
+        for contradiction in size.contradictions:
+            used |= contradiction.says.keys()
+    assert used == set(SOURCES)
+    assert all(len(words) > 20 for words in SOURCES.values())

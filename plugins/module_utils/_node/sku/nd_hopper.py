@@ -1,0 +1,206 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""ND H100 v5 and ND H200 v5: eight GPUs with NVSwitch, eight NDR adapters or none, two NUMA nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .stated import ECC, cores, gpus, hcas, memory_within, numa_nodes, port_rate, vm_size
+from .types import Contradiction, CpuModel, Threshold
+
+_NODES_OF_SLOTS = "0 0 0 0 1 1 1 1"
+# One virtual switch for each pair of GPU and adapter, not one for each NUMA node as with ND A100 v4.
+_SWITCHES = "1 2 3 4 5 6 7 8"
+# H100 and H200 share one file (ndv5-topo.xml). Versions of it before 2025-01 have wrong masks.
+_TOPOLOGY = {
+    "cpu": CpuModel("x86_64", "GenuineIntel", 6, 143),
+    "numa_nodes": numa_nodes("0-47", "48-95"),
+    "pcie_gtps": "32.0 GT/s PCIe",
+    "pcie_width": 16,
+}
+# The fourth GPU's address does not follow on the third's.
+_GPUS = {"gpus": gpus("0001 0002 0003 0008 0009 000a 000b 000c", _NODES_OF_SLOTS, _SWITCHES)}
+_HCAS = {"hcas": hcas("0101 0102 0103 0104 0105 0106 0107 0108", _NODES_OF_SLOTS, _SWITCHES)}
+_INFINIBAND = {"hca_count": 8, "ib_rate_gbps": 400}
+_NO_INFINIBAND: Mapping[str, Any] = {"hca_count": 0, "hcas": ()}
+# The interface is not A's: P names it for ND A100 v4, and the same images call it so here.
+_NCCL = {
+    "nccl_settings": {
+        "NCCL_IB_PCI_RELAXED_ORDERING": "1",
+        "NCCL_IGNORE_CPU_AFFINITY": "1",
+        "NCCL_SOCKET_IFNAME": "eth0",
+    }
+}
+_NVME_MODEL = {"nvme_model": "Microsoft NVMe Direct Disk"}
+
+_H100 = {"gpu_model": "H100-SXM5-80GB", "gpu_memory_gb": 80, "ethernet_gbps": 80}
+_H100_CLOCKS = {"gpu_graphics_clock_mhz": 1980}
+_H100_MEMORY_CLOCK = {"gpu_memory_clock_mhz": 2619}
+_H100_MEMORY = {"memory_mib": 1915071}
+_H200 = {"gpu_model": "H200-SXM5-141GB", "gpu_memory_gb": 141, "ethernet_gbps": 80}
+_H200_CLOCKS = {"gpu_memory_clock_mhz": 3201, "gpu_graphics_clock_mhz": 1980}
+_H200_CHECKED = {"memory_mib": 1909409116 // 1024, "gpu_count": 8, "accelerated_nic_gbps": 100}
+
+_H100_THRESHOLDS = {
+    **ECC,
+    **memory_within(5),
+    "gpu_host_bandwidth": Threshold(48, "GB/s", "C", typical=55),
+    "gpu_peer_bandwidth": Threshold(335, "GB/s", "C"),
+    "nccl_allreduce": Threshold(460, "GB/s", "C, O", at="16G"),
+    "gemm": Threshold(715, "TFLOP/s", "B", at="ubergemm, per GPU", warn=742, typical=769),
+}
+_H100_CLOCK = Contradiction(
+    "gpu_graphics_clock_mhz",
+    {"I": "1980 MHz", "H": "2619 MHz (nvidia-smi -lgc 2619)"},
+    "I",
+    "2619 MHz is the memory clock; H sets it as the graphics clock, which the driver cuts to the highest there is.",
+)
+_GEMM_UNIT = Contradiction(
+    "gemm",
+    {"B": "715 and 742, in a text that calls them GFlops"},
+    "B",
+    "the numbers are right in TFLOP/s only; a GPU of this kind is a thousand times faster than the text says.",
+)
+_H200_THRESHOLDS = {
+    **ECC,
+    **memory_within(3),
+    "gpu_host_bandwidth": Threshold(48, "GB/s", "C"),
+    "gpu_peer_bandwidth": Threshold(335, "GB/s", "C"),
+}
+_H200_HOST = Contradiction(
+    "gpu_host_bandwidth",
+    {"C": "48 GB/s", "R": "55 GB/s"},
+    "C",
+    "what runs on the nodes; R documents the same project and says what a good machine reaches.",
+)
+_H200_GDR = Contradiction(
+    "ib_gdr_write",
+    {"C": "360 Gb/s", "R": "400 Gb/s"},
+    "C",
+    "what runs on the nodes; 400 Gb/s is the whole rate of the link, which no measurement reaches.",
+)
+
+
+def _h200_nccl(limit: int) -> Contradiction:
+    return Contradiction(
+        "nccl_allreduce",
+        {"C": f"{limit} GB/s", "R": "480 GB/s", "I": "480 GB/s observed"},
+        "C",
+        "what runs on the nodes; 480 is what a good machine was seen to reach (azurehpc-health-checks #142).",
+    )
+
+
+ND96ISR_H100 = vm_size(
+    "Standard_ND96isr_H100_v5",
+    {
+        "C": {**_H100_MEMORY, "gpu_count": 8, **_INFINIBAND},
+        "C, T": cores(2, 96),
+        "T": {**_TOPOLOGY, **_HCAS},
+        "T, S, I": _GPUS,
+        "D": _H100,
+        "I": _H100_CLOCKS,
+        "C, D": {"nvme_count": 8},
+        "W": _NVME_MODEL,
+        "H": {**_H100_MEMORY_CLOCK, "accelerated_nic_gbps": 100},
+        "A, G": _NCCL,
+    },
+    {
+        **_H100_THRESHOLDS,
+        "nccl_allreduce_internode": Threshold(300, "GB/s", "B", at="16G", warn=400, typical=450),
+        "nccl_ib_loopback": Threshold(40, "GB/s", "O", typical=46.4),
+        "ib_gdr_write": Threshold(380, "Gb/s", "C", at="8388608 B", typical=399.7),
+    },
+    (
+        Contradiction(
+            "gpu_host_bandwidth",
+            {"C": "48 GB/s", "O": "52 GB/s", "R": "52 GB/s", "K": "52 GB/s"},
+            "C",
+            "the newest and most lenient; good machines were seen at 55.",
+        ),
+        Contradiction("gpu_peer_bandwidth", {"C": "335 GB/s", "K": "350 GB/s"}, "C", "the newest and most lenient."),
+        Contradiction(
+            "ib_gdr_write",
+            {"C": "380 Gb/s", "O": "375 Gb/s", "K": "370 Gb/s"},
+            "C",
+            "the newest; good machines were seen at 399.7 (I).",
+        ),
+        _H100_CLOCK,
+        _GEMM_UNIT,
+        *port_rate("H", 100, 80),
+    ),
+)
+
+ND96IS_H100 = vm_size(
+    "Standard_ND96is_H100_v5",
+    {
+        "C": {**_H100_MEMORY, "gpu_count": 8, **_NO_INFINIBAND},
+        "C, T": cores(2, 96),
+        # A gives this size the same file, in which the adapters it has not are listed too.
+        "T, A": {**_TOPOLOGY, **_GPUS},
+        "D": _H100,
+        "I": _H100_CLOCKS,
+        "H": {**_H100_MEMORY_CLOCK, "accelerated_nic_gbps": 100},
+        "A, G": _NCCL,
+    },
+    {**_H100_THRESHOLDS, "nccl_allreduce": Threshold(460, "GB/s", "C", at="16G")},
+    (_H100_CLOCK, _GEMM_UNIT, *port_rate("H", 100, 80)),
+)
+
+ND96ISR_H200 = vm_size(
+    "Standard_ND96isr_H200_v5",
+    {
+        "C": {**_H200_CHECKED, **_INFINIBAND},
+        "C, T": cores(2, 96),
+        "T": {**_TOPOLOGY, **_HCAS, **_GPUS},
+        "D": _H200,
+        "I": _H200_CLOCKS,
+        "C, D": {"nvme_count": 8},
+        "W": _NVME_MODEL,
+        "A, G": _NCCL,
+    },
+    {
+        **_H200_THRESHOLDS,
+        "nccl_allreduce": Threshold(431, "GB/s", "C", at="16G", typical=480),
+        "ib_gdr_write": Threshold(360, "Gb/s", "C", at="8388608 B"),
+    },
+    (_H200_HOST, _h200_nccl(431), _H200_GDR, *port_rate("C", 100, 80)),
+)
+
+ND96ISRF_H200 = vm_size(
+    "Standard_ND96isrf_H200_v5",
+    {
+        # C does not check NVMe here, so neither says how many there are.
+        "C": {**_H200_CHECKED, **_INFINIBAND},
+        "C, T": cores(2, 96),
+        "T, A": {**_TOPOLOGY, **_HCAS, **_GPUS},
+        "D": _H200,
+        "I": _H200_CLOCKS,
+        "A, G": _NCCL,
+    },
+    {
+        **_H200_THRESHOLDS,
+        "nccl_allreduce": Threshold(432, "GB/s", "C", at="16G"),
+        "ib_gdr_write": Threshold(360, "Gb/s", "C", at="8388608 B"),
+    },
+    (_H200_HOST, _h200_nccl(432), _H200_GDR, *port_rate("C", 100, 80)),
+)
+
+ND96IS_H200 = vm_size(
+    "Standard_ND96is_H200_v5",
+    {
+        "C": {**_H200_CHECKED, **_NO_INFINIBAND},
+        "C, T": cores(2, 96),
+        "T, A": {**_TOPOLOGY, **_GPUS},
+        "D": _H200,
+        "I": _H200_CLOCKS,
+        "A, G": _NCCL,
+    },
+    {**_H200_THRESHOLDS, "nccl_allreduce": Threshold(432, "GB/s", "C", at="16G")},
+    (_H200_HOST, _h200_nccl(432), *port_rate("C", 100, 80)),
+)
+
+ND_HOPPER = (ND96ISR_H100, ND96IS_H100, ND96ISR_H200, ND96ISRF_H200, ND96IS_H200)

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""ND MI300X v5: eight MI300X of AMD, eight NDR adapters. No source says what hangs on which NUMA node."""
+
+from __future__ import annotations
+
+from .stated import cores, memory_within, vm_size
+from .types import Threshold
+
+ND96ISR_MI300X = vm_size(
+    "Standard_ND96isr_MI300X_v5",
+    {
+        "C": {"memory_mib": 1915059, **cores(2, 96), "gpu_count": 8, "hca_count": 8, "ib_rate_gbps": 400},
+        # D gives 1535 GB for all eight.
+        "D": {"gpu_model": "MI300X", "gpu_memory_gb": 192, "nvme_count": 8},
+        "W": {"nvme_model": "Microsoft NVMe Direct Disk"},
+        "H": {"accelerated_nic_gbps": 100},
+    },
+    {
+        **memory_within(7),
+        "gpu_host_bandwidth": Threshold(48, "GB/s", "C"),
+        "gpu_peer_bandwidth": Threshold(44, "GB/s", "C"),
+        "rccl_allreduce": Threshold(314, "GB/s", "C", at="16G"),
+        "ib_write": Threshold(390, "Gb/s", "C", at="host memory"),
+    },
+)
+
+ND_MI300X = (ND96ISR_MI300X,)
