@@ -1,0 +1,123 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Which VM size this machine has: told, asked, or remembered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from ..sku import VmSize, canonical_size, find_size
+from . import imds
+from .atomic import write_file
+from .config import ConfigError, as_config, read_config
+from .root import Root
+
+INSTANCE_FILE = "/var/lib/hpcai/instance.json"
+"""What the metadata service said last."""
+_FIRMWARE_ID = "/sys/class/dmi/id/product_uuid"
+
+GIVEN, NODE_SETTINGS, METADATA, REMEMBERED = "given", "node.json", "imds", "remembered"
+"""Where a name came from, the first wins."""
+
+AskImds = Callable[[], "dict[str, Any]"]
+
+
+class VmSizeNotTold(ConfigError):
+    """Nobody says which VM size this machine has; the message tells where it may be said."""
+
+
+@dataclass(frozen=True)
+class VmSizeName:
+    """The name of this machine's VM size.
+
+    :ivar name: canonical name.
+    :ivar origin: who said it: GIVEN, NODE_SETTINGS, METADATA or REMEMBERED.
+    :ivar compute: the metadata service's answer, for ``remember``; None where it was not asked.
+    """
+
+    name: str
+    origin: str
+    compute: Mapping[str, Any] | None = None
+
+
+def vm_size_of(root: Root, given: str | None = None, ask: AskImds | None = None) -> VmSizeName:
+    """Return the VM size of the machine below ``root``.
+
+    The first of these that knows it: ``given``, ``vm_size`` of /etc/hpcai/node.json, the metadata service (only for the
+    running machine), what that service said last (/var/lib/hpcai/instance.json).
+
+    :param ask: what asks the metadata service, ``imds.read_compute`` by default.
+    :raises VmSizeNotTold: none of them knows.
+    :raises ConfigError: node.json cannot be used.
+    """
+    if given:
+        return VmSizeName(canonical_size(given), GIVEN)
+    told = (read_config(root, "node") or {}).get("vm_size")
+    if told:
+        return VmSizeName(canonical_size(str(told)), NODE_SETTINGS)
+    problem = f"{root.path} is not the running machine, so the metadata service was not asked"
+    if root.is_this_machine:
+        try:
+            compute = (ask or imds.read_compute)()
+            return VmSizeName(canonical_size(compute["vmSize"]), METADATA, compute)
+        except imds.ImdsError as error:
+            problem = str(error)
+    remembered = _remembered(root)
+    if remembered:
+        return VmSizeName(canonical_size(remembered), REMEMBERED)
+    raise VmSizeNotTold(
+        f"The VM size of this machine is not known: {problem.rstrip('.')}. "
+        f"Give vm_size, or set it in {root.at('/etc/hpcai/node.json')} (role hpcai.azure.node_tools)."
+    )
+
+
+def size_facts(
+    root: Root,
+    given: str | None = None,
+    described: Mapping[str, Mapping[str, Any]] | None = None,
+    ask: AskImds | None = None,
+) -> tuple[VmSize, VmSizeName]:
+    """Return the facts of this machine's VM size, and how its name was found.
+
+    :param described: sizes described by hand; they win over those in node.json.
+    :raises UnknownVmSize: the size is neither in the table nor described.
+    :raises ConfigError: see ``vm_size_of``.
+    """
+    name = vm_size_of(root, given, ask)
+    by_hand = (read_config(root, "node") or {}).get("vm_sizes") or {}
+    return find_size(name.name, described={**by_hand, **(described or {})}), name
+
+
+def remember(root: Root, compute: Mapping[str, Any]) -> None:
+    """Write down what the metadata service said, for a boot at which it does not answer. Not for check mode.
+
+    :raises OSError: it cannot be written.
+    """
+    facts = {
+        "vm_size": compute.get("vmSize"),
+        "vm_id": compute.get("vmId"),
+        "name": compute.get("name"),
+        "firmware_id": root.text(_FIRMWARE_ID),
+    }
+    text = as_config({key: value for key, value in facts.items() if value})
+    if root.text(INSTANCE_FILE) != text.strip():
+        write_file(root.at(INSTANCE_FILE), text)
+
+
+def _remembered(root: Root) -> str | None:
+    """The size of the last answer, unless another machine got it: an image carries its first machine's files along."""
+    try:
+        facts = json.loads(root.text(INSTANCE_FILE) or "{}")
+    except ValueError:
+        return None
+    if not isinstance(facts, dict) or not isinstance(facts.get("vm_size"), str):
+        return None
+    here = root.text(_FIRMWARE_ID)
+    if here and facts.get("firmware_id") and here.lower() != str(facts["firmware_id"]).lower():
+        return None
+    return str(facts["vm_size"])
