@@ -46,6 +46,9 @@ attributes:
   check_mode:
     description: Says what it would do, without changing anything or waiting.
     support: full
+    details:
+      - Neither a slurmctld that does not answer nor a node that it does not know is a failure there, because in check
+        mode the tasks that start it and tell it of the node have not done so either. A warning names them.
   diff_mode:
     description: Shows each changed node's state and reason before and after.
     support: full
@@ -111,6 +114,27 @@ def wait_for(names: list[str], timeout_s: int) -> list[str]:
         time.sleep(1)
 
 
+def unless_foreseen(module: AnsibleModule, problem: str) -> None:
+    """Fail with the problem; in check mode, where earlier tasks may have been going to mend it, only warn.
+
+    :raises CommandFailed: not in check mode.
+    """
+    if not module.check_mode:
+        raise CommandFailed(problem)
+    module.warn(
+        f"{problem} Check mode cannot tell whether this run would have mended that; if not, the real run fails."
+    )
+
+
+def read_before(module: AnsibleModule) -> dict[str, nodes.NodeState] | None:
+    """Return the nodes as slurmctld has them; None in check mode if it does not answer."""
+    try:
+        return nodes.read(run)
+    except CommandFailed as error:
+        unless_foreseen(module, f"{error}.")
+        return None
+
+
 def main() -> NoReturn:
     module = AnsibleModule(
         argument_spec={
@@ -128,10 +152,13 @@ def main() -> NoReturn:
     reason = f"{wanted['prefix']} {wanted['reason']}"
     not_answering: list[str] = []
     try:
-        before = nodes.read(run)
+        known = read_before(module)
+        before = known or {}
         made = nodes.plan(before, wanted["keep_out"], wanted["put_to_work"], wanted["prefix"])
-        if made.missing:
-            raise CommandFailed(f"slurmctld knows no node named {', '.join(made.missing)}: is slurm.conf up to date?")
+        if made.missing and known is not None:
+            unless_foreseen(
+                module, f"slurmctld knows no node named {', '.join(made.missing)}: is slurm.conf up to date?"
+            )
         resumed = made.resume
         if not module.check_mode:
             nodes.drain(made.drain, reason, run)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .cluster import REPOSITORY, Cluster
+from .cluster import REPOSITORY, Cluster, Recap
 from .ops_repository import OpsRepository
 
 NAME, PORT, NETWORK = "functional", 8490, "10.79.0.0/24"
@@ -63,7 +63,13 @@ def ops_repository(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="session")
-def controller(cluster: Cluster, inventory: Path, ops_repository: OpsRepository) -> str:
+def checked_before(cluster: Cluster, ops_repository: OpsRepository) -> Recap:
+    """A run in check mode on nodes that nothing has been configured on."""
+    return ops_repository.site("--check", "--diff")
+
+
+@pytest.fixture(scope="session")
+def controller(cluster: Cluster, inventory: Path, ops_repository: OpsRepository, checked_before: Recap) -> str:
     """Address of the controller of the converged cluster. The first run is the user's: from the installed archive."""
     run = ops_repository.site()
     assert run.rc == 0, run.output

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .cluster import Cluster
+from .cluster import Cluster, Recap
 from .ops_repository import OpsRepository
+
+
+def test_check_mode_before_the_first_run_says_what_it_would_do(checked_before: Recap) -> None:
+    assert checked_before.rc == 0, checked_before.output
+    assert all(checked_before.hosts[host]["changed"] > 0 for host in ("ctl", "compute000000", "compute000003"))
 
 
 def test_cluster_comes_up_from_the_installed_archive(cluster: Cluster, controller: str) -> None:

@@ -85,6 +85,14 @@ def slurmctld(monkeypatch: pytest.MonkeyPatch) -> Slurmctld:
     return played
 
 
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the module warned of. In a test's process Ansible shows a warning at once and does not return it."""
+    warnings: list[str] = []
+    monkeypatch.setattr(slurm_nodes.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
+    return warnings
+
+
 def test_drains_and_resumes_and_says_so(slurmctld: Slurmctld, run_module: RunModule) -> None:
     answer = run_module(
         slurm_nodes.main, keep_out=["compute-18"], put_to_work=["compute-0", "compute-3"], reason="could not be reached"
@@ -240,3 +248,25 @@ def test_another_prefix_has_its_own_reasons(slurmctld: Slurmctld, run_module: Ru
     answer = run_module(slurm_nodes.main, put_to_work=["compute-3"], prefix="hpcai: health:")
     assert answer["resumed"] == []
     assert answer["left_out"] == {"compute-3": "hpcai: site: could not be configured"}
+
+
+def test_check_mode_does_not_ask_for_a_slurmctld_that_the_run_would_start(
+    slurmctld: Slurmctld, run_module: RunModule, warned: list[str]
+) -> None:
+    slurmctld.down = True
+    answer = run_module(slurm_nodes.main, check_mode=True, keep_out=["compute-18"], put_to_work=["compute-0"])
+    assert answer["_exit"] == 0
+    assert (answer["changed"], answer["drained"], answer["resumed"]) == (False, [], [])
+    (warning,) = warned
+    assert "Unable to contact slurm controller. Check mode cannot tell" in warning
+
+
+def test_check_mode_does_not_ask_for_a_node_that_the_run_would_add(
+    slurmctld: Slurmctld, run_module: RunModule, warned: list[str]
+) -> None:
+    answer = run_module(slurm_nodes.main, check_mode=True, put_to_work=["compute-3", "compute-99"])
+    assert answer["_exit"] == 0
+    assert (answer["changed"], answer["resumed"]) == (True, ["compute-3"])
+    (warning,) = warned
+    assert "slurmctld knows no node named compute-99" in warning
+    assert slurmctld.updates == []
