@@ -6,10 +6,22 @@
 
 from __future__ import annotations
 
-from .lookup import find_size
+from .facts import facts_of, known_scalars
+from .lookup import all_sizes, find_size
 from .names import UnknownVmSize, canonical_size, nearest_sizes
 from .sources import SOURCES
 from .table import SIZES
 from .types import VmSize
 
-__all__ = ["SIZES", "SOURCES", "UnknownVmSize", "VmSize", "canonical_size", "find_size", "nearest_sizes"]
+__all__ = [
+    "SIZES",
+    "SOURCES",
+    "UnknownVmSize",
+    "VmSize",
+    "all_sizes",
+    "canonical_size",
+    "facts_of",
+    "find_size",
+    "known_scalars",
+    "nearest_sizes",
+]

@@ -14,7 +14,7 @@ HAND = "hand"
 SOURCES: Mapping[str, str] = {
     "A": "azhpc-images, setup_sku_customizations.sh: which size gets which topology file and NCCL variables",
     "B": "ai-infrastructure-on-azure, skills/slurm/sku_performance_baseline",
-    "C": "azurehpc-health-checks, conf/<size>.conf: what Microsoft's node health check expects; a size whose file checks no "
+    "C": "azurehpc-health-checks, conf/<size>.conf: what the node health check expects; a size whose file checks no "
     "InfiniBand has none",
     "D": "MicrosoftDocs/azure-compute-docs, articles/virtual-machines/sizes/gpu-accelerated",
     "E": "azhpc-images, tests/health_checks: the tests of the image on ND A100 v4",
