@@ -1,0 +1,147 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The frame of hpcnode: arguments in, one answer out, an exit status that can be relied on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from ..machine.config import ConfigError
+from ..machine.run import CommandFailed
+from ..sku.names import UnknownVmSize
+from . import text
+from .command import BAD, GOOD, UNKNOWN, USAGE, Answer, Command, UsageError
+from .version import VERSION
+
+PROGRAM = "hpcnode"
+SCHEMA = 1
+"""Version of what ``--json`` prints."""
+
+# By name, not found by looking: AnsiballZ packs only what is imported.
+COMMANDS: tuple[Command, ...] = ()
+
+SUMMARY = "what this node is, and settings that it makes itself"
+DESCRIPTION = """\
+hpcnode tells what an Azure HPC or AI virtual machine has and how it is set up, and sets it up at boot. It is the same
+code as the modules of the Ansible collection hpcai.azure, and needs neither Ansible nor a network.
+
+systemd starts it at boot through hpcai-boot.target.
+
+Options that stand before the command may stand after it as well. 'hpcnode COMMAND --help' describes a command.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser with the options that all commands have, our help, and our exit status for wrong usage."""
+
+    def __init__(self, *args: Any, page: Callable[[argparse.ArgumentParser], str] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, "add_help": False, **kwargs})
+        self._page = page
+        # Suppressed, or a command's parser would put its default over what stood before the command.
+        given: dict[str, Any] = {"default": argparse.SUPPRESS}
+        self.add_argument("-h", "--help", action="help", help="show this page", **given)
+        self.add_argument("--json", action="store_true", help="answer with one JSON object", **given)
+        self.add_argument("--root", metavar="DIR", help="read the machine's files below DIR, not below /", **given)
+        self.add_argument("--debug", action="store_true", help="show where in the code an error arose", **given)
+
+    def format_help(self) -> str:
+        """Return the page of this command."""
+        return self._page(self) if self._page else text.page(self, "", self.description or "")
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the arguments, where argparse would exit with 2."""
+        raise UsageError(f"{message} (see '{self.prog} --help')")
+
+
+def build_parser(commands: Sequence[Command]) -> Parser:
+    """Return the parser of hpcnode with these sub-commands."""
+    listed = [(command.name, command.summary) for command in commands]
+    parser = Parser(PROGRAM, page=lambda this: text.page(this, SUMMARY, DESCRIPTION, listed))
+    parser.set_defaults(json=False, root="/", debug=False, command=None)
+    parser.add_argument("--version", action="store_true", help="show the version")
+    if commands:
+        branches = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+        for command in commands:
+            branch = branches.add_parser(command.name, page=_page_of(command), description=command.description)
+            command.add_arguments(branch)
+            branch.set_defaults(command=command)
+    return parser
+
+
+def _page_of(command: Command) -> Callable[[argparse.ArgumentParser], str]:
+    return lambda parser: text.page(parser, command.summary, command.description)
+
+
+def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMANDS) -> int:
+    """Run hpcnode and return its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the locale cannot show must not keep the rest from being shown.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+    words = list(sys.argv[1:] if argv is None else argv)
+    # Known before the words are parsed, because an error in them is answered in the same form.
+    as_json, debug = "--json" in words, "--debug" in words
+    name = ""
+    try:
+        args = build_parser(commands).parse_args(words)
+        if args.version:
+            return write(as_json, "version", GOOD, f"{PROGRAM} {VERSION}", {"version": VERSION})
+        if args.command is None:
+            raise UsageError(f"no command given (see '{PROGRAM} --help')")
+        name = args.command.name
+        if not os.path.isdir(args.root):
+            raise UsageError(f"--root {args.root}: there is no such folder")
+        answer: Answer = args.command.execute(args)
+        return write(as_json, name, answer.status, answer.text, answer.data)
+    except SystemExit as ended:  # argparse after --help
+        return ended.code if isinstance(ended.code, int) else GOOD
+    except (Exception, KeyboardInterrupt) as error:
+        if debug:
+            traceback.print_exc()
+        return refuse(as_json, name, error)
+
+
+def refuse(as_json: bool, name: str, error: BaseException) -> int:
+    """Say in one line what is wrong, and return the exit status for it."""
+    if isinstance(error, UsageError):
+        status, message = USAGE, str(error)
+    elif isinstance(error, (ConfigError, UnknownVmSize)):
+        status, message = UNKNOWN, str(error)
+    elif isinstance(error, (CommandFailed, OSError)):
+        status, message = BAD, str(error)
+    elif isinstance(error, KeyboardInterrupt):
+        status, message = UNKNOWN, "interrupted"
+    else:
+        status = UNKNOWN
+        message = f"{type(error).__name__}: {error}: this is a defect of {PROGRAM}; --debug shows where it arose"
+    message = " ".join(message.split())
+    sys.stderr.write(f"{PROGRAM}{f' {name}' if name else ''}: {message}\n")
+    return write(True, name, status, "", {"error": message}) if as_json else status
+
+
+def write(as_json: bool, name: str, status: int, words: str, data: Mapping[str, Any]) -> int:
+    """Write the answer and return the exit status: that of the answer, unless it could not be written."""
+    if as_json:
+        reserved = {"schema", "command", "status"} & data.keys()
+        if reserved:
+            raise TypeError(f"the answer of {name} has keys that the frame sets: {', '.join(sorted(reserved))}")
+        words = json.dumps({"schema": SCHEMA, "command": name or None, "status": status, **data}, indent=2)
+    try:
+        if words:
+            sys.stdout.write(f"{words}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough. Python would complain once more when it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(f"{PROGRAM}: the answer could not be written: {error.strerror}\n")
+        return UNKNOWN
+    return status

@@ -1,0 +1,195 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The node tool on disk: look what is there, and carry out a plan so that a cut at any moment leaves a working tool."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import py_compile
+import shutil
+import stat
+from collections.abc import Iterator
+
+from ...machine.root import Root
+from . import files
+from .layout import (
+    FOLDERS,
+    HOME,
+    LAUNCHER,
+    SITE,
+    TOOL,
+    TREES,
+    WHEELS,
+    Compiled,
+    Disk,
+    Entry,
+    File,
+    Folder,
+    Link,
+    Other,
+)
+from .plan import Plan
+
+_HEADER = 16
+"""Bytes before the code in a file of bytecode."""
+
+
+def read_disk(root: Root) -> dict[str, Entry]:
+    """Return all that is or could be of the node tool, by its path on the machine."""
+    candidates = [*FOLDERS, TOOL, SITE, LAUNCHER]
+    units, admin = files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER
+    candidates += [f"{units}/{name}" for name in root.entries(units) if name.startswith("hpcai-")]
+    for folder in root.entries(admin):
+        if folder.endswith((".wants", ".requires")):
+            names = [name for name in root.entries(f"{admin}/{folder}") if name.startswith("hpcai-")]
+            candidates += [f"{admin}/{folder}", *(f"{admin}/{folder}/{name}" for name in names)]
+    for top in (TREES, WHEELS):
+        candidates += _below(root, top)
+    found = {path: _look(root.at(path)) for path in candidates}
+    return {path: entry for path, entry in found.items() if entry is not None}
+
+
+def _below(root: Root, folder: str) -> Iterator[str]:
+    for name in root.entries(folder):
+        path = f"{folder}/{name}"
+        yield path
+        if not os.path.islink(root.at(path)):
+            yield from _below(root, path)
+
+
+def _look(place: str) -> Entry | None:
+    try:
+        status = os.lstat(place)
+        mode = stat.S_IMODE(status.st_mode)
+        if stat.S_ISLNK(status.st_mode):
+            return Link(os.readlink(place))
+        if stat.S_ISDIR(status.st_mode):
+            return Folder(mode, status.st_uid)
+        if not stat.S_ISREG(status.st_mode):
+            return Other()
+        with open(place, "rb") as file:
+            if place.endswith(".pyc"):
+                return Compiled(file.read(_HEADER), mode, status.st_uid)
+            return File(file.read(), mode, status.st_uid)
+    except FileNotFoundError:
+        return None
+
+
+def apply(root: Root, plan: Plan, wanted: Disk) -> None:
+    """Carry out the plan.
+
+    Trees are built aside and get their names when they are whole; then the links and the other files change, each by
+    one rename; what is no longer needed goes last. Another run that does the same waits.
+
+    :raises OSError: the disk is full or read-only, for example.
+    """
+    with _alone(root):
+        for path in FOLDERS:
+            if path in plan.write:
+                _write(root, path, wanted[path])
+        for name in plan.build:
+            _build(root, name, wanted)
+        for path in plan.write:
+            _write(root, path, wanted[path])
+        for path in plan.remove:
+            _remove(root.at(path))
+    if HOME not in wanted:
+        for folder in (HOME, *(f"{files.ADMIN_UNIT_FOLDER}/{name}" for name in files.ENABLED)):
+            # What somebody else put there stays, and the folder with it.
+            with contextlib.suppress(OSError):
+                os.rmdir(root.at(folder))
+
+
+@contextlib.contextmanager
+def _alone(root: Root) -> Iterator[None]:
+    home = root.at(HOME)
+    os.makedirs(home, mode=0o755, exist_ok=True)
+    handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _build(root: Root, name: str, wanted: Disk) -> None:
+    """Build a tree beside the others. Its files reach the disk before its name does."""
+    final, aside = f"{TREES}/{name}", f"{TREES}/.new-{name}"
+    _remove(root.at(aside))
+    folders = []
+    for path, entry in wanted.items():
+        if path == final or path.startswith(f"{final}/"):
+            _write(root, aside + path[len(final) :], entry, final_path=path)
+            if isinstance(entry, Folder):
+                folders.append(aside + path[len(final) :])
+    for folder in reversed(folders):
+        _sync(root.at(folder))
+    _remove(root.at(final))
+    os.rename(root.at(aside), root.at(final))
+    _sync(root.at(TREES))
+
+
+def _write(root: Root, path: str, entry: Entry, final_path: str = "") -> None:
+    """Bring one path into its state; whoever looks sees the old one or the new one."""
+    place = root.at(path)
+    if isinstance(entry, Folder):
+        if not os.path.isdir(place) or os.path.islink(place):
+            _remove(place)
+            os.makedirs(place)
+        os.chmod(place, entry.mode)
+        os.chown(place, entry.uid, -1)
+        return
+    if isinstance(entry, Compiled):
+        _compile(root, path, entry, final_path or path)
+        return
+    parent, name = os.path.split(place)
+    os.makedirs(parent, mode=0o755, exist_ok=True)
+    if os.path.isdir(place) and not os.path.islink(place):
+        _remove(place)
+    aside = os.path.join(parent, f".{name}.new")
+    _remove(aside)
+    if isinstance(entry, Link):
+        os.symlink(entry.target, aside)
+    elif isinstance(entry, File):
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(entry.content)
+            os.fchmod(file.fileno(), entry.mode)
+            os.fchown(file.fileno(), entry.uid, -1)
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(aside, place)
+    if not path.startswith(f"{TREES}/"):
+        _sync(parent)
+
+
+def _compile(root: Root, path: str, entry: Compiled, final_path: str) -> None:
+    """Compile a source. Tracebacks and the like name it where it will lie."""
+    folder, name = os.path.split(path)
+    source = f"{os.path.dirname(folder)}/{name.partition('.')[0]}.py"
+    shown = f"{os.path.dirname(os.path.dirname(final_path))}/{os.path.basename(source)}"
+    place = root.at(path)
+    _remove(place)
+    checked = py_compile.PycInvalidationMode.CHECKED_HASH
+    py_compile.compile(root.at(source), cfile=place, dfile=shown, doraise=True, invalidation_mode=checked)
+    os.chmod(place, entry.mode)
+    os.chown(place, entry.uid, -1)
+
+
+def _remove(place: str) -> None:
+    if os.path.isdir(place) and not os.path.islink(place):
+        shutil.rmtree(place)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(place)
+
+
+def _sync(place: str) -> None:
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

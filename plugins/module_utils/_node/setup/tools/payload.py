@@ -1,0 +1,130 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What the node tool is made of: this core's own sources, wherever they were imported from, and wheels.
+
+A module that Ansible runs comes with its imports in a zip file. The same files, taken out of there, are the node tool,
+so nothing else has to be copied to the node, and tool and modules are of one version by their nature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import pkgutil
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PACKAGE = "hpcai_node"
+"""What this core is called on a node. It imports relatively only, so it need not know."""
+MANIFEST = "manifest.json"
+SCHEMA = 1
+
+
+class ToolsError(ValueError):
+    """Something that cannot be installed; the message names it and says what to do."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A folder that is installed as a whole and never changed afterwards.
+
+    :ivar name: of the folder; another content has another name.
+    :ivar files: content by relative path, the manifest included.
+    """
+
+    name: str
+    files: Mapping[str, bytes]
+
+
+def read_sources() -> dict[str, bytes]:
+    """Return this core's sources by their paths below the package, e.g. ``cli/main.py``.
+
+    From AnsiballZ's zip file that is what the running module imports, from a folder all there is.
+    """
+    package = __name__.rsplit(".", 3)[0]
+    found: dict[str, bytes] = {}
+    _collect(package, "", found)
+    if "cli/main.py" not in found:
+        raise ToolsError("the sources of hpcnode did not come with this module: report this, please")
+    return found
+
+
+def _collect(module: str, folder: str, found: dict[str, bytes]) -> None:
+    spec = importlib.util.find_spec(module)
+    get_source = getattr(spec.loader if spec else None, "get_source", None)
+    source = get_source(module) if get_source else None
+    if spec is None or source is None:
+        raise ToolsError(f"the source of {module} cannot be read: report this, please")
+    last = module.rpartition(".")[2]
+    if spec.submodule_search_locations is None:
+        found[f"{folder}{last}.py"] = source.encode("utf-8")
+        return
+    inner = f"{folder}{last}/" if found else ""
+    found[f"{inner}__init__.py"] = source.encode("utf-8")
+    for child in pkgutil.iter_modules(list(spec.submodule_search_locations)):
+        _collect(f"{module}.{child.name}", inner, found)
+
+
+def tool_tree(version: str, sources: Mapping[str, bytes]) -> Tree:
+    """Return the folder of the node tool."""
+    return _tree("hpcnode", version, {f"{PACKAGE}/{path}": content for path, content in sources.items()})
+
+
+def wheel_tree(path: str, sha256: str) -> Tree:
+    """Return the folder into which a wheel is unpacked.
+
+    :raises ToolsError: it is not there, not the one that is wanted, or not plain Python.
+    """
+    try:
+        with open(path, "rb") as file:
+            digest = hashlib.sha256(file.read()).hexdigest()
+        if digest != sha256.lower():
+            raise ToolsError(f"{path} has the SHA-256 {digest}, and {sha256.lower()} is wanted: get the right wheel")
+        with zipfile.ZipFile(path) as archive:
+            files = {item.filename: archive.read(item) for item in archive.infolist() if not item.is_dir()}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ToolsError(f"the wheel {path} cannot be read: {error}") from error
+    metadata = [name for name in files if name.endswith(".dist-info/METADATA") and name.count("/") == 1]
+    if len(metadata) != 1:
+        raise ToolsError(f"{path} is no wheel: it holds {len(metadata)} files *.dist-info/METADATA")
+    wrong = [name for name in files if name.startswith("/") or ".." in name.split("/") or ".data/" in name]
+    if wrong:
+        raise ToolsError(f"{path} holds {wrong[0]}: only wheels of plain Python can be unpacked here")
+    name, version = metadata[0].partition(".dist-info")[0].split("-", 1)
+    return _tree(name, version, files, sha256.lower())
+
+
+def _tree(name: str, version: str, files: Mapping[str, bytes], wheel_sha256: str | None = None) -> Tree:
+    hashes = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(files.items())}
+    digest = digest_of(files)
+    about = {"schema": SCHEMA, "name": name, "version": version, "digest": digest, "wheel_sha256": wheel_sha256}
+    manifest = json.dumps({**about, "files": hashes}, indent=1) + "\n"
+    return Tree(f"{name}-{version}-{digest[:12]}", {**files, MANIFEST: manifest.encode("utf-8")})
+
+
+def read_tree(files: Mapping[str, bytes]) -> tuple[Tree | None, str | None]:
+    """Return the tree that files are, and the SHA-256 of its wheel; None if one was changed or is missing.
+
+    Files that the manifest does not name are left out.
+    """
+    try:
+        manifest = json.loads(files[MANIFEST])
+        named = {str(path): files[path] for path in manifest["files"]}
+        tree = _tree(str(manifest["name"]), str(manifest["version"]), named, manifest["wheel_sha256"])
+        wheel_sha256 = manifest["wheel_sha256"]
+    except (ValueError, TypeError, LookupError):
+        return None, None
+    return (tree, wheel_sha256) if tree.files[MANIFEST] == files[MANIFEST] else (None, None)
+
+
+def digest_of(files: Mapping[str, bytes]) -> str:
+    """Return one SHA-256 over all paths and contents."""
+    whole = hashlib.sha256()
+    for path, content in sorted(files.items()):
+        whole.update(f"{path}\0{len(content)}\0".encode())
+        whole.update(content)
+    return whole.hexdigest()

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Install the node tool: what has to be done so that there is what should be there. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import files
+from .layout import FOLDERS, HOME, LAUNCHER, SITE, TOOL, TREES, Compiled, Disk, Entry, File, Folder, Link, tree_of
+from .payload import ToolsError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What has to be done, in this order.
+
+    :ivar build: names of trees to build beside the others.
+    :ivar write: paths to bring into the wanted state, one by one.
+    :ivar remove: paths to remove with all below them.
+    :ivar restored: those of the above that were ours and were changed or removed by somebody else.
+    """
+
+    build: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.build or self.write or self.remove)
+
+    @property
+    def written(self) -> list[str]:
+        """Return what is written, a new tree as one path."""
+        return [*(f"{TREES}/{name}" for name in self.build), *self.write]
+
+    @property
+    def touches_units(self) -> bool:
+        """Whether systemd has to read its units again."""
+        folders = (files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER)
+        return any(path.startswith(folders) for path in (*self.write, *self.remove))
+
+
+def plan(found: Disk, wanted: Disk) -> Plan:
+    """Return what turns ``found`` into ``wanted``; an empty ``wanted`` removes everything. Pure.
+
+    :raises ToolsError: in the place of something of ours lies something that is not.
+    """
+    _refuse_what_is_not_ours(found, wanted)
+    build: list[str] = []
+    write: list[str] = []
+    restored: list[str] = []
+    current = {posixpath.basename(link.target) for link in (found.get(TOOL), found.get(SITE)) if isinstance(link, Link)}
+    for path, entry in wanted.items():
+        tree = tree_of(path)
+        if tree and tree not in current:
+            if tree not in build:
+                build.append(tree)
+        elif found.get(path) != entry:
+            write.append(path)
+            if tree or (path != SITE and TOOL in found and found[TOOL] == wanted[TOOL]):
+                restored.append(path)
+    remove = list(_to_remove(found, wanted))
+    restored += [path for path in remove if tree_of(path) in current and path != f"{TREES}/{tree_of(path)}"]
+    return Plan(tuple(build), tuple(sorted(write, key=_rank)), tuple(remove), tuple(restored))
+
+
+def _to_remove(found: Disk, wanted: Disk) -> Iterator[str]:
+    wanted_units = {posixpath.basename(path) for path in wanted if path.startswith(files.UNIT_FOLDER)}
+    removed: set[str] = set()
+    for path in sorted(found):
+        if path in wanted or posixpath.dirname(path) in removed or any(path.startswith(f"{r}/") for r in removed):
+            continue
+        name = posixpath.basename(path)
+        if path.startswith(f"{files.ADMIN_UNIT_FOLDER}/"):
+            # An administrator's own links to units that stay are nobody's business.
+            ours = found[path] == Link(f"{files.UNIT_FOLDER}/{name}") and name not in wanted_units
+        elif path in (TOOL, SITE):
+            ours = isinstance(found[path], Link)
+        elif path.startswith(f"{HOME}/"):
+            ours = True
+        else:
+            ours = _marked(found[path])
+        if ours:
+            removed.add(path)
+            yield path
+
+
+def _refuse_what_is_not_ours(found: Disk, wanted: Disk) -> None:
+    for path, entry in found.items():
+        if path not in wanted:
+            continue
+        if path in (TOOL, SITE) and not isinstance(entry, Link):
+            raise ToolsError(f"{path} is not the link that this module makes there: move it away")
+        if path.startswith((LAUNCHER, files.UNIT_FOLDER)) and not _marked(entry):
+            raise ToolsError(f"{path} was not made by this module: move it away")
+        if isinstance(wanted[path], Folder) and not isinstance(entry, Folder) and not tree_of(path):
+            raise ToolsError(f"{path} should be a folder and is none: move it away")
+
+
+def _marked(entry: Entry) -> bool:
+    return isinstance(entry, File) and files.MARK.encode() in entry.content
+
+
+def _rank(path: str) -> int:
+    """Folders first, then the trees that are in use, what uses them, and last what starts that at boot."""
+    if path in FOLDERS:
+        return 0
+    order = (f"{TREES}/", HOME, LAUNCHER, files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER)
+    return 1 + next(number for number, prefix in enumerate(order) if path.startswith(prefix))
+
+
+def as_diff(found: Disk, wanted: Disk, made: Plan) -> dict[str, str]:
+    """Return the change in the form of Ansible's diff: texts ``before`` and ``after``."""
+    touched = sorted({*made.written, *made.remove})
+    return {
+        "before": "".join(f"{path}: {_describe(found.get(path))}\n" for path in touched),
+        "after": "".join(f"{path}: {_describe(wanted.get(path))}\n" for path in touched),
+    }
+
+
+def _describe(entry: Entry | None) -> str:
+    if entry is None:
+        return "not there"
+    if isinstance(entry, Link):
+        return f"link to {entry.target}"
+    if isinstance(entry, Folder):
+        return f"folder, mode {entry.mode:04o}, owner {entry.uid}"
+    if isinstance(entry, File):
+        return f"file, mode {entry.mode:04o}, owner {entry.uid}, SHA-256 {hashlib.sha256(entry.content).hexdigest()}"
+    return "bytecode" if isinstance(entry, Compiled) else "something else"

@@ -1,0 +1,203 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: node_tools
+short_description: Install the node command hpcnode, its units and nvidia-ml-py
+version_added: "0.1.0"
+description:
+  - Installs C(hpcnode), which does on a node, at boot and without Ansible, what the modules of this collection do.
+  - C(hpcnode) is the code of the modules themselves. It comes with this module, so the node needs no package index and
+    nothing else is copied, and it always has the version of the collection that installed it, also an older one.
+  - Installs the units C(hpcai-boot.target) and C(hpcai-scratch.service) and enables them. They run at the next boot. A
+    unit that is masked stays masked.
+  - A new version is built beside the old one and takes its place in one step. A boot, or a C(hpcnode) that runs
+    meanwhile, sees the one or the other. What was changed by hand is put right and reported as RV(restored).
+  - Makes the folders C(/etc/hpcai) and C(/var/lib/hpcai).
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  state:
+    description:
+      - V(present) installs this version, whatever is there.
+      - V(absent) removes C(hpcnode), its units and nvidia-ml-py. The settings in C(/etc/hpcai) and the state in
+        C(/var/lib/hpcai) stay.
+    type: str
+    choices: [present, absent]
+    default: present
+  wheel:
+    description:
+      - Path, on the node, of a wheel of nvidia-ml-py to unpack in C(/usr/lib/hpcai/site), where C(hpcnode) and the
+        modules find it. Nothing of it is run, and pip is not needed.
+      - Read only if the wheel with O(wheel_sha256) is not unpacked already. A wheel in C(/usr/lib/hpcai/wheels) is
+        removed when it is unpacked.
+      - Without it, what is unpacked stays, and RV(wheel_needed) says whether it is the wanted one.
+    type: path
+  wheel_sha256:
+    description:
+      - SHA-256 of the wheel that shall be unpacked. Required with O(wheel).
+    type: str
+  interpreter:
+    description:
+      - Absolute path of the Python that runs C(hpcnode), 3.9 or later. It runs isolated from C(PYTHON*) variables and
+        packages of a user.
+      - Defaults to the one that runs this module, as C(/usr/bin/python3) if that is the same.
+    type: path
+  root:
+    description:
+      - Folder below which a machine's files lie, for an image that is not running. Units are enabled there as well,
+        but systemd is not told.
+    type: path
+    default: /
+attributes:
+  check_mode:
+    description: Can run in check mode and says what it would do, without changing anything.
+    support: full
+  diff_mode:
+    description: Shows each path that is written or removed, before and after. A new version is one path.
+    support: full
+  idempotent:
+    description: A second run with the same collection changes nothing.
+    support: full
+  platform:
+    description: Works where systemd is 249 or later and Python 3.9 or later.
+    platforms: linux
+    support: full
+notes:
+  - Refuses, and changes nothing, if C(/usr/bin/hpcnode) or one of the units is there and was not made by this module.
+  - Units that C(systemctl disable) disabled are enabled again. Mask a unit that shall not run.
+seealso:
+  - name: Role hpcai.azure.node_tools
+    description: Uses this module, brings the wheel, and writes the node's settings.
+    link: https://github.com/hpcai/azure/tree/main/roles/node_tools
+"""
+
+EXAMPLES = r"""
+- name: Install hpcnode
+  hpcai.azure.node_tools:
+
+- name: Install hpcnode, and nvidia-ml-py from a wheel that lies on the node
+  hpcai.azure.node_tools:
+    wheel: /tmp/nvidia_ml_py-13.615.71-py3-none-any.whl
+    wheel_sha256: 959bf4adf6fe1308e4bd739e722236b0d1ec8392e2cefad33ff70c311380b9b6
+
+- name: Install hpcnode into an image that is mounted here
+  hpcai.azure.node_tools:
+    root: /mnt/image
+    interpreter: /usr/bin/python3
+
+- name: Remove it
+  hpcai.azure.node_tools:
+    state: absent
+"""
+
+RETURN = r"""
+version:
+  description: Version of the collection, and so of C(hpcnode).
+  returned: success
+  type: str
+  sample: 0.1.0
+commands:
+  description: The sub-commands of that C(hpcnode).
+  returned: success
+  type: list
+  elements: str
+  sample: [sku, scratch, clocks, nccl, pins]
+interpreter:
+  description: The Python that runs C(hpcnode).
+  returned: success
+  type: str
+  sample: /usr/bin/python3
+written:
+  description: What was written, a new version as one folder.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - /usr/lib/hpcai/trees/hpcnode-0.1.0-8f3b2c41d07e
+    - /usr/lib/hpcai/lib
+removed:
+  description: What was removed, such as an older version.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+restored:
+  description: Those of RV(written) and RV(removed) that this very version had been installed with, and that somebody
+    else had changed, removed or added.
+  returned: success
+  type: list
+  elements: str
+  sample: [/usr/lib/hpcai/trees/hpcnode-0.1.0-8f3b2c41d07e/hpcai_node/cli/main.py]
+wheel_needed:
+  description: Whether the wheel with O(wheel_sha256) still has to be brought.
+  returned: success
+  type: bool
+  sample: false
+"""
+
+import os
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import COMMANDS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.version import VERSION
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, must, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, plan, wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.files import choose_interpreter
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import Entry
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError, read_sources
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "wheel": {"type": "path"},
+            "wheel_sha256": {"type": "str"},
+            "interpreter": {"type": "path"},
+            "root": {"type": "path", "default": "/"},
+        },
+        required_by={"wheel": ["wheel_sha256"]},
+        supports_check_mode=True,
+    )
+    params, root = module.params, Root(module.params["root"])
+    try:
+        interpreter = choose_interpreter(params["interpreter"])
+        found = disk.read_disk(root)
+        after: dict[str, Entry] = {}
+        wheel_needed = False
+        if params["state"] == "present":
+            wish = wanted.Wish(
+                VERSION, read_sources(), params["wheel"], params["wheel_sha256"], interpreter, os.geteuid()
+            )
+            after, wheel_needed = wanted.wanted_disk(found, wish)
+        made = plan.plan(found, after)
+        if made.changed and not module.check_mode:
+            disk.apply(root, made, after)
+            if made.touches_units and root.is_this_machine and root.exists("/run/systemd/system"):
+                must(run(["systemctl", "daemon-reload"]))
+    except (ToolsError, CommandFailed, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=made.changed,
+        version=VERSION,
+        commands=[command.name for command in COMMANDS],
+        interpreter=interpreter,
+        written=made.written,
+        removed=list(made.remove),
+        restored=list(made.restored),
+        wheel_needed=wheel_needed,
+        diff=plan.as_diff(found, after, made),
+    )
+
+
+if __name__ == "__main__":
+    main()
