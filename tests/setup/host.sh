@@ -3,7 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Installs the distribution's packages that `make site` and `make test` need on Debian 12/13 and Ubuntu 24.04.
+# Installs the distribution's packages that `make site`, `make test-hardware` and `make test` need on Debian 12/13 and
+# Ubuntu 24.04.
 # Silent and quick when all of them are there. Through sudo where the caller is not root.
 set -euo pipefail
 
@@ -12,6 +13,7 @@ packages=(
   iproute2 nftables iptables procps util-linux                     # the machines' network
   podman crun conmon netavark uidmap                               # the machines
   mmdebstrap debian-archive-keyring                                # their image
+  qemu-system-x86 qemu-utils e2fsprogs                             # the emulated machine
 )
 # Docker's own packages bring a runc that does as well, and the distribution's would drive them out.
 command -v runc > /dev/null || packages+=(runc)

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Ansible on the emulated machine: tasks in, results out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hardware.vm import HOST, Machine
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CALLBACKS = Path(__file__).resolve().parent / "callback"
+LIMIT_S = 240
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a module answered."""
+
+    failed: bool
+    changed: bool
+    msg: str
+    data: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        """A returned value."""
+        return self.data[name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A module with its options."""
+
+    module: str
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    check: bool = False
+
+
+def play(machine: Machine, *tasks: Task) -> list[Result]:
+    """Run tasks in one play, with diff, going on after failures; one result each."""
+    with tempfile.TemporaryDirectory(prefix="hpcai-play-") as name:
+        folder = Path(name)
+        steps = [
+            {
+                "name": f"Task {number}",
+                f"hpcai.azure.{task.module}" if "." not in task.module else task.module: dict(task.options),
+                "check_mode": task.check,
+                "diff": True,
+                "ignore_errors": True,
+            }
+            for number, task in enumerate(tasks)
+        ]
+        # What is YAML to Ansible may be written as JSON.
+        (folder / "play.yml").write_text(json.dumps([{"hosts": HOST, "gather_facts": False, "tasks": steps}]))
+        (folder / "hosts.ini").write_text(f"{HOST} ansible_python_interpreter=/usr/bin/python3\n", encoding="utf-8")
+        results = folder / "results"
+        results.touch()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+        environment |= {
+            "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".collections"),
+            "ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS),
+            "ANSIBLE_CALLBACKS_ENABLED": "results",
+            "ANSIBLE_SSH_ARGS": f"-F {machine.ssh_config}",
+            "ANSIBLE_SSH_RETRIES": "0",
+            "ANSIBLE_TIMEOUT": "60",
+            "ANSIBLE_NOCOLOR": "1",
+            "HPCAI_RESULTS": str(results),
+            "LC_ALL": "C.UTF-8",
+        }
+        program = str(Path(sys.executable).with_name("ansible-playbook"))
+        done = subprocess.run(
+            [program, "-i", str(folder / "hosts.ini"), str(folder / "play.yml")],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=LIMIT_S * len(tasks),
+            check=False,
+        )
+        answers = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+    if len(answers) != len(tasks) or any(answer["verdict"] == "unreachable" for answer in answers):
+        raise RuntimeError(
+            f"Ansible ran {len(answers)} of {len(tasks)} tasks: {done.stdout[-3000:]}{done.stderr[-2000:]}"
+        )
+    return [_result(answer) for answer in answers]
+
+
+def module(machine: Machine, name: str, /, *, check: bool = False, **options: Any) -> Result:
+    """Run one module."""
+    return play(machine, Task(name, options, check))[0]
+
+
+def _result(answer: Mapping[str, Any]) -> Result:
+    data = answer["result"]
+    return Result(
+        failed=answer["verdict"] == "failed",
+        changed=bool(data.get("changed")),
+        msg=str(data.get("msg", "")),
+        data=data,
+    )

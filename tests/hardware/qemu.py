@@ -1,0 +1,118 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""QEMU's command line: a machine with NVMe controllers on NUMA nodes, and whether KVM works here."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from hardware.image import Image
+
+PROGRAM = "qemu-system-x86_64"
+NUMA_NODES = 4
+DISKS = 8
+DISK_BYTES = 320 << 20
+"""Sparse. A file system of its own on a single one must be possible: XFS wants 300 MB at least."""
+KVM_PATIENCE_S = 5.0
+"""A working KVM shows the kernel's first line in well under a second."""
+TCG = ("tcg,thread=multi,tb-size=512", "max,la57=off")
+KVM = ("kvm", "host")
+
+
+class EmulatorError(Exception):
+    """QEMU is not there, did not start, or its machine did not answer."""
+
+
+def version() -> str:
+    """QEMU's version."""
+    if shutil.which(PROGRAM) is None:
+        raise EmulatorError(f"{PROGRAM} is not installed: run tests/setup/host.sh")
+    told = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"version ([\d.]+)", told)
+    return found[1] if found else told.strip()
+
+
+def accelerator(image: Image) -> tuple[tuple[str, str], str]:
+    """Accelerator and processor model to use, and the reason. KVM counts as working when it boots a kernel."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return TCG, "no /dev/kvm that this user may open"
+    argv = [
+        *(PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-m", "256", "-no-reboot"),
+        *("-accel", KVM[0], "-cpu", KVM[1], "-serial", "stdio"),
+        *("-kernel", str(image.kernel), "-append", "console=ttyS0 earlyprintk=ttyS0 panic=-1"),
+    ]
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert process.stdout is not None
+    told = b""
+    deadline = time.monotonic() + KVM_PATIENCE_S
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([process.stdout], [], [], left)[0]:
+                chunk = os.read(process.stdout.fileno(), 65536)
+                told += chunk
+                if b"Linux version" in told:
+                    return KVM, "/dev/kvm boots a kernel"
+                if not chunk:
+                    break
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    said = told.decode(errors="replace").strip().splitlines()
+    return TCG, f"/dev/kvm is there and boots nothing ({said[-1][-80:] if said else 'no word from the kernel'})"
+
+
+def serial(number: int) -> str:
+    """The serial number of an NVMe disk: how a test finds it, whatever name the kernel gives it."""
+    return f"HPCAI{number:04}"
+
+
+def node_of(number: int) -> int:
+    """The NUMA node an NVMe disk hangs on: two on each."""
+    return number * NUMA_NODES // DISKS
+
+
+def command(
+    image: Image, acceleration: tuple[str, str], overlay: Path, disks: dict[int, Path], console: Path, port: int
+) -> list[str]:
+    """The whole command. ``disks`` are the NVMe disks that are plugged in, by number. QMP is on stdin and stdout."""
+    argv = [
+        PROGRAM,
+        *("-name", "hpcai-hardware", "-nodefaults", "-no-user-config", "-display", "none"),
+        *("-machine", "q35,usb=off,vmport=off,smm=off", "-accel", acceleration[0], "-cpu", acceleration[1]),
+        *("-smp", str(NUMA_NODES), "-m", f"{512 * NUMA_NODES}", "-rtc", "base=utc"),
+        *("-chardev", "stdio,id=qmp", "-mon", "chardev=qmp,mode=control"),
+        *("-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console"),
+        *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", KERNEL_ARGUMENTS),
+        *("-drive", f"if=none,id=root,file={overlay},format=qcow2,cache=unsafe"),
+        *("-device", "virtio-blk-pci,drive=root,bus=pcie.0"),
+        # The machine reaches nothing but whoever connects to its ssh through the loopback interface.
+        *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:22"),
+        *("-device", "virtio-net-pci,netdev=net,bus=pcie.0,romfile="),
+    ]
+    for node in range(NUMA_NODES):
+        argv += ["-object", f"memory-backend-ram,id=memory{node},size=512M"]
+        argv += ["-numa", f"node,nodeid={node},cpus={node},memdev=memory{node}"]
+        argv += ["-device", f"pxb-pcie,id=numa{node},bus=pcie.0,numa_node={node},bus_nr={32 * (node + 1)}"]
+    for number in range(DISKS):
+        argv += ["-device", f"pcie-root-port,id=port{number},bus=numa{node_of(number)},chassis={number + 1}"]
+    for number, path in disks.items():
+        argv += ["-drive", f"if=none,id=disk{number},file={path},format=raw,cache=writeback"]
+        argv += ["-device", f"nvme,id=nvme{number},serial={serial(number)},drive=disk{number},bus=port{number}"]
+    return argv
+
+
+KERNEL_ARGUMENTS = (
+    "root=/dev/vda rw rootfstype=ext4 console=ttyS0 quiet loglevel=4 systemd.show_status=0 net.ifnames=0 "
+    # What costs an emulated processor time and proves nothing here.
+    "mitigations=off nokaslr audit=0 selinux=0 apparmor=0 tsc=reliable nowatchdog random.trust_cpu=on "
+    "modprobe.blacklist=kvm,kvm_amd,kvm_intel,powernow_k8,acpi_cpufreq,aesni_intel,ghash_clmulni_intel,sha512_ssse3"
+)

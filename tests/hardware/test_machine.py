@@ -1,0 +1,39 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The machine itself is what the other tests take it for: disks, NUMA nodes, arrays and power cuts of a real kernel."""
+
+from __future__ import annotations
+
+from hardware import qemu
+from hardware.scratch import Scratch
+from hardware.vm import Machine
+
+
+def test_two_disks_hang_on_each_numa_node(scratch: Scratch) -> None:
+    told = scratch.machine.run("cd /sys/class/nvme; for c in nvme*; do cat $c/serial $c/device/numa_node; done").split()
+    nodes = dict(zip(told[::2], map(int, told[1::2]), strict=True))
+    assert nodes == {qemu.serial(number): qemu.node_of(number) for number in range(qemu.DISKS)}
+    assert sorted(nodes.values()) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_disk_of_the_host_is_the_disk_of_the_machine(scratch: Scratch) -> None:
+    before = scratch.digests()
+    disk = scratch.disks()[5]
+    scratch.machine.run(f"printf x | dd of={disk} bs=1 seek=12345678 conv=notrunc status=none")
+    after = scratch.digests()
+    assert [old != new for old, new in zip(before, after, strict=True)] == [number == 5 for number in range(qemu.DISKS)]
+
+
+def test_blank_disks_are_blank_again(scratch: Scratch) -> None:
+    scratch.array(*scratch.disks())
+    assert len(scratch.members()) == qemu.DISKS
+    scratch.clear()
+    assert scratch.members() == []
+    assert scratch.machine.run("blkid --probe /dev/nvme*n1 || true") == ""
+
+
+def test_the_machine_reaches_nothing_outside(machine: Machine) -> None:
+    assert not machine.succeeds("ip route | grep default")
+    assert not machine.succeeds("timeout 3 bash -c ': < /dev/tcp/10.0.2.2/22'")

@@ -1,0 +1,99 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""nvme_raid when something goes wrong on the way: it cleans up and says so, and the next run succeeds."""
+
+from __future__ import annotations
+
+import concurrent.futures
+
+from hardware import qemu
+from hardware.scratch import Scratch
+from hardware.vm import ALL
+
+SLOW = 200_000
+"""Bytes a second and disk: a file system takes a minute to make."""
+
+
+def test_cleans_up_when_mkfs_is_killed(scratch: Scratch) -> None:
+    machine = scratch.machine
+    machine.throttle(SLOW, *ALL)
+    try:
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            running = pool.submit(scratch.raid)
+            machine.wait_until("pgrep -x mkfs.xfs", 90)
+            machine.run("pkill -KILL -x mkfs.xfs")
+            machine.throttle(0, *ALL)
+            failed = running.result()
+    finally:
+        machine.throttle(0, *ALL)
+    assert failed.failed
+    assert "mkfs" in failed.msg
+    assert scratch.mounted() == ""
+    assert scratch.members() == []
+    [again] = scratch.plays({})
+    assert not again.failed, again.msg
+    assert again.changed
+    assert len(scratch.members()) == qemu.DISKS
+
+
+def test_cleans_up_when_mdadm_fails_midway(scratch: Scratch) -> None:
+    # The real program does its work, and then seems to fail: superblocks and a running array are left.
+    scratch.replace_program(
+        "mdadm",
+        """case " $* " in *" --create "*) /sbin/mdadm "$@"; echo "mdadm: no such luck" >&2; exit 1;; esac
+exec /sbin/mdadm "$@\"""",
+    )
+    failed = scratch.raid()
+    assert failed.failed
+    assert "mdadm" in failed.msg
+    assert scratch.members() == []
+    assert scratch.machine.run("/sbin/mdadm --examine /dev/nvme*n1 2>/dev/null | grep Name || true") == ""
+    scratch.undo()
+    [again] = scratch.plays({})
+    assert not again.failed, again.msg
+    assert scratch.mounted()
+
+
+def test_two_runs_at_once_do_not_meet(scratch: Scratch) -> None:
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        results = [running.result() for running in [pool.submit(scratch.raid) for _ in range(2)]]
+    done = [result for result in results if not result.failed]
+    assert [result.changed for result in results].count(True) == 1, [result.msg for result in results]
+    assert done
+    assert scratch.mounted()
+    assert len(scratch.members()) == qemu.DISKS
+
+
+def test_rebuilds_when_a_disk_was_blanked(scratch: Scratch) -> None:
+    [built] = scratch.plays({})
+    assert built.changed, built.msg
+    machine = scratch.machine
+    machine.run("umount /scratch; mdadm --stop --quiet --scan")
+    machine.run(f"wipefs --all --quiet --force {scratch.disks()[2]}; udevadm settle")
+    rebuilt, again = scratch.plays({}, {})
+    assert not rebuilt.failed, rebuilt.msg
+    assert rebuilt.changed
+    assert (again.failed, again.changed) == (False, False), again.msg
+    assert len(scratch.members()) == qemu.DISKS
+
+
+def test_rebuilds_when_a_disk_is_gone(scratch: Scratch) -> None:
+    [built] = scratch.plays({})
+    assert built.changed, built.msg
+    machine = scratch.machine
+    lost = scratch.disks()[4]
+    machine.run(f"echo 1 > /sys/class/nvme/{lost[5:-2]}/device/remove; udevadm settle")
+    scratch.later("echo 1 > /sys/bus/pci/rescan; sleep 2; udevadm settle")
+    left = [disk for disk in scratch.disks() if disk]
+    assert len(left) == qemu.DISKS - 1
+    told = scratch.raid(devices=left, expected_count=8)
+    assert told.failed
+    assert "7" in told.msg
+    rebuilt, again = scratch.plays({"devices": left}, {"devices": left})
+    assert not rebuilt.failed, rebuilt.msg
+    assert rebuilt.changed
+    assert (again.failed, again.changed) == (False, False), again.msg
+    assert scratch.members() == sorted(disk.removeprefix("/dev/") for disk in left)
+    assert scratch.machine.succeeds("touch /scratch/file && sync /scratch/file")

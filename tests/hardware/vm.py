@@ -1,0 +1,291 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One emulated machine: start, reboot, power cut, commands in it, and what QEMU can do to its disks."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import IO, Any
+
+from hardware import qemu
+from hardware.image import Image
+from hardware.monitor import Monitor
+from hardware.qemu import EmulatorError
+from simulator.backends.containers.places import cache_dir
+
+BOOT_PATIENCE_S = 300.0
+COMMAND_LIMIT_S = 180.0
+HOST = "hardware"
+ZEROS = bytes(1 << 16)
+ALL = tuple(range(qemu.DISKS))
+
+
+class CommandFailed(EmulatorError):
+    """A command in the machine failed."""
+
+
+class Machine:
+    """A machine of the image with disks of its own. Dies with this process, however that ends."""
+
+    def __init__(self, image: Image, acceleration: tuple[str, str], console: Path) -> None:
+        """Lay out its files; nothing runs yet."""
+        self.image = image
+        self.acceleration = acceleration
+        self.console = console
+        self.boots: list[float] = []
+        """Seconds that each boot took."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._monitor: Monitor | None = None
+        self._folder, self._lock = _own_folder()
+        # Apart from the rest because the path of a socket may hold no more than 108 characters.
+        self._sockets = Path(tempfile.mkdtemp(prefix="hw-"))
+        self.disks = {number: self._folder / f"disk{number}.raw" for number in ALL}
+        for number in ALL:
+            self.blank(number)
+        self._overlay = self._folder / "root.qcow2"
+        subprocess.run(
+            ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(image.root), str(self._overlay)],
+            check=True,
+        )
+        self._port = 0
+        self._known_hosts = self._folder / "known_hosts"
+        self._known_hosts.write_text(f"{HOST} {image.host_key}\n", encoding="ascii")
+        self.ssh_config = self._folder / "ssh_config"
+        self._plugged: dict[int, Path] = {}
+
+    # Power
+
+    def start(self, without: Collection[int] = ()) -> None:
+        """Power on with all disks but these, and wait until it answers."""
+        began = time.monotonic()
+        self._plugged = {number: path for number, path in self.disks.items() if number not in without}
+        for _attempt in range(5):
+            self._choose_port()
+            if self._spawn():
+                break
+        else:
+            raise EmulatorError("no free port on the loopback interface after five attempts")
+        self.wait_for_boot("", began)
+
+    def _spawn(self) -> bool:
+        """Start QEMU; False where somebody took the port meanwhile."""
+        argv = qemu.command(self.image, self.acceleration, self._overlay, self._plugged, self.console, self._port)
+        log = self._folder / "qemu.log"
+        with log.open("wb") as errors:
+            # The kernel ends QEMU when the thread that started it is gone, even if that was killed.
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "--", *argv],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                cwd=self._folder,
+            )
+        try:
+            self._monitor = Monitor(self._process)
+        except EmulatorError:
+            self._process.wait()
+            told = log.read_text(encoding="utf-8", errors="replace").strip()
+            if "Could not set up host forwarding" in told:
+                self._port = 0
+                return False
+            raise EmulatorError(f"QEMU did not start: {told or 'no message'}") from None
+        return True
+
+    def _choose_port(self) -> None:
+        if not self._port:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self._port = probe.getsockname()[1]
+        options = {
+            "HostName": "127.0.0.1",
+            "Port": str(self._port),
+            "User": "root",
+            "IdentityFile": str(self.image.key),
+            "IdentitiesOnly": "yes",
+            "HostKeyAlias": HOST,
+            "UserKnownHostsFile": str(self._known_hosts),
+            "StrictHostKeyChecking": "yes",
+            "BatchMode": "yes",
+            "LogLevel": "ERROR",
+            "ConnectTimeout": "20",
+            "ServerAliveInterval": "15",
+            "ServerAliveCountMax": "8",
+            # One connection for all that these tests and Ansible do: a handshake costs an emulated processor seconds.
+            "ControlMaster": "auto",
+            "ControlPath": str(self._sockets / "ssh"),
+            "ControlPersist": "600",
+        }
+        lines = [f"Host {HOST}", *(f"  {name} {value}" for name, value in options.items())]
+        self.ssh_config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def wait_for_boot(self, before: str, began: float) -> None:
+        """Wait until ssh answers from another boot than ``before`` and systemd has started all there is to start."""
+        deadline = began + BOOT_PATIENCE_S
+        ask = "cat /proc/sys/kernel/random/boot_id; systemctl is-system-running --wait"
+        while True:
+            answer = self._ssh(ask, 120, check=False)
+            lines = answer.stdout.split()
+            if len(lines) == 2 and lines[0] != before:
+                break
+            if self._process is None or self._process.poll() is not None:
+                raise EmulatorError(f"QEMU ended: {(self._folder / 'qemu.log').read_text(encoding='utf-8').strip()}")
+            if time.monotonic() > deadline:
+                raise EmulatorError(f"no answer within {BOOT_PATIENCE_S:.0f} s: {answer.stderr} (see {self.console})")
+            time.sleep(0.5)
+        self.boots.append(time.monotonic() - began)
+
+    def boot_id(self) -> str:
+        """Tells one boot from another."""
+        return self.run("cat /proc/sys/kernel/random/boot_id").strip()
+
+    def reboot(self) -> None:
+        """Reboot in order."""
+        before, began = self.boot_id(), time.monotonic()
+        # Without a word of farewell to the connection that asked for it.
+        self.run("systemctl --no-block reboot")
+        self._forget_connection()
+        self.wait_for_boot(before, began)
+
+    def power_cut(self) -> None:
+        """Off, at once. What the machine had not yet written to its disks is lost."""
+        self._forget_connection()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._process = self._monitor = None
+
+    def close(self) -> None:
+        """Off for good, with all its files."""
+        self.power_cut()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._sockets, ignore_errors=True)
+        self._lock.close()
+
+    # Commands
+
+    def _forget_connection(self) -> None:
+        if self.ssh_config.exists():
+            subprocess.run(["ssh", "-F", str(self.ssh_config), "-O", "exit", HOST], capture_output=True, check=False)
+        (self._sockets / "ssh").unlink(missing_ok=True)
+
+    def _ssh(
+        self, command: str, limit: float, check: bool = True, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        argv = ["ssh", "-F", str(self.ssh_config), HOST, command]
+        try:
+            # The connection's master keeps standard error open: a file, unlike a pipe, does not wait for it.
+            with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+                code = subprocess.run(
+                    argv,
+                    input=stdin,
+                    stdin=subprocess.DEVNULL if stdin is None else None,
+                    stdout=output,
+                    stderr=errors,
+                    text=True,
+                    timeout=limit,
+                    check=False,
+                ).returncode
+                output.seek(0)
+                errors.seek(0)
+                done = subprocess.CompletedProcess(argv, code, output.read(), errors.read())
+        except subprocess.TimeoutExpired:
+            done = subprocess.CompletedProcess(argv, 124, "", f"no answer within {limit:.0f} s")
+        if check and done.returncode:
+            raise CommandFailed(f"{command}\n  ended with {done.returncode}: {done.stdout}{done.stderr}")
+        return done
+
+    def run(self, command: str, limit: float = COMMAND_LIMIT_S, stdin: str | None = None) -> str:
+        """Run a shell command as root, stopping at its first failure; what it wrote."""
+        return self._ssh(f"set -e; {command}", limit, stdin=stdin).stdout
+
+    def succeeds(self, command: str) -> bool:
+        """Whether a command succeeds."""
+        done = self._ssh(command, COMMAND_LIMIT_S, check=False)
+        if done.returncode in (124, 255):
+            raise CommandFailed(f"{command}: {done.stderr}")
+        return done.returncode == 0
+
+    def write(self, path: str, text: str, mode: str = "0644") -> None:
+        """Write a file in the machine."""
+        self.run(f"install -D -m {mode} /dev/stdin {shlex.quote(path)}", stdin=text)
+
+    def wait_until(self, command: str, limit: float = 60) -> None:
+        """Ask until a command succeeds."""
+        self.run(f"timeout {limit:.0f} sh -c {shlex.quote(f'until {command}; do sleep 0.1; done')}", limit + 30)
+
+    # Disks
+
+    def blank(self, *numbers: int) -> None:
+        """Make disks as good as new. Of a running machine, the kernel must be told to look again."""
+        for number in numbers:
+            path = self.disks[number]
+            path.touch()
+            os.truncate(path, 0)
+            os.truncate(path, qemu.DISK_BYTES)
+
+    def digest(self, number: int) -> str:
+        """Checksum of all that a disk holds. What the machine's kernel still keeps to itself is not part of it."""
+        total = hashlib.sha256()
+        with self.disks[number].open("rb", buffering=0) as content:
+            place = _next_data(content.fileno(), 0)
+            while place is not None:
+                content.seek(place)
+                block = content.read(len(ZEROS))
+                # A hole and written zeros are the same to who reads them.
+                if block != ZEROS:
+                    total.update(b"%d " % place + block)
+                place = _next_data(content.fileno(), place + len(ZEROS))
+        return total.hexdigest()
+
+    def throttle(self, bytes_per_second: int, *numbers: int) -> None:
+        """Slow writing to disks down; 0 lifts it."""
+        zero = dict.fromkeys(("bps", "bps_rd", "iops", "iops_rd", "iops_wr"), 0)
+        for number in numbers:
+            self.monitor("block_set_io_throttle", id=f"nvme{number}", bps_wr=bytes_per_second, **zero)
+
+    def monitor(self, command: str, **arguments: Any) -> Any:
+        """Ask QEMU for something."""
+        if self._monitor is None:
+            raise EmulatorError("the machine is off")
+        return self._monitor.ask(command, **arguments)
+
+
+def _next_data(file: int, place: int) -> int | None:
+    """Start of the next block that is no hole in a sparse file."""
+    try:
+        return os.lseek(file, place, os.SEEK_DATA) // len(ZEROS) * len(ZEROS)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return None
+        raise
+
+
+def _own_folder() -> tuple[Path, IO[str]]:
+    """A folder for a machine's files, locked as long as this process lives. Those of dead processes are removed."""
+    home = cache_dir() / "hardware"
+    home.mkdir(parents=True, exist_ok=True)
+    for folder in home.glob("machine-*"):
+        try:
+            with (folder / "lock").open("a") as handle:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue
+    folder = Path(tempfile.mkdtemp(prefix="machine-", dir=home))
+    lock = (folder / "lock").open("a", encoding="ascii")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return folder, lock
