@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from . import forms
@@ -137,7 +137,7 @@ def _check_cpus(where: str, size: VmSize) -> None:
 def _check_devices(where: str, size: VmSize) -> None:
     nodes = None if size.numa_nodes is None else {node.id for node in size.numa_nodes}
     places: dict[str, str] = {}
-    slots: tuple[tuple[str, tuple[Gpu, ...] | tuple[Hca, ...] | None, str, int | None], ...] = (
+    slots: tuple[tuple[str, Sequence[Gpu | Hca] | None, str, int | None], ...] = (
         ("gpus", size.gpus, "gpu_count", size.gpu_count),
         ("hcas", size.hcas, "hca_count", size.hca_count),
     )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleError
+from ansible.template import trust_as_template
 
 Render = Callable[..., Any]
 COMPUTE = {
@@ -138,26 +139,32 @@ def test_inventory_report_tells_a_line_for_each_set(render: Render) -> None:
 
 
 FOLDER = pathlib.Path(__file__).resolve().parents[4] / "plugins/filter"
-EXAMPLES = {
-    "inventory_problems": [],
-    "inventory_report": [],
-    "slurm_config": "ClusterName=hpc\nSlurmctldParameters=enable_configless\n"
-    "PartitionName=compute Nodes=compute-[0,3] Default=YES\n",
-    "slurm_node_name": "compute-3",
-    "slurm_nodes": [
-        {
-            "NodeName": "compute-3",
-            "NodeAddr": "10.77.0.5",
-            "CPUs": 96,
-            "Sockets": 2,
-            "CoresPerSocket": 48,
-            "ThreadsPerCore": 1,
-            "RealMemory": 861733,
-            "Feature": "nd96asr_v4",
-            "State": "UNKNOWN",
-        },
-        {"PartitionName": "compute", "Nodes": "compute-3", "MaxTime": "INFINITE", "State": "UP", "Default": "YES"},
+EXAMPLES: dict[str, list[Any]] = {
+    "cpu_mask": ["ffffff", ",".join(f"ffffff{'0' * zeros}" for zeros in (6, 6, 0, 0, 18, 18, 12, 12))],
+    "inventory_problems": [""],
+    "inventory_report": [[]],
+    "slurm_config": [
+        "ClusterName=hpc\nSlurmctldParameters=enable_configless\n"
+        "PartitionName=compute Nodes=compute-[0,3] Default=YES\n"
     ],
+    "slurm_node_name": ["compute-3"],
+    "slurm_nodes": [
+        [
+            {
+                "NodeName": "compute-3",
+                "NodeAddr": "10.77.0.5",
+                "CPUs": 96,
+                "Sockets": 2,
+                "CoresPerSocket": 48,
+                "ThreadsPerCore": 1,
+                "RealMemory": 861733,
+                "Feature": "nd96asr_v4",
+                "State": "UNKNOWN",
+            },
+            {"PartitionName": "compute", "Nodes": "compute-3", "MaxTime": "INFINITE", "State": "UP", "Default": "YES"},
+        ]
+    ],
+    "vm_size": ["12 CPUs for each of 8 A100-SXM4-40GB", "1 1 0 0 3 3 2 2", 8],
 }
 
 
@@ -171,15 +178,24 @@ def texts_in(node: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yml")), ids=lambda file: file.stem)
-def test_the_documented_example_gives_what_it_says(render: Render, file: pathlib.Path) -> None:
-    [example] = yaml.safe_load(yaml.safe_load(file.read_text(encoding="utf-8"))["EXAMPLES"])
-    [expression] = [text for text in texts_in(example) if f"| hpcai.azure.{file.stem}" in text]
+def test_the_documented_examples_give_what_they_say(render: Render, file: pathlib.Path) -> None:
+    examples = yaml.safe_load(yaml.safe_load(file.read_text(encoding="utf-8"))["EXAMPLES"])
     known = {
+        **COMPUTE,
         "hostvars": {"compute000003": COMPUTE},
-        "inventory_hostname": "compute000003",
         "groups": {"hpcai_compute": ["compute000003"], "hpcai_controller": ["compute000003"]},
         "ansible_inventory_sources": [],
         "azure_inventory": {},
     }
-    inner = expression.strip().removeprefix("{{").removesuffix("}}")
-    assert render(inner, **known, **example.get("vars", {})) == EXAMPLES[file.stem]
+    answers = []
+    for example in examples:
+        assert f"| hpcai.azure.{file.stem}" in str(example) or f"'hpcai.azure.{file.stem}'" in str(example)
+        own = {
+            name: trust_as_template(value) if isinstance(value, str) else value
+            for name, value in example.pop("vars", {}).items()
+        }
+        del example["name"]
+        [expression] = [text for text in texts_in(example) if "{{" in text]
+        inner = expression.strip().removeprefix("{{").removesuffix("}}")
+        answers.append(render(inner, **known, **own))
+    assert answers == EXAMPLES[file.stem]

@@ -1,0 +1,32 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filter: what is known of a VM size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize, facts_of, find_size
+
+
+def vm_size(name: str, vm_sizes: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """Return the facts of the VM size of this name."""
+    if not isinstance(name, str):
+        raise AnsibleFilterError(f"vm_size takes the name of a VM size, not {name!r}.")
+    try:
+        return facts_of(find_size(name, vm_sizes))
+    except UnknownVmSize as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """Ansible's way to find the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filters by their names."""
+        return {"vm_size": vm_size}
