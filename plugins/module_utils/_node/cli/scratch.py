@@ -1,0 +1,109 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode scratch: the RAID 0 of the local NVMe disks, as Ansible wants it, at each boot."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from ..machine.config import ConfigError, read_config
+from ..machine.root import Root
+from ..machine.run import run
+from ..setup.scratch.ensure import DOWN, PRESENT, SETTINGS, Outcome, as_results, ensure
+from ..setup.scratch.facts import count_selected
+from ..setup.scratch.refusal import Refused
+from ..setup.scratch.wanted import OptionError, Wanted, parse
+from .command import BAD, GOOD, UNKNOWN, Answer, Command
+
+_DESCRIPTION = """\
+Keeps the scratch: RAID 0 over the local NVMe disks, a file system on it, mounted. A redeployed or healed virtual
+machine has blank disks, so this is done at each boot, by hpcai-scratch.service, which alone starts the mount.
+
+up makes what is missing: it mounts what is there, assembles what is stopped, and builds anew where disks are blank or
+missing. It does exactly what the module hpcai.azure.nvme_raid does, by the settings in /etc/hpcai/scratch.json, which
+that module writes, and refuses what it refuses. It waits for disks that come late.
+
+down unmounts and stops the array. What is in it stays.
+
+status says what there is and what up would do, and changes nothing.
+
+Exit status 1: it is not up, or could not be done. 2: there are no settings.
+"""
+_STEP_S = 1.0
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("up", "down", "status"), help="what to do")
+    parser.add_argument(
+        "--wait", type=float, default=30, metavar="SECONDS", help="up: how long to wait for disks that come late (30)"
+    )
+    parser.add_argument(
+        "--lock-timeout", type=float, default=60, metavar="SECONDS", help="how long to wait for another run to end (60)"
+    )
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    root = Root(args.root)
+    settings = read_config(root, "scratch")
+    if settings is None:
+        return Answer(UNKNOWN, f"no {SETTINGS}: module hpcai.azure.nvme_raid writes it", {"state": "unknown"})
+    try:
+        wanted = parse(settings)
+    except OptionError as error:
+        raise ConfigError(f"{root.at(SETTINGS)}: {error}") from error
+    if args.action == "status":
+        return _status(wanted, root, args.lock_timeout)
+    if args.action == "up" and root.is_this_machine:
+        _wait_for_disks(wanted, root, args.wait)
+    goal = PRESENT if args.action == "up" else DOWN
+    done = ensure(goal, wanted, root, run, lock_timeout_s=args.lock_timeout, keeps_settings=True)
+    lines = [*done.steps, *(f"warning: {warning}" for warning in done.warnings)]
+    lines.append(_summary(done) if goal == PRESENT else "the scratch is down")
+    return Answer(GOOD, "\n".join(lines), _data(done, "up" if goal == PRESENT else "down"))
+
+
+def _wait_for_disks(wanted: Wanted, root: Root, seconds: float) -> None:
+    """A boot is early: controllers may still be coming up. Too few disks, and an array of ours would look broken."""
+    run(["udevadm", "settle", "--timeout=30"])
+    expected = len(wanted.devices) if wanted.expected_count is None else wanted.expected_count
+    deadline = time.monotonic() + seconds
+    while count_selected(wanted, root) < expected and time.monotonic() < deadline:
+        time.sleep(_STEP_S)
+
+
+def _status(wanted: Wanted, root: Root, lock_timeout_s: float) -> Answer:
+    try:
+        found = ensure(PRESENT, wanted, root, run, check=True, lock_timeout_s=lock_timeout_s, keeps_settings=True)
+    except Refused as error:
+        return Answer(BAD, f"refused: {error}", {"state": "refused", "reason": str(error)})
+    lines = [f"warning: {warning}" for warning in found.warnings]
+    if found.steps:
+        lines += ["the scratch is not up; 'hpcnode scratch up' would:", *(f"  {step}" for step in found.steps)]
+        return Answer(BAD, "\n".join(lines), _data(found, "not up"))
+    return Answer(GOOD, "\n".join([*lines, _summary(found)]), _data(found, "up"))
+
+
+def _summary(found: Outcome) -> str:
+    if not found.devices:
+        return "no local NVMe disk is expected, and there is none"
+    size = f"{found.size_bytes / 1e12:.1f} TB" if found.size_bytes >= 1e11 else f"{found.size_bytes / 1e9:.1f} GB"
+    members = " ".join(device.rsplit("/", 1)[-1] for device in found.devices)
+    adopted = ", adopted" if found.adopted else ""
+    return f"{found.mountpoint} is up: {size} {found.filesystem} on {found.device} of {members}{adopted}"
+
+
+def _data(found: Outcome, state: str) -> dict[str, Any]:
+    return {"state": state, "warnings": list(found.warnings), **as_results(found)}
+
+
+COMMAND = Command(
+    "scratch",
+    "the local NVMe disks as one file system: up, down, status",
+    _DESCRIPTION,
+    _add_arguments,
+    _execute,
+)

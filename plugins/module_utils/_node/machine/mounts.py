@@ -1,0 +1,114 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What is mounted, what is swapped to, and who uses a mount."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .disks import BlockDevice
+from .root import Root
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A line of /proc/self/mountinfo.
+
+    :ivar number: ``major:minor`` of the file system; btrfs and others have one of their own, not the device's.
+    :ivar root: which folder of the file system is mounted; ``/`` unless it is a bind mount.
+    :ivar mountpoint: where.
+    :ivar filesystem: its type.
+    :ivar source: what was mounted, mostly a path below /dev.
+    :ivar options: those of the mount and those of the file system.
+    """
+
+    number: str
+    root: str
+    mountpoint: str
+    filesystem: str
+    source: str
+    options: tuple[str, ...]
+
+
+def read_mounts(root: Root) -> tuple[Mount, ...]:
+    """Return all mounts that the machine's first process sees, in the order in which they were made."""
+    lines = (root.text("/proc/self/mountinfo") or root.text("/proc/1/mountinfo") or "").splitlines()
+    return tuple(mount for mount in map(_parse, lines) if mount)
+
+
+def _parse(line: str) -> Mount | None:
+    # 36 35 98:0 /root /mountpoint rw,noatime master:1 - ext3 /dev/root rw,errors=continue     (proc_pid_mountinfo(5))
+    before, found, after = line.partition(" - ")
+    first, last = before.split(" "), after.split(" ")
+    if not found or len(first) < 6 or len(last) < 3:
+        return None
+    options = dict.fromkeys([*first[5].split(","), *last[2].split(",")])
+    return Mount(first[2], _plain(first[3]), _plain(first[4]), last[0], _plain(last[1]), tuple(options))
+
+
+def _plain(text: str) -> str:
+    """The kernel writes white space and backslashes as octal numbers."""
+    return _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), text)
+
+
+def device_of(mount: Mount, devices: Mapping[str, BlockDevice]) -> str | None:
+    """Return the kernel name of the device or partition that is mounted; None where it is no block device."""
+    return _by_number(mount.number, devices) or by_path(mount.source, devices)
+
+
+def _by_number(number: str, devices: Mapping[str, BlockDevice]) -> str | None:
+    for device in devices.values():
+        if device.number == number:
+            return device.name
+        for partition in device.partitions:
+            if partition.number == number:
+                return partition.name
+    return None
+
+
+def by_path(path: str, devices: Mapping[str, BlockDevice]) -> str | None:
+    """Return the kernel name of the device or partition at ``/dev/NAME`` or ``/dev/mapper/NAME``."""
+    if not path.startswith("/dev/"):
+        return None
+    name = path[len("/dev/") :]
+    for device in devices.values():
+        if device.mapped_name and name == f"mapper/{device.mapped_name}":
+            return device.name
+        if name in (device.name, *(partition.name for partition in device.partitions)):
+            return name
+    return None
+
+
+def read_swaps(root: Root, devices: Mapping[str, BlockDevice]) -> set[str]:
+    """Return the kernel names of the devices and partitions that are swapped to."""
+    lines = (root.text("/proc/swaps") or "").splitlines()[1:]
+    found = {by_path(os.path.realpath(_plain(line.split()[0])), devices) for line in lines if line.strip()}
+    return {name for name in found if name}
+
+
+def processes_below(root: Root, mountpoint: str, most: int = 5) -> list[str]:
+    """Return which processes have a file open or stand below a folder, as ``name (pid)``; ``most`` at most."""
+    found: list[str] = []
+    for pid, folder in root.numbered("/proc", ""):
+        if len(found) >= most:
+            break
+        links = [f"{folder}/cwd", f"{folder}/root", f"{folder}/exe"]
+        links += [f"{folder}/fd/{entry}" for entry in root.entries(f"{folder}/fd")]
+        if any(_is_below(root, link, mountpoint) for link in links):
+            found.append(f"{root.text(f'{folder}/comm') or '?'} ({pid})")
+    return found
+
+
+def _is_below(root: Root, link: str, folder: str) -> bool:
+    try:
+        target = os.readlink(root.at(link))
+    except OSError:
+        return False
+    return target == folder or target.startswith(folder + "/")

@@ -1,0 +1,222 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Do what a plan says, and undo what was begun when a command fails midway."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Sequence
+
+from ...machine.atomic import write_file
+from ...machine.mounts import processes_below
+from ...machine.root import Root
+from ...machine.run import CommandFailed, Result, Run, must
+from .facts import RECORD
+from .identity import filesystem_uuid
+from .mounting import gid_of, uid_of
+from .steps import NEW, Plan, Step
+from .wanted import Wanted
+
+_BLOCK_BYTES = 4096
+_LOG_UNIT_BYTES = 32 * 1024
+_SETTLE_S = 30
+
+
+def settle(run: Run) -> None:
+    """Let udev finish with the disks: it opens them, and it assembles arrays. Without udev there is no wait."""
+    run(["udevadm", "settle", f"--timeout={_SETTLE_S}"])
+
+
+class Applier:
+    """Carries out steps. It knows what was made in this run, and that is all it ever undoes."""
+
+    def __init__(self, wanted: Wanted, root: Root, run: Run) -> None:
+        self.wanted, self.root, self.run = wanted, root, run
+        self.array = ""
+        self.array_uuid = ""
+        self._made: tuple[str, ...] = ()
+        self._made_folder = False
+
+    def apply(self, plan: Plan) -> None:
+        """Carry out the plan's steps up to the point where one must look again: after an array was assembled.
+
+        :raises CommandFailed: a command failed. What this run had made by then is gone again.
+        """
+        for step in plan.steps_until_look:
+            try:
+                getattr(self, f"_{step.verb}")(step)
+            except (CommandFailed, OSError) as error:
+                raise CommandFailed(f"{str(error).rstrip('.')}. {self._undo()}") from error
+        if any(step.verb in ("mount", "remount") for step in plan.steps_until_look):
+            self._record(plan)
+
+    # Each step of steps._WORDS.
+
+    def _unmount(self, step: Step) -> None:
+        result = self.run(["umount", step.where])
+        if result.rc != 0:
+            users = ", ".join(processes_below(self.root, step.where))
+            raise CommandFailed(
+                f"{step.where} cannot be unmounted{f', it is used by {users}' if users else ''}: {_said(result)}"
+            )
+
+    def _stop(self, step: Step) -> None:
+        settle(self.run)
+        must(self.run(["mdadm", "--stop", f"/dev/{step.device}"]))
+        settle(self.run)
+
+    def _erase(self, step: Step) -> None:
+        must(self.run(["wipefs", "--all", "--quiet", f"/dev/{step.device}"]))
+
+    def _forget(self, step: Step) -> None:
+        must(self.run(["mdadm", "--zero-superblock", *_paths(step.disks)]))
+
+    def _wipe(self, step: Step) -> None:
+        partitions = [
+            f"/dev/{entry}"
+            for disk in step.disks
+            for entry in self.root.entries(f"/sys/block/{disk}")
+            if entry.startswith(disk) and self.root.exists(f"/sys/block/{disk}/{entry}/partition")
+        ]
+        # Partitions first: their superblocks would show again below a new partition table of the same layout.
+        must(self.run(["wipefs", "--all", "--quiet", *partitions, *_paths(step.disks)]))
+        settle(self.run)
+
+    def _create(self, step: Step) -> None:
+        self._made = step.disks
+        self.array_uuid = str(uuid.uuid4())
+        must(
+            self.run(
+                [
+                    "mdadm",
+                    "--create",
+                    f"/dev/md/{self.wanted.array_name}",
+                    "--run",
+                    f"--name={self.wanted.array_name}",
+                    # No host's name: an image's or a renamed host's arrays would count as another's.
+                    "--homehost=any",
+                    "--metadata=1.2",
+                    f"--uuid={self.array_uuid.replace('-', '')}",
+                    "--level=0",
+                    f"--chunk={self.wanted.chunk_bytes // 1024}K",
+                    f"--raid-devices={len(step.disks)}",
+                    *_paths(step.disks),
+                ]
+            )
+        )
+        self.array = self._holder(step.disks)
+        settle(self.run)
+
+    def _assemble(self, step: Step) -> None:
+        must(
+            self.run(
+                [
+                    "mdadm",
+                    "--assemble",
+                    f"/dev/md/{self.wanted.array_name}",
+                    "--run",
+                    f"--uuid={step.uuid.replace('-', '')}",
+                    *_paths(step.disks),
+                ]
+            )
+        )
+        settle(self.run)
+
+    def _mkfs(self, step: Step) -> None:
+        self._made = self._made or (step.disks if len(step.disks) == 1 else ())
+        device = self._device(step.device)
+        uuid_of = self.array_uuid if step.device == NEW else step.uuid
+        must(self.run(mkfs_command(self.wanted, f"/dev/{device}", len(step.disks), filesystem_uuid(uuid_of))))
+        settle(self.run)
+
+    def _mount(self, step: Step) -> None:
+        folder = self.root.at(step.where)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o755)
+            self._made_folder = True
+        filesystem, options = step.detail.split(" ", 1)
+        must(self.run(["mount", "-t", filesystem, "-o", options, f"/dev/{self._device(step.device)}", step.where]))
+
+    def _remount(self, step: Step) -> None:
+        # With device and folder, so that the options replace those of before instead of being added to them.
+        must(self.run(["mount", "-o", f"remount,{step.detail}", f"/dev/{step.device}", step.where]))
+
+    def _own(self, step: Step) -> None:
+        folder = self.root.at(step.where)
+        os.chown(folder, uid_of(self.wanted.owner), gid_of(self.wanted.group))
+        os.chmod(folder, self.wanted.mode)
+
+    def _device(self, name: str) -> str:
+        return self.array if name == NEW else name
+
+    def _holder(self, disks: Sequence[str]) -> str:
+        holders = self.root.entries(f"/sys/block/{disks[0]}/holders")
+        arrays = [holder for holder in holders if self.root.exists(f"/sys/block/{holder}/md")]
+        if not arrays:
+            raise CommandFailed(f"mdadm made an array of {' '.join(disks)}, but the kernel shows none on {disks[0]}")
+        return arrays[0]
+
+    def _undo(self) -> str:
+        """Leave nothing half-done: remove what this run made. What was there before it is not touched."""
+        if not self._made:
+            return "Nothing had been made that is to be undone."
+        answers = []
+        mounted = self.root.text("/proc/self/mountinfo") or ""
+        if f" {self.wanted.mountpoint} " in mounted:
+            answers.append(self.run(["umount", self.wanted.mountpoint]))
+        settle(self.run)
+        holders = [entry for disk in self._made for entry in self.root.entries(f"/sys/block/{disk}/holders")]
+        for array in dict.fromkeys(holders):
+            answers.append(self.run(["mdadm", "--stop", f"/dev/{array}"]))
+        settle(self.run)
+        answers.append(self.run(["wipefs", "--all", "--quiet", *_paths(self._made)]))
+        if self._made_folder:
+            try:
+                os.rmdir(self.root.at(self.wanted.mountpoint))
+            except OSError as error:
+                answers.append(Result(("rmdir", self.wanted.mountpoint), 1, "", str(error)))
+        failed = [f"'{' '.join(answer.command)}': {_said(answer)}" for answer in answers if answer.rc != 0]
+        if failed:
+            return f"Cleaning up failed too: {'; '.join(failed)}."
+        return f"What had been made was removed again: {' '.join(self._made)} are blank."
+
+    def _record(self, plan: Plan) -> None:
+        device = self._device(plan.device)
+        record = {
+            "number": self.root.text(f"/sys/block/{device}/dev") or "",
+            "mount_options": list(self.wanted.mount_options),
+            "adopted": device if plan.adopted else None,
+        }
+        write_file(self.root.at(RECORD), json.dumps(record) + "\n")
+
+
+def mkfs_command(wanted: Wanted, device: str, disks: int, filesystem_id: str) -> list[str]:
+    """Return the command that makes the file system.
+
+    It tells mkfs the stripes instead of leaving them to its guess, and spares the discard of the whole disks, which
+    takes minutes. XFS: a log stripe unit as large as the chunk is more than the 256 KiB it can be, and would pad each
+    write to the log; 32 KiB is what mkfs.xfs falls back to, with a warning.
+    """
+    if wanted.filesystem == "xfs":
+        stripes = ["-d", f"su={wanted.chunk_bytes},sw={disks}", "-l", f"su={min(_LOG_UNIT_BYTES, wanted.chunk_bytes)}"]
+        named = ["-L", wanted.label, "-m", f"uuid={filesystem_id}"]
+        return ["mkfs.xfs", "-f", "-q", "-K", *named, *(stripes if disks > 1 else ()), device]
+    extended = ["nodiscard", "lazy_itable_init=1", "lazy_journal_init=1"]
+    if disks > 1:
+        stride = wanted.chunk_bytes // _BLOCK_BYTES
+        extended += [f"stride={stride}", f"stripe_width={stride * disks}"]
+    named = ["-L", wanted.label, "-U", filesystem_id]
+    # -m 0: blocks set aside for root keep a system disk alive, not a scratch.
+    return ["mkfs.ext4", "-F", "-q", "-b", str(_BLOCK_BYTES), "-m", "0", *named, "-E", ",".join(extended), device]
+
+
+def _paths(disks: Sequence[str]) -> list[str]:
+    return [f"/dev/{disk}" for disk in disks]
+
+
+def _said(result: Result) -> str:
+    return (result.stderr.strip() or result.stdout.strip() or f"exit status {result.rc}").splitlines()[-1]

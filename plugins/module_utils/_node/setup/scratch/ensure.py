@@ -1,0 +1,197 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Look, decide, do: the one way to the scratch for the module and for hpcnode."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Callable
+
+from ...machine.atomic import remove_file, write_file
+from ...machine.config import FOLDER, as_config
+from ...machine.lock import Locked, only_one
+from ...machine.root import Root
+from ...machine.run import Run
+from .apply import Applier, settle
+from .facts import RECORD, Facts, read_facts
+from .plan import plan_present
+from .refusal import Refused
+from .removal import plan_absent, plan_down
+from .steps import NEW, Plan
+from .wanted import Wanted
+
+LOCK = "/run/lock/hpcai-scratch.lock"
+SETTINGS = f"{FOLDER}/scratch.json"
+_UNIT = "hpcai-scratch.service"
+_UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+# An array is assembled, or a disk appears, and what lies on it is another story than the one the plan was made for.
+_MOST_ROUNDS = 4
+
+PRESENT, ABSENT, DOWN = "present", "absent", "down"
+_PLANNERS: Mapping[str, Callable[[Facts, Wanted], Plan]] = {
+    PRESENT: plan_present,
+    ABSENT: plan_absent,
+    DOWN: plan_down,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was done, or in check mode would be.
+
+    :ivar changed: whether anything was.
+    :ivar steps: what, in words and in order.
+    :ivar before: the scratch and its settings before.
+    :ivar after: and after.
+    :ivar device: path of what is mounted; None where there is nothing, or it is not made yet.
+    :ivar devices: paths of the disks that it lies on.
+    :ivar filesystem: its type; None where there is none.
+    :ivar size_bytes: size of the device that holds it.
+    """
+
+    changed: bool
+    steps: tuple[str, ...]
+    warnings: tuple[str, ...]
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    device: str | None = None
+    devices: tuple[str, ...] = ()
+    filesystem: str | None = None
+    mountpoint: str | None = None
+    size_bytes: int = 0
+    adopted: bool = False
+    facts: Facts | None = field(default=None, repr=False)
+
+
+def ensure(
+    goal: str,
+    wanted: Wanted,
+    root: Root,
+    run: Run,
+    check: bool = False,
+    lock_timeout_s: float = 60,
+    settings: Mapping[str, Any] | None = None,
+    keeps_settings: bool = False,
+) -> Outcome:
+    """Bring the scratch to ``goal``.
+
+    :param check: only say what would be done.
+    :param settings: what /etc/hpcai/scratch.json is to hold; None for no such file.
+    :param keeps_settings: leave that file alone, whatever ``settings`` says.
+    :raises Refused: it must not be done; nothing was changed.
+    :raises CommandFailed: a command failed; what was begun was undone.
+    """
+    if root.is_this_machine and os.geteuid() != 0:
+        raise Refused("reading and changing disks needs root: run with become.")
+    text = None if settings is None else as_config(dict(settings))
+    try:
+        with only_one(root.at(LOCK), lock_timeout_s) if root.is_this_machine else contextlib.nullcontext():
+            return _ensure(goal, wanted, root, run, check, None if keeps_settings else (text,))
+    except Locked as error:
+        raise Refused(f"another run is at work on the scratch: {error}") from error
+
+
+def _ensure(
+    goal: str, wanted: Wanted, root: Root, run: Run, check: bool, settings: tuple[str | None] | None
+) -> Outcome:
+    facts = read_facts(wanted, root, run)
+    first = plan = _PLANNERS[goal](facts, wanted)
+    applier = Applier(wanted, root, run)
+    done: list[str] = []
+    if plan.steps and not check:
+        if not root.is_this_machine:
+            raise Refused(f"{root.path} is a captured tree, it can be looked at only: use check mode.")
+        # udev may still be looking at the disks or assembling an array of them: what is decided now is done.
+        settle(run)
+        for _round in range(_MOST_ROUNDS):
+            facts = read_facts(wanted, root, run)
+            plan = _PLANNERS[goal](facts, wanted)
+            if not plan.steps:
+                break
+            applier.apply(plan)
+            done += [str(step) for step in plan.steps_until_look]
+        else:
+            raise Refused(f"the scratch is not as it should be after {_MOST_ROUNDS} attempts: {'; '.join(done)}.")
+    settings_before = root.text(SETTINGS)
+    differs = settings is not None and (settings[0] or "").strip() != (settings_before or "")
+    if differs and settings is not None and not check:
+        if not root.is_this_machine:
+            raise Refused(f"{root.path} is a captured tree, it can be looked at only: use check mode.")
+        if settings[0] is None:
+            remove_file(root.at(SETTINGS))
+        else:
+            write_file(root.at(SETTINGS), settings[0])
+    if goal == ABSENT and done:
+        remove_file(root.at(RECORD))
+    return _as_outcome(goal, wanted, root, facts, first, plan, tuple(done), check, settings, settings_before)
+
+
+def _as_outcome(
+    goal: str,
+    wanted: Wanted,
+    root: Root,
+    facts: Facts,
+    first: Plan,
+    last: Plan,
+    done: tuple[str, ...],
+    check: bool,
+    settings: tuple[str | None] | None,
+    settings_before: str | None,
+) -> Outcome:
+    steps = list(done or (str(step) for step in first.steps))
+    before, after = dict(first.before), dict(first.after)
+    if done and last.after.get("device"):
+        after["device"] = last.after["device"]
+    warnings = list(dict.fromkeys([*first.warnings, *last.warnings]))
+    if settings is not None:
+        text = settings[0]
+        before["settings"], after["settings"] = bool(settings_before), text is not None
+        if (text or "").strip() != (settings_before or ""):
+            steps.append(f"write {SETTINGS}" if text is not None else f"remove {SETTINGS}")
+            before["settings"] = settings_before
+            after["settings"] = text
+        if text is not None and not any(root.exists(f"{folder}/{_UNIT}") for folder in _UNIT_FOLDERS):
+            warnings.append(
+                f"{_UNIT} is not installed, so the scratch is not mounted after a reboot: "
+                f"role hpcai.azure.node_tools brings it"
+            )
+    if not steps:
+        after = before
+    there = goal == PRESENT and bool(last.members)
+    name = last.device if there and last.device != NEW else ""
+    device = facts.devices.get(name)
+    return Outcome(
+        changed=bool(steps),
+        steps=tuple(steps),
+        warnings=tuple(warnings),
+        before=before,
+        after=after,
+        device=f"/dev/{name}" if name else None,
+        devices=tuple(f"/dev/{member}" for member in last.members) if there else (),
+        filesystem=after.get("filesystem") if there else None,
+        mountpoint=wanted.mountpoint if there else None,
+        size_bytes=device.size_bytes
+        if device
+        else sum(facts.devices[m].size_bytes for m in last.members if m in facts.devices),
+        adopted=last.adopted,
+        facts=facts,
+    )
+
+
+def as_results(outcome: Outcome) -> dict[str, Any]:
+    """Return the outcome for programs: what the module returns and ``hpcnode scratch --json`` prints."""
+    return {
+        "changed": outcome.changed,
+        "actions": list(outcome.steps),
+        "array": outcome.device,
+        "devices": list(outcome.devices),
+        "filesystem": outcome.filesystem,
+        "mountpoint": outcome.mountpoint,
+        "size_bytes": outcome.size_bytes,
+        "adopted": outcome.adopted,
+    }

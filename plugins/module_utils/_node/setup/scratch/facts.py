@@ -1,0 +1,199 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What the machine has: all that a decision about the scratch needs."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...machine.disks import BlockDevice, disk_of, disks_below, read_block_devices, resolve
+from ...machine.mounts import Mount, device_of, read_mounts, read_swaps
+from ...machine.root import Root
+from ...machine.run import Run
+from ...machine.signatures import RAID_MEMBER, Signature, Superblock, read_signatures, read_superblocks
+from .identity import is_our_array, is_our_filesystem
+from .wanted import REMOTE_MODELS, Wanted
+
+RECORD = "/run/hpcai/scratch.json"
+"""What we mounted, and how. Volatile, as the mount is."""
+_OS_MOUNTPOINTS = ("/", "/boot", "/boot/efi", "/efi", "/usr", "/var")
+# Disks of these kinds are only looked at where an option names them.
+_NEVER_BY_ITSELF = re.compile(r"(loop|ram|zram|sr|fd|nbd)\d+$")
+_XFS_MAGIC, _XFS_IN_PROGRESS = b"XFSB", 126  # xfs_dsb: sb_inprogress, 1 from mkfs.xfs's first write to its last
+
+
+@dataclass(frozen=True)
+class FolderFacts:
+    """The folder that the scratch is mounted on.
+
+    :ivar kind: ``missing``, ``empty``, ``filled`` or ``other`` (a file, a symbolic link).
+    """
+
+    kind: str
+    uid: int = 0
+    gid: int = 0
+    mode: int = 0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the machine has.
+
+    :ivar devices: block devices by kernel name.
+    :ivar signatures: what lies on disks and arrays, by kernel name; None where it could not be read.
+    :ivar superblocks: md superblocks of members of ours that no running array holds.
+    :ivar unfinished: devices whose file system never saw the end of mkfs.
+    :ivar mounts: all mounts.
+    :ivar mounted: kernel name of the device or partition of each mount that has one, by place in ``mounts``.
+    :ivar swaps: devices and partitions that are swapped to.
+    :ivar os_disks: disks that the operating system lives on.
+    :ivar busy: disks that somebody holds who is not to be seen in sysfs.
+    :ivar selected: the disks that the options choose, by ``devices`` or by model.
+    :ivar absent: paths of ``devices`` that do not exist.
+    :ivar forced: kernel names of ``force_devices``.
+    :ivar labelled: kernel name of the device with the wanted label; None where there is none.
+    :ivar folder: the mountpoint.
+    :ivar record: what we mounted earlier, empty where there is nothing.
+    """
+
+    devices: Mapping[str, BlockDevice]
+    signatures: Mapping[str, tuple[Signature, ...] | None]
+    superblocks: Mapping[str, Superblock] = field(default_factory=dict)
+    unfinished: frozenset[str] = frozenset()
+    mounts: tuple[Mount, ...] = ()
+    mounted: Mapping[int, str] = field(default_factory=dict)
+    swaps: frozenset[str] = frozenset()
+    os_disks: frozenset[str] = frozenset()
+    busy: frozenset[str] = frozenset()
+    selected: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    forced: frozenset[str] = frozenset()
+    labelled: str | None = None
+    folder: FolderFacts = FolderFacts("missing")
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    def mounts_of(self, name: str) -> tuple[Mount, ...]:
+        """Return the mounts of a device and its partitions."""
+        return tuple(self.mounts[place] for place, device in self.mounted.items() if self._is_on(device, name))
+
+    def _is_on(self, device: str, name: str) -> bool:
+        return device == name or disk_of(self.devices, device) == name
+
+    def mount_at(self, mountpoint: str) -> tuple[Mount | None, str | None]:
+        """Return what is visible at a mountpoint, and its device."""
+        found = [place for place, mount in enumerate(self.mounts) if mount.mountpoint == mountpoint]
+        return (self.mounts[found[-1]], self.mounted.get(found[-1])) if found else (None, None)
+
+
+def read_facts(wanted: Wanted, root: Root, run: Run) -> Facts:
+    """Look at the machine. One command where all is as it should be, two where members of ours lie about."""
+    devices = read_block_devices(root)
+    mounts = read_mounts(root)
+    mounted = {place: device for place, mount in enumerate(mounts) if (device := device_of(mount, devices))}
+    swaps = read_swaps(root, devices)
+    selected, absent = _select(wanted, devices, root)
+    mounted_there = {device for place, device in mounted.items() if mounts[place].mountpoint == wanted.mountpoint}
+    looked_at = [
+        name
+        for name, device in devices.items()
+        if (device.size_bytes and device.array)
+        or name in selected
+        or name in mounted_there
+        or (device.is_disk and not _NEVER_BY_ITSELF.match(name))
+    ]
+    signatures = read_signatures(root, looked_at, run)
+    loose = [name for name in looked_at if _is_loose_member(devices, name, signatures[name], wanted)]
+    return Facts(
+        devices=devices,
+        signatures=signatures,
+        superblocks=read_superblocks(root, loose, run),
+        unfinished=frozenset(name for name in looked_at if _is_unfinished(root, name, signatures[name])),
+        mounts=mounts,
+        mounted=mounted,
+        swaps=frozenset(swaps),
+        os_disks=_os_disks(devices, mounts, mounted, swaps),
+        busy=frozenset(name for name in selected if name in devices and _is_busy(root, devices[name])),
+        selected=selected,
+        absent=absent,
+        forced=frozenset(name for name in (resolve(root, path) for path in wanted.force_devices) if name),
+        labelled=resolve(root, f"/dev/disk/by-label/{wanted.label}"),
+        folder=_read_folder(root, wanted.mountpoint),
+        record=_read_record(root),
+    )
+
+
+def _select(wanted: Wanted, devices: Mapping[str, BlockDevice], root: Root) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if not wanted.devices:
+        found = [name for name, device in devices.items() if device.is_disk and device.model in wanted.models]
+        return tuple(name for name in found if not devices[name].model.startswith(REMOTE_MODELS)), ()
+    named = {path: resolve(root, path) for path in wanted.devices}
+    there = dict.fromkeys(name for name in named.values() if name)
+    return tuple(there), tuple(path for path, name in named.items() if not name)
+
+
+def count_selected(wanted: Wanted, root: Root) -> int:
+    """Return how many of the chosen disks are there, without looking at what lies on them."""
+    return len(_select(wanted, read_block_devices(root), root)[0])
+
+
+def _os_disks(
+    devices: Mapping[str, BlockDevice], mounts: tuple[Mount, ...], mounted: Mapping[int, str], swaps: set[str]
+) -> frozenset[str]:
+    used = {device for place, device in mounted.items() if mounts[place].mountpoint in _OS_MOUNTPOINTS} | swaps
+    return frozenset(disk for name in used for disk in (*disks_below(devices, name), disk_of(devices, name)))
+
+
+def _is_loose_member(
+    devices: Mapping[str, BlockDevice], name: str, signatures: tuple[Signature, ...] | None, wanted: Wanted
+) -> bool:
+    ours = any(s.type == RAID_MEMBER and is_our_array(s.label, wanted.array_name) for s in signatures or ())
+    holders = [array for holder in devices[name].holders if holder in devices and (array := devices[holder].array)]
+    return ours and all(array.state == "inactive" for array in holders)
+
+
+def _is_unfinished(root: Root, name: str, signatures: tuple[Signature, ...] | None) -> bool:
+    if not any(s.type == "xfs" and is_our_filesystem(s.uuid) for s in signatures or ()):
+        return False
+    try:
+        with open(root.at(f"/dev/{name}"), "rb") as device:
+            start = device.read(512)
+    except OSError:
+        return False
+    return start.startswith(_XFS_MAGIC) and start[_XFS_IN_PROGRESS] != 0
+
+
+def _is_busy(root: Root, device: BlockDevice) -> bool:
+    """Whether the kernel keeps the disk for somebody: a mount or a program that opened it for itself alone."""
+    if not root.is_this_machine or device.holders or not device.is_disk:
+        return False
+    try:
+        os.close(os.open(device.path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno == errno.EBUSY
+    return False
+
+
+def _read_folder(root: Root, path: str) -> FolderFacts:
+    try:
+        found = os.lstat(root.at(path))
+    except OSError:
+        return FolderFacts("missing")
+    kind = ("filled" if root.entries(path) else "empty") if stat.S_ISDIR(found.st_mode) else "other"
+    return FolderFacts(kind, found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))
+
+
+def _read_record(root: Root) -> Mapping[str, Any]:
+    try:
+        record = json.loads(root.text(RECORD) or "{}")
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}

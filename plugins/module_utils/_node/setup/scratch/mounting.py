@@ -1,0 +1,169 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Decide about the mount: where, with which options, whose. Pure but for the names of users."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from ...machine.mounts import Mount
+from .facts import Facts
+from .refusal import Refused
+from .steps import Step
+from .wanted import Wanted
+
+# Options for mount(8), systemd or nobody: the kernel does not list them. Of the others it lists what differs from its
+# defaults, so a default that is asked for can only be seen by its opposite not being there.
+_FOR_OTHERS = ("x-", "X-", "comment=", "uhelper=")
+_UNSEEN = ("defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner", "group")
+_OPPOSITES = {
+    "rw": "ro",
+    "exec": "noexec",
+    "dev": "nodev",
+    "suid": "nosuid",
+    "async": "sync",
+    "diratime": "nodiratime",
+    "nodiscard": "discard",
+    "nolazytime": "lazytime",
+}
+
+
+def mount_steps(
+    facts: Facts,
+    wanted: Wanted,
+    device: str,
+    mounts: Sequence[Mount],
+    filesystem: str,
+    fresh: bool = False,
+    adopted: bool = False,
+) -> list[Step]:
+    """Return the steps after which ``device`` is mounted as wanted.
+
+    :param mounts: where it is mounted now.
+    :param fresh: its file system is new.
+    :param adopted: it is not ours: it is mounted where it is not, and left alone otherwise.
+    :raises Refused: something is in the way.
+    """
+    here, _device = facts.mount_at(wanted.mountpoint)
+    mine = [mount for mount in mounts if mount.root == "/"]
+    if here is not None and here in mine:
+        return [] if adopted else [*_remount(facts, wanted, device, here), *_own(facts, wanted)]
+    steps = unmount_steps(facts, mine)
+    if not fresh:
+        check_mountpoint(facts, wanted, {device})
+    options = ",".join(wanted.mount_options) or "defaults"
+    steps.append(Step("mount", device=device, where=wanted.mountpoint, detail=f"{filesystem} {options}"))
+    # On an adopted array, whose folder it is was decided by somebody else.
+    return steps if adopted else [*steps, Step("own", where=wanted.mountpoint, detail=_owner_words(wanted))]
+
+
+def unmount_steps(facts: Facts, mounts: Iterable[Mount]) -> list[Step]:
+    """Return the steps that undo mounts, the last one first."""
+    return [Step("unmount", where=mount.mountpoint) for mount in reversed(list(mounts))]
+
+
+def check_mountpoint(facts: Facts, wanted: Wanted, ours: Set[str]) -> None:
+    """Make sure that nothing would be hidden.
+
+    :param ours: kernel names of the devices that may be mounted there.
+    :raises Refused: something would.
+    """
+    here, device = facts.mount_at(wanted.mountpoint)
+    if here is not None:
+        if device in ours:
+            return
+        raise Refused(
+            f"{wanted.mountpoint} is a mount of {here.source} ({here.filesystem}): choose another mountpoint."
+        )
+    if facts.folder.kind == "other":
+        raise Refused(f"{wanted.mountpoint} is no folder: remove it, or choose another mountpoint.")
+    if facts.folder.kind == "filled":
+        raise Refused(
+            f"{wanted.mountpoint} is not empty, and the mount would hide what is in it: move that away, or choose "
+            f"another mountpoint."
+        )
+
+
+def _remount(facts: Facts, wanted: Wanted, device: str, mount: Mount) -> list[Step]:
+    recorded = facts.record.get("mount_options") if facts.record.get("number") == mount.number else None
+    if not _differ(mount, wanted, recorded):
+        return []
+    return [
+        Step("remount", device=device, where=wanted.mountpoint, detail=",".join(wanted.mount_options) or "defaults")
+    ]
+
+
+def _differ(mount: Mount, wanted: Wanted, recorded: object) -> bool:
+    options = set(mount.options)
+    if "ro" in options and "ro" not in wanted.mount_options:
+        return True
+    if recorded is not None:
+        return recorded != list(wanted.mount_options)
+    return any(not _is_in_force(option, options) for option in wanted.mount_options)
+
+
+def _is_in_force(option: str, options: set[str]) -> bool:
+    if option in options or option in _UNSEEN or option.startswith(_FOR_OTHERS):
+        return True
+    return option in _OPPOSITES and _OPPOSITES[option] not in options
+
+
+def _own(facts: Facts, wanted: Wanted) -> list[Step]:
+    folder = facts.folder
+    if (folder.uid, folder.gid, folder.mode) == (uid_of(wanted.owner), gid_of(wanted.group), wanted.mode):
+        return []
+    return [Step("own", where=wanted.mountpoint, detail=_owner_words(wanted))]
+
+
+def _owner_words(wanted: Wanted) -> str:
+    return f"{wanted.owner}:{wanted.group} {wanted.mode:04o}"
+
+
+def uid_of(owner: str) -> int:
+    """Return a user's number.
+
+    :raises Refused: there is no such user.
+    """
+    try:
+        return int(owner) if owner.isdecimal() else pwd.getpwnam(owner).pw_uid
+    except KeyError:
+        raise Refused(f"owner: there is no user {owner!r} on this machine.") from None
+
+
+def gid_of(group: str) -> int:
+    """Return a group's number.
+
+    :raises Refused: there is no such group.
+    """
+    try:
+        return int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise Refused(f"group: there is no group {group!r} on this machine.") from None
+
+
+def keep_mounted(wanted: Wanted, adopted: bool) -> Mapping[str, Any]:
+    """Return the mount as it is afterwards, for the diff."""
+    mount: dict[str, Any] = {"mountpoint": wanted.mountpoint, "mount_options": list(wanted.mount_options)}
+    if not adopted:
+        mount.update(owner=wanted.owner, group=wanted.group, mode=f"{wanted.mode:04o}")
+    return mount
+
+
+def describe_folder(facts: Facts, wanted: Wanted, mount: Mount) -> Mapping[str, Any]:
+    """Return the mount as it is, for the diff; what is as wanted in the words of the options."""
+    folder = facts.folder
+    recorded = facts.record.get("mount_options") if facts.record.get("number") == mount.number else None
+    same = not _differ(mount, wanted, recorded)
+    described: dict[str, Any] = {"mount_options": list(wanted.mount_options if same else mount.options)}
+    if mount.mountpoint == wanted.mountpoint:
+        described.update(
+            owner=wanted.owner if folder.uid == uid_of(wanted.owner) else str(folder.uid),
+            group=wanted.group if folder.gid == gid_of(wanted.group) else str(folder.gid),
+            mode=f"{folder.mode:04o}",
+        )
+    return described

@@ -1,0 +1,208 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Decide what is to be done so that the scratch is there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from .existing import Existing, find_adoptable, find_ours
+from .facts import Facts
+from .mounting import check_mountpoint, describe_folder, keep_mounted, mount_steps, unmount_steps
+from .refusal import Refused, why_not
+from .steps import NEW, Plan, Step
+from .wanted import Wanted
+
+
+def plan_present(facts: Facts, wanted: Wanted) -> Plan:
+    """Return the steps after which the scratch is there and mounted.
+
+    :raises Refused: it cannot be had without touching what is not ours, or the disks are not those expected.
+    """
+    ours = find_ours(facts, wanted)
+    complete = [found for found in ours if found.complete]
+    if len(complete) > 1:
+        listed = "; ".join(f"{found.device or 'a stopped one'} on {' '.join(found.members)}" for found in complete)
+        raise Refused(f"there are {len(complete)} complete arrays of ours ({listed}): state=absent first.")
+    if complete:
+        return _use(facts, wanted, complete[0])
+    adopted = _adopt(facts, wanted) if wanted.adopt else None
+    return adopted or _build(facts, wanted, ours)
+
+
+def _use(facts: Facts, wanted: Wanted, found: Existing) -> Plan:
+    """Use what is there and ours."""
+    _compare(wanted, found)
+    warnings = _check_count(facts, wanted, found.members, "the scratch lies on")
+    spare = [name for name in facts.selected if name not in found.members]
+    if spare:
+        warnings += (f"{' '.join(spare)} are not part of the scratch: state=absent, then present, takes them in",)
+    steps: list[Step] = []
+    device = found.device
+    if not found.running:
+        if found.device:
+            steps.append(Step("stop", device=found.device, disks=found.members))
+        steps.append(Step("assemble", disks=found.members, uuid=found.uuid))
+        device = NEW
+    # What lies on an array that is not assembled yet, nobody can know: apply looks at it anew before it mounts.
+    if found.running and found.filesystem is None:
+        _check_label(facts, wanted, {found.device, *found.members})
+        steps += [*unmount_steps(facts, found.mounts), _mkfs(wanted, device, found.members, found.uuid)]
+        found_mounts: Sequence[Any] = ()
+    else:
+        found_mounts = found.mounts
+    steps += mount_steps(facts, wanted, device, found_mounts, wanted.filesystem)
+    return _as_plan(facts, wanted, steps, warnings, (found,), found.members, device)
+
+
+def _compare(wanted: Wanted, found: Existing) -> None:
+    """Refuse to use what was made with other options, for only making it anew would change it."""
+    what = found.device or " ".join(found.members)
+    if found.foreign:
+        raise Refused(f"{what} is ours, but holds {found.foreign} that this module did not make: remove it first.")
+    differences = []
+    if found.is_array and found.chunk_bytes and found.chunk_bytes != wanted.chunk_bytes:
+        differences.append(f"chunk is {found.chunk_bytes // 1024}K, not {wanted.chunk_bytes // 1024}K")
+    if found.filesystem and found.filesystem.type != wanted.filesystem:
+        differences.append(f"filesystem is {found.filesystem.type}, not {wanted.filesystem}")
+    if found.filesystem and found.filesystem.label != wanted.label:
+        differences.append(f"label is {found.filesystem.label!r}, not {wanted.label!r}")
+    if differences:
+        raise Refused(
+            f"{what} was made with other options ({', '.join(differences)}), and only making it anew, which destroys "
+            f"what users have there, could change that: do so by state=absent, then state=present."
+        )
+
+
+def _adopt(facts: Facts, wanted: Wanted) -> Plan | None:
+    """Use a healthy array that is there and not ours."""
+    found = find_adoptable(facts, wanted)
+    if not found:
+        return None
+    if len(found) > 1:
+        raise Refused(f"adopt: there are several arrays, {' '.join(one.device for one in found)}: name one's devices.")
+    array = found[0]
+    if array.filesystem is None:
+        raise Refused(f"adopt: {array.device} holds no file system, and an adopted array is never formatted.")
+    elsewhere = [mount.mountpoint for mount in array.mounts if mount.root == "/"]
+    if elsewhere and wanted.mountpoint not in elsewhere:
+        raise Refused(
+            f"adopt: {array.device} is mounted on {elsewhere[0]}: unmount it there and remove what mounts it, "
+            f"or set mountpoint to {elsewhere[0]}."
+        )
+    warnings = _check_count(facts, wanted, array.members, f"{array.device} lies on")
+    steps = mount_steps(facts, wanted, array.device, array.mounts, array.filesystem.type, adopted=True)
+    return _as_plan(facts, wanted, steps, warnings, (array,), array.members, array.device, adopted=True)
+
+
+def _build(facts: Facts, wanted: Wanted, pieces: tuple[Existing, ...]) -> Plan:
+    """Make it, out of blank disks and pieces of ours."""
+    arrays = frozenset(piece.device for piece in pieces if piece.device)
+    refusals = {name: reason for name in facts.selected if (reason := why_not(facts, wanted, name, arrays))}
+    if refusals:
+        raise Refused("; ".join(f"{facts_path(facts, name)} {reason}" for name, reason in refusals.items()) + ".")
+    disks = facts.selected
+    if not disks and wanted.expected_count == 0:
+        return Plan(before={}, after={})
+    if not disks:
+        raise Refused(_no_disks(facts, wanted))
+    warnings = _check_count(facts, wanted, disks, "there are")
+    _check_label(facts, wanted, {*disks, *arrays})
+    steps: list[Step] = []
+    for piece in pieces:
+        steps += unmount_steps(facts, piece.mounts)
+        if piece.is_array and piece.device:
+            steps.append(Step("stop", device=piece.device, disks=piece.members))
+    check_mountpoint(facts, wanted, {*arrays, *disks})
+    # What is not blank is ours, in pieces, or forced.
+    filled = tuple(name for name in disks if facts.signatures[name] or facts.devices[name].partitions)
+    if filled:
+        steps.append(Step("wipe", disks=filled))
+    if len(disks) == 1:
+        device = disks[0]
+        uuid = facts.devices[device].serial
+    else:
+        device, uuid = NEW, ""
+        steps.append(Step("create", disks=disks))
+    steps.append(_mkfs(wanted, device, disks, uuid))
+    steps += mount_steps(facts, wanted, device, (), wanted.filesystem, fresh=True)
+    return _as_plan(facts, wanted, steps, warnings, pieces, disks, device)
+
+
+def facts_path(facts: Facts, name: str) -> str:
+    """Return a disk's path for a message."""
+    return facts.devices[name].path if name in facts.devices else f"/dev/{name}"
+
+
+def _check_label(facts: Facts, wanted: Wanted, ours: Set[str]) -> None:
+    if facts.labelled and facts.labelled not in ours:
+        raise Refused(f"label {wanted.label} is taken by /dev/{facts.labelled}: set another label.")
+
+
+def _no_disks(facts: Facts, wanted: Wanted) -> str:
+    if wanted.devices:
+        return f"none of the devices exists ({', '.join(facts.absent)})."
+    there = sorted({device.model for device in facts.devices.values() if device.model and device.is_disk})
+    return (
+        f"no disk has one of the models {', '.join(wanted.models)}; "
+        f"there are {', '.join(there) or 'no models at all'}: "
+        f"set devices or models, or expected_count=0 where the VM size has no local NVMe disk."
+    )
+
+
+def _check_count(facts: Facts, wanted: Wanted, members: Sequence[str], words: str) -> tuple[str, ...]:
+    expected = wanted.expected_count
+    if expected is None:
+        # Who names disks expects each of them.
+        expected = len(members) + len(facts.absent) if wanted.devices else len(members)
+    if len(members) == expected or wanted.on_count_mismatch == "ignore":
+        return ()
+    missing = f" (not there: {', '.join(facts.absent)})" if facts.absent else ""
+    text = f"{words} {len(members)} local NVMe disks where {expected} are expected{missing}"
+    if wanted.on_count_mismatch == "warn":
+        return (text,)
+    raise Refused(f"{text}: the node may be ill; on_count_mismatch=warn goes on with what is there.")
+
+
+def _mkfs(wanted: Wanted, device: str, members: Sequence[str], uuid: str) -> Step:
+    return Step("mkfs", device=device, disks=tuple(members), detail=f"{wanted.filesystem} {wanted.label}", uuid=uuid)
+
+
+def _as_plan(
+    facts: Facts,
+    wanted: Wanted,
+    steps: Sequence[Step],
+    warnings: tuple[str, ...],
+    was: tuple[Existing, ...],
+    members: tuple[str, ...],
+    device: str,
+    adopted: bool = False,
+) -> Plan:
+    before = describe(facts, wanted, was[0]) if was else {}
+    makes = {step.verb for step in steps}
+    after: dict[str, Any] = {**before, "devices": list(members)}
+    if makes & {"create", "mkfs", "assemble"} or not before:
+        after.update(device=device, filesystem=wanted.filesystem, label=wanted.label)
+        after["chunk"] = f"{wanted.chunk_bytes // 1024}K" if len(members) > 1 else None
+    if makes & {"mount", "remount", "own"} or not before:
+        after.update(keep_mounted(wanted, adopted))
+    return Plan(tuple(steps), warnings, before, after, members, device, adopted)
+
+
+def describe(facts: Facts, wanted: Wanted, found: Existing) -> Mapping[str, Any]:
+    """Return what there is in the words of the options, for the diff."""
+    here, _device = facts.mount_at(wanted.mountpoint)
+    mounts = [mount for mount in found.mounts if mount.root == "/"]
+    mount = here if here in mounts else (mounts[-1] if mounts else None)
+    return {
+        "device": found.device or None,
+        "devices": list(found.members),
+        "chunk": f"{found.chunk_bytes // 1024}K" if found.chunk_bytes else None,
+        "filesystem": found.filesystem.type if found.filesystem else None,
+        "label": found.filesystem.label if found.filesystem else None,
+        "mountpoint": mount.mountpoint if mount else None,
+        **(describe_folder(facts, wanted, mount) if mount else {}),
+    }

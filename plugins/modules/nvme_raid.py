@@ -1,0 +1,299 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: nvme_raid
+short_description: Make a scratch file system of a virtual machine's local NVMe disks
+version_added: "0.1.0"
+description:
+  - Builds a RAID 0 of the local NVMe disks, makes a file system on it and mounts it. With one disk there is no RAID,
+    and the file system lies straight on it.
+  - Finds the disks by their model, so the operating system's disk and remote disks are not touched, whatever their
+    names.
+  - Looks at what is there and does what is missing. It mounts an array of ours that is not mounted, under whatever
+    number the kernel gave it, and builds anew where members are missing or blank, as after a redeployment.
+  - Refuses to destroy anything that it did not make. A disk with a partition, a file system, a mount, or a superblock
+    of another array is named, with the reason, and nothing is changed. O(force_devices) overrules that for single
+    disks.
+  - What lies in the scratch does not last. Azure wipes the disks when it deallocates, redeploys or heals the virtual
+    machine, and this module builds the array anew when one of its disks was lost.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  state:
+    description:
+      - V(present) makes the scratch and mounts it.
+      - V(absent) unmounts it, stops the array and removes our superblocks and signatures from its disks. An adopted
+        array is only unmounted. Fails if somebody uses it.
+    type: str
+    choices: [present, absent]
+    default: present
+  devices:
+    description:
+      - Disks to use, as C(/dev/nvme0n1) or any link to it below C(/dev/disk). Without it, all disks of O(models) are
+        used.
+      - Their model does not matter, but for C(MSFT NVMe Accelerator), a remote disk, which is always refused.
+    type: list
+    elements: str
+    default: []
+  models:
+    description: Models of the disks that are used where O(devices) names none.
+    type: list
+    elements: str
+    default: [Microsoft NVMe Direct Disk, Microsoft NVMe Direct Disk v2]
+  expected_count:
+    description:
+      - How many disks the VM size has, from the facts of the size, V(azure_sku.nvme_count).
+      - Without it, each of O(devices) is expected, or any number of disks but none at all.
+      - With V(0) a machine without such disks is left as it is.
+    type: int
+  on_count_mismatch:
+    description:
+      - What to do if there are more or fewer disks than expected.
+      - V(warn) and V(ignore) go on with the disks that are there.
+    type: str
+    choices: [fail, warn, ignore]
+    default: fail
+  array_name:
+    description: Name of the md array. By this name, in its members' superblocks, an array is known to be ours.
+    type: str
+    default: hpcai-scratch
+  chunk:
+    description:
+      - Stripe unit of the array, a power of two from V(4K) to V(64M).
+      - The default suits large sequential reads and writes, as of training data and checkpoints. A request to a disk is
+        large, and one of 4 MiB still reaches all eight disks of an ND size.
+    type: str
+    default: 512K
+  filesystem:
+    description: The file system. It is made for the array's stripes, and without discarding the whole disks first.
+    type: str
+    choices: [xfs, ext4]
+    default: xfs
+  label:
+    description: Label of the file system. XFS holds 12 bytes, ext4 16. Nothing waits for it at boot.
+    type: str
+    default: hpcaiscratch
+  mountpoint:
+    description: Where to mount it. Made if missing, and refused if there is something in it.
+    type: path
+    default: /scratch
+  mount_options:
+    description:
+      - Options of the mount. If they change, the file system is remounted.
+      - There is no C(discard) among them. It slows down each deletion, and the disks are wiped by Azure anyway.
+    type: list
+    elements: str
+    default: [noatime]
+  owner:
+    description: Owner of the mounted folder, by name or number.
+    type: str
+    default: root
+  group:
+    description: Group of the mounted folder, by name or number.
+    type: str
+    default: root
+  mode:
+    description:
+      - Permissions of the mounted folder, octal digits in quotes.
+      - By default as C(/tmp) has them. All users may put files there, and only remove their own.
+    type: str
+    default: '1777'
+  force_devices:
+    description:
+      - Disks that may be wiped although they hold something that is not ours.
+      - No force beats a disk that is in use, as the operating system's, a mounted one, swap, or a member of a running
+        array.
+      - Holds for this run only. It is not kept in the settings for the boot.
+    type: list
+    elements: str
+    default: []
+  adopt:
+    description:
+      - Use a healthy array that this module did not make, if it lies on chosen disks only and has a file system.
+      - It is mounted and otherwise left alone. It is never formatted, stopped or wiped, and O(chunk), O(filesystem),
+        O(label), O(owner), O(group) and O(mode) do not apply to it. O(state=absent) unmounts it.
+      - When its disks have been wiped by Azure, an array of ours takes its place.
+    type: bool
+    default: false
+  persistent:
+    description:
+      - Keep these options in C(/etc/hpcai/scratch.json), so that C(hpcai-scratch.service) does the same at each boot,
+        through C(hpcnode scratch up). The role M(hpcai.azure.node_tools#module) installs that service.
+      - Nothing is written to C(/etc/fstab), C(mdadm.conf) or the initramfs. A boot without the disks does not hang.
+      - V(false) removes the file.
+    type: bool
+    default: true
+  lock_timeout:
+    description: Seconds to wait for another run, as at boot, to end.
+    type: float
+    default: 60
+  root:
+    description: Folder below which the machine's files lie. Another than V(/) can be looked at in check mode only.
+    type: path
+    default: /
+attributes:
+  check_mode:
+    description: Can run in check mode and says what it would do, without changing anything.
+    support: full
+  diff_mode:
+    description: Shows the array, its disks, the file system, the mount and the settings for the boot, before and after.
+    support: full
+  idempotent:
+    description: A second run with the same options changes nothing.
+    support: full
+  platform:
+    description: Works with mdadm 4.1, util-linux 2.33, xfsprogs or e2fsprogs, and Python 3.9 or later of each.
+    platforms: linux
+    support: full
+requirements:
+  - mdadm, where there is more than one disk
+  - xfsprogs or e2fsprogs, for O(filesystem)
+  - wipefs, mount and umount of util-linux
+notes:
+  - An array or file system of ours that was made with another O(chunk), O(filesystem) or O(label) is refused. Make it
+    anew by O(state=absent) and then O(state=present).
+  - A disk counts as blank if wipefs finds no signature on it. Raw data without any signature cannot be known.
+  - File systems of ours are known by their UUID, which is derived from the array's UUID or the disk's serial number and
+    begins with C(68706361-69). No record is needed that an image or a reboot could lose.
+seealso:
+  - module: hpcai.azure.node_tools
+  - name: The scratch
+    description: How scratch, boot and redeployment play together, and what each refusal means.
+    link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_scratch.rst
+"""
+
+EXAMPLES = r"""
+- name: Make the scratch of all local NVMe disks, as many as the VM size has
+  hpcai.azure.nvme_raid:
+    expected_count: "{{ azure_sku.nvme_count }}"
+
+- name: Take the array of an existing site as it is
+  hpcai.azure.nvme_raid:
+    adopt: true
+    mountpoint: /mnt/resource_nvme
+
+- name: Use three disks of another model, one of which still holds an old file system
+  hpcai.azure.nvme_raid:
+    devices: [/dev/nvme1n1, /dev/nvme2n1, /dev/nvme3n1]
+    force_devices: [/dev/nvme3n1]
+
+- name: Remove the scratch and all that is in it
+  hpcai.azure.nvme_raid:
+    state: absent
+"""
+
+RETURN = r"""
+actions:
+  description: What was done, or in check mode would be, in its order.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - create a RAID 0 of nvme0n1 nvme1n1
+    - make xfs hpcaiscratch on the new array
+    - mount the new array on /scratch
+    - make /scratch root:root 1777
+    - write /etc/hpcai/scratch.json
+array:
+  description: The device that is mounted; null where there is none, or check mode cannot know it.
+  returned: success
+  type: str
+  sample: /dev/md127
+devices:
+  description: The disks that it lies on.
+  returned: success
+  type: list
+  elements: str
+  sample: [/dev/nvme0n1, /dev/nvme1n1]
+filesystem:
+  description: Its file system; null where there is none.
+  returned: success
+  type: str
+  sample: xfs
+mountpoint:
+  description: Where it is mounted; null where there is none.
+  returned: success
+  type: str
+  sample: /scratch
+size_bytes:
+  description: Size of the device, or, where check mode cannot know it, of its disks together.
+  returned: success
+  type: int
+  sample: 7681501126656
+adopted:
+  description: Whether it is an array that this module did not make.
+  returned: success
+  type: bool
+  sample: false
+"""
+
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.ensure import as_results, ensure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import (
+    DEFAULTS,
+    OptionError,
+    as_settings,
+    parse,
+)
+
+ARGUMENTS = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "devices": {"type": "list", "elements": "str", "default": []},
+    "models": {
+        "type": "list",
+        "elements": "str",
+        "default": ["Microsoft NVMe Direct Disk", "Microsoft NVMe Direct Disk v2"],
+    },
+    "expected_count": {"type": "int"},
+    "on_count_mismatch": {"type": "str", "choices": ["fail", "warn", "ignore"], "default": "fail"},
+    "array_name": {"type": "str", "default": "hpcai-scratch"},
+    "chunk": {"type": "str", "default": "512K"},
+    "filesystem": {"type": "str", "choices": ["xfs", "ext4"], "default": "xfs"},
+    "label": {"type": "str", "default": "hpcaiscratch"},
+    "mountpoint": {"type": "path", "default": "/scratch"},
+    "mount_options": {"type": "list", "elements": "str", "default": ["noatime"]},
+    "owner": {"type": "str", "default": "root"},
+    "group": {"type": "str", "default": "root"},
+    "mode": {"type": "str", "default": "1777"},
+    "force_devices": {"type": "list", "elements": "str", "default": []},
+    "adopt": {"type": "bool", "default": False},
+    "persistent": {"type": "bool", "default": True},
+    "lock_timeout": {"type": "float", "default": 60},
+    "root": {"type": "path", "default": "/"},
+}
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    options = {name: module.params[name] for name in DEFAULTS}
+    persistent = module.params["persistent"] and module.params["state"] == "present"
+    try:
+        outcome = ensure(
+            module.params["state"],
+            parse(options),
+            Root(module.params["root"]),
+            run,
+            check=module.check_mode,
+            lock_timeout_s=module.params["lock_timeout"],
+            settings=as_settings(options) if persistent else None,
+        )
+    except (CommandFailed, OptionError, OSError) as error:
+        module.fail_json(msg=str(error))
+    for warning in outcome.warnings:
+        module.warn(warning)
+    module.exit_json(**as_results(outcome), diff={"before": dict(outcome.before), "after": dict(outcome.after)})
+
+
+if __name__ == "__main__":
+    main()
