@@ -1,0 +1,96 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""NCCL's variables in /etc/nccl.conf: which apply, and a block of ours at its top.
+
+How NCCL reads that file (``setEnvFile`` in its ``param.cc``, the same from 2.9 to 2.30 unless said):
+
+* ``~/.nccl.conf``, or the file named by ``NCCL_CONF_FILE``, comes before it, and the environment before both: what is
+  set is never set again. So of several lines for one variable the first counts, and our block stands first.
+* A line is a name up to the first ``=`` and a value up to its end, at most 1023 bytes each: no quotes, no blanks around
+  the ``=``. Up to 2.21 ``#`` began no comment: one with a ``=`` in it set a variable that nobody asks for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...sku import VmSize
+from ..managed_block import with_block, without_block
+
+BLOCK = "hpcai.azure nccl_topology"
+TOPO_FILE = "NCCL_TOPO_FILE"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST = 1023
+
+
+class SettingsError(ValueError):
+    """A setting that NCCL could not read back; the message names it."""
+
+
+def variables(size: VmSize, topology_path: str | None, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of the block: the size's, the topology file, and the user's on top.
+
+    :param topology_path: where the topology file lies; None where there is none.
+    :param settings: the user's; None as a value takes the variable out of the block.
+    :raises SettingsError: a name or value of the user's that NCCL could not read back.
+    """
+    merged: dict[str, Any] = dict(size.nccl_settings or {})
+    if topology_path:
+        merged[TOPO_FILE] = topology_path
+    merged.update(settings)
+    return {name: _text(name, value) for name, value in sorted(merged.items()) if value is not None}
+
+
+def with_variables(text: str, wanted: Mapping[str, str]) -> str:
+    """Return the file's text with the block of these variables; without it where there are none.
+
+    :raises BrokenBlock: see ``with_block``.
+    """
+    if not wanted:
+        return without_block(text, BLOCK)
+    return with_block(text, BLOCK, [f"{name}={value}" for name, value in wanted.items()])
+
+
+def effective(text: str) -> dict[str, str]:
+    """Return what NCCL takes from the text of a configuration file."""
+    found: dict[str, str] = {}
+    for name, value in _settings(text):
+        found.setdefault(name, value)
+    return found
+
+
+def overridden(text: str, wanted: Mapping[str, str]) -> list[str]:
+    """Return the lines outside the block that set one of these variables to something else: they have no effect."""
+    return [
+        f"{name}={value}" for name, value in _settings(without_block(text, BLOCK)) if wanted.get(name, value) != value
+    ]
+
+
+def named_outside(text: str, name: str) -> list[str]:
+    """Return the values that lines outside the block give a variable."""
+    return [value for found, value in _settings(without_block(text, BLOCK)) if found == name]
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.split("\n"):
+        name, equals, value = line.rstrip("\r").partition("=")
+        if equals and not line.startswith("#"):
+            yield name, value
+
+
+def _text(name: str, value: Any) -> str:
+    if not _NAME.fullmatch(str(name)):
+        raise SettingsError(f"settings: {name!r} is no name of a variable.")
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if not isinstance(value, (str, int, float)):
+        raise SettingsError(f"settings.{name} must be text or a number, not {value!r}.")
+    text = str(value).strip()
+    if any(ord(character) < 32 for character in text) or len(text.encode("utf-8", "surrogateescape")) > _LONGEST:
+        raise SettingsError(f"settings.{name} must be one line of at most {_LONGEST} bytes.")
+    return text

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Do all of it: read, plan, write. What the module and ``hpcnode nccl`` call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...machine.root import Root
+from ...machine.vm_size import AskImds, remember
+from ..managed_file import apply_all, diff_of
+from .facts import Facts, read_facts
+from .options import CONF_PATH, ENROOT_DIR, TOPOLOGY_PATH, Options
+from .plan import Plan, Refused, outcome, plan
+
+
+def configure(options: Options, check_mode: bool = False, ask: AskImds | None = None) -> dict[str, Any]:
+    """Bring NCCL's files to what the options say, and return what the module returns.
+
+    :param check_mode: only say what would be done.
+    :param ask: what asks the metadata service.
+    :raises Refused: nothing was written, see ``plan``.
+    :raises ConfigError: the VM size is not told, or a settings file cannot be used.
+    :raises UnknownVmSize: it is not known.
+    :raises SettingsError: a setting that cannot be written.
+    :raises OSError: a file cannot be read or written.
+    """
+    _check_root(options, check_mode)
+    facts = read_facts(options, ask)
+    made = plan(options, facts)
+    if not check_mode:
+        apply_all(made.changes)
+        _remember(options, facts)
+    return answer(made, facts)
+
+
+def answer(made: Plan, facts: Facts) -> dict[str, Any]:
+    """Return what the module returns of a plan."""
+    return {
+        "changed": any(change.changes for change in made.changes),
+        "diff": diff_of(made.changes),
+        "warnings": list(made.warnings),
+        **outcome(made, facts),
+    }
+
+
+def _check_root(options: Options, check_mode: bool) -> None:
+    """Facts of another machine must not end up in this machine's own files by a default."""
+    if options.root == "/" or check_mode:
+        return
+    if options.persistent:
+        raise Refused(f"persistent is for the running machine only, and root is {options.root}.")
+    defaults = {"topology_path": TOPOLOGY_PATH, "conf_path": CONF_PATH, "enroot_dir": ENROOT_DIR}
+    meant_here = [name for name, default in defaults.items() if getattr(options, name) == default]
+    if meant_here:
+        raise Refused(
+            f"root is {options.root}, and {', '.join(meant_here)} would be this machine's own: "
+            f"say where to write, or run in check mode."
+        )
+
+
+def _remember(options: Options, facts: Facts) -> None:
+    if facts.name and facts.name.compute is not None:
+        remember(Root(options.root), facts.name.compute)

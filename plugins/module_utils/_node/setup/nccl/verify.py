@@ -1,0 +1,135 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Is what a topology file claims true of this machine?
+
+Virtual switches are not looked for: they exist nowhere in sysfs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+from ...machine.cpuset import CpuSet
+from ...machine.numa import CpuFacts, read_cpus
+from ...machine.pci import PciFacts, read_pci
+from ...machine.root import Root
+from .topology import Topology
+
+_PRESENT = "/sys/devices/system/cpu/present"
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A claim that is not true, or something of the machine that no claim mentions.
+
+    :ivar what: which part, e.g. ``GPU 0001:00:00.0`` or ``NUMA node 2``.
+    :ivar kind: ``missing``, ``unexpected``, ``numa_node``, ``affinity`` or ``count``.
+    :ivar expected: what the topology says.
+    :ivar found: what the machine says.
+    """
+
+    what: str
+    kind: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: expected {self.expected}, found {self.found}"
+
+    def as_dict(self) -> dict[str, str]:
+        """Return it as JSON takes it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """What a topology is held against.
+
+    :ivar cpus: CPUs that are online, and NUMA nodes.
+    :ivar present: CPUs that exist, online or not.
+    :ivar pci: all PCI devices.
+    """
+
+    cpus: CpuFacts
+    present: CpuSet
+    pci: tuple[PciFacts, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome.
+
+    :ivar mismatches: what is not true.
+    :ivar unknown: what the machine does not tell, in words.
+    """
+
+    mismatches: tuple[Mismatch, ...]
+    unknown: tuple[str, ...]
+
+
+def read_machine(root: Root) -> MachineFacts:
+    """Return what is needed of the machine below ``root``.
+
+    :raises ValueError: sysfs holds a list of CPUs that is none.
+    """
+    cpus = read_cpus(root)
+    return MachineFacts(cpus, CpuSet.parse_list(root.text(_PRESENT) or "") | cpus.online, read_pci(root))
+
+
+def verify(topology: Topology, machine: MachineFacts) -> Verdict:
+    """Hold a topology against a machine. Pure."""
+    unknown: list[str] = []
+    gpus = {
+        gpu.busid: socket.numa_node
+        for socket in topology.sockets
+        for branch in socket.branches
+        for _index, gpu in branch.gpus
+    }
+    hcas = {
+        hca.busid: socket.numa_node
+        for socket in topology.sockets
+        for branch in socket.branches
+        for _number, hca in branch.hcas
+    }
+    mismatches = [
+        *_nodes(topology, machine),
+        *_devices("GPU", gpus, [device for device in machine.pci if device.is_gpu], unknown),
+        *_devices("HCA", hcas, [device for device in machine.pci if device.is_hca], unknown),
+    ]
+    return Verdict(tuple(mismatches), tuple(unknown))
+
+
+def _nodes(topology: Topology, machine: MachineFacts) -> Iterator[Mismatch]:
+    # Nodes of memory alone (CXL, a GPU's memory) have no cpu element.
+    there = {node.id: node.cpus for node in machine.cpus.nodes if node.cpus}
+    if len(there) != len(topology.sockets):
+        yield Mismatch("NUMA nodes with CPUs", "count", str(len(topology.sockets)), str(len(there)))
+    for socket in topology.sockets:
+        expected, found = socket.cpus, there.get(socket.numa_node)
+        what = f"NUMA node {socket.numa_node}"
+        if found is None:
+            yield Mismatch(what, "missing", f"CPUs {expected.as_list()}", "no such node")
+        # A CPU that was taken offline is still where it was, the kernel only stops to list it.
+        elif expected - (machine.present - machine.cpus.online) != found:
+            yield Mismatch(what, "affinity", f"CPUs {expected.as_list()}", f"CPUs {found.as_list()}")
+
+
+def _devices(kind: str, claimed: Mapping[str, int], found: list[PciFacts], unknown: list[str]) -> Iterator[Mismatch]:
+    if claimed and not found:
+        # One line for what is one cause: a driverless container, another VM size, a GPU-less test node.
+        yield Mismatch(f"{kind}s", "missing", str(len(claimed)), "none on this machine")
+        return
+    there = {device.busid: device.numa_node for device in found}
+    for busid, numa_node in claimed.items():
+        if busid not in there:
+            yield Mismatch(f"{kind} {busid}", "missing", f"on NUMA node {numa_node}", "no such device")
+        elif there[busid] is None:
+            unknown.append(f"{kind} {busid}: the machine does not say on which NUMA node it is")
+        elif there[busid] != numa_node:
+            yield Mismatch(f"{kind} {busid}", "numa_node", f"NUMA node {numa_node}", f"NUMA node {there[busid]}")
+    for busid in there:
+        if busid not in claimed:
+            yield Mismatch(f"{kind} {busid}", "unexpected", "not in the topology", "on this machine")

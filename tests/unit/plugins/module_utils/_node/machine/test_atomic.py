@@ -1,0 +1,83 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Replacing files in one step."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import atomic
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.atomic import remove_file, write_file
+
+
+@pytest.fixture
+def tight_umask() -> object:
+    """Root's umask on hardened machines."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("tight_umask")
+def test_makes_file_and_folders_readable_whatever_the_umask(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a" / "b" / "file"
+    write_file(str(path), "text\n")
+    assert path.read_text() == "text\n"
+    assert path.stat().st_mode & 0o7777 == 0o644
+    assert [folder.stat().st_mode & 0o7777 for folder in (path.parent, path.parent.parent)] == [0o755, 0o755]
+
+
+def test_a_reader_keeps_the_old_file_and_the_next_sees_the_new(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with path.open() as reader:
+        write_file(str(path), "new", 0o600)
+        assert reader.read() == "old"
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o7777 == 0o600
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def fail(*_arguments: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(atomic.os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_file(str(path), "new")
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("file", "old")]
+
+
+def test_what_is_half_written_matches_no_pattern_of_a_folder(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(atomic.os, "replace", lambda source, _target: seen.append(os.path.basename(source)))
+    write_file(str(tmp_path / "60-x.env"), "new")
+    assert seen[0].startswith(".60-x.env.")
+    assert not seen[0].endswith(".env")
+
+
+def test_a_link_stays_one(tmp_path: pathlib.Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_file(str(link), "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    remove_file(str(link))
+    assert target.exists()
+    assert not link.is_symlink()
+
+
+def test_what_is_not_there_need_not_be_removed(tmp_path: pathlib.Path) -> None:
+    remove_file(str(tmp_path / "nothing"))

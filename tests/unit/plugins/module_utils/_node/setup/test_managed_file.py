@@ -1,0 +1,76 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Files that a setting writes: before, after, and the diff."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import (
+    apply_all,
+    change_of,
+    diff_of,
+    read_file,
+)
+
+
+def test_nothing_is_done_twice(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "new" / "file"
+    change = change_of(str(path), "text\n")
+    assert change.changes
+    apply_all([change])
+    assert (path.read_text(), path.stat().st_mode & 0o7777) == ("text\n", 0o644)
+    again = change_of(str(path), "text\n")
+    assert not again.changes
+    assert (again.as_diff(), diff_of([again])) == ({}, [])
+    inode = path.stat().st_ino
+    apply_all([again])
+    assert path.stat().st_ino == inode
+
+
+def test_wrong_permissions_alone_are_a_change(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("text\n")
+    path.chmod(0o600)
+    change = change_of(str(path), "text\n")
+    assert change.changes
+    assert change.as_diff()["before_header"] == f"{path} (mode 0600)"
+    assert change.as_diff()["after_header"] == f"{path} (mode 0644)"
+    change.apply()
+    assert path.stat().st_mode & 0o7777 == 0o644
+
+
+def test_removes_a_file_and_does_not_miss_one(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("text\n")
+    change = change_of(str(path), None)
+    assert change.as_diff() == {
+        "before_header": f"{path} (mode 0644)",
+        "after_header": f"{path} (absent)",
+        "before": "text\n",
+        "after": "",
+    }
+    change.apply()
+    assert not path.exists()
+    change.apply()
+    assert not change_of(str(path), None).changes
+
+
+def test_bytes_that_are_no_text_survive_and_can_be_shown(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"caf\xe9\r\nx")
+    text, _mode = read_file(str(path))
+    change = change_of(str(path), f"new\n{text}")
+    assert json.dumps(change.as_diff(), ensure_ascii=False).encode()
+    change.apply()
+    assert path.read_bytes() == b"new\ncaf\xe9\r\nx"
+
+
+def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        change_of(str(tmp_path), "text\n")
