@@ -44,6 +44,7 @@ class Task:
     module: str
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     check: bool = False
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def play(machine: Machine, *tasks: Task) -> list[Result]:
@@ -55,6 +56,7 @@ def play(machine: Machine, *tasks: Task) -> list[Result]:
                 "name": f"Task {number}",
                 f"hpcai.azure.{task.module}" if "." not in task.module else task.module: dict(task.options),
                 "check_mode": task.check,
+                "environment": dict(task.environment),
                 "diff": True,
                 "ignore_errors": True,
             }

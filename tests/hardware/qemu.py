@@ -21,6 +21,8 @@ NUMA_NODES = 4
 DISKS = 8
 DISK_BYTES = 320 << 20
 """Sparse. A file system of its own on a single one must be possible: XFS wants 300 MB at least."""
+MODEL = "QEMU NVMe Ctrl"
+"""Fixed: QEMU's disks cannot be given the name of one of Azure's."""
 KVM_PATIENCE_S = 5.0
 """A working KVM shows the kernel's first line in well under a second."""
 TCG = ("tcg,thread=multi,tb-size=512", "max,la57=off")

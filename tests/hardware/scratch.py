@@ -85,9 +85,10 @@ class Scratch:
 
     def options(self, **options: object) -> dict[str, object]:
         """Options of nvme_raid that fit this machine: QEMU's disks have a model that no machine in Azure has."""
-        wanted: dict[str, object] = {"devices": [disk for disk in self.disks() if disk], "mountpoint": MOUNTPOINT}
-        wanted.update(options)
-        return {name: value for name, value in wanted.items() if value is not None}
+        wanted: dict[str, object] = {"mountpoint": MOUNTPOINT}
+        if "devices" not in options:
+            wanted["models"] = [qemu.MODEL]
+        return {**wanted, **options}
 
     def plays(self, *options: dict[str, object]) -> list[Result]:
         """Run nvme_raid several times in one play; the key C(check) is the task's check mode."""

@@ -50,7 +50,7 @@ def test_builds_what_the_options_say(scratch: Scratch) -> None:
     wanted: dict[str, object] = {
         "devices": four,
         "filesystem": "ext4",
-        "chunk": 256,
+        "chunk": "256K",
         "label": "fast",
         "mountpoint": MOUNTPOINT,
         "mount_options": ["noatime", "nodev"],

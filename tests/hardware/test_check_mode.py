@@ -1,0 +1,136 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""gpu_clocks, nccl_topology and node_tools: check mode foretells, the run does, the second run has nothing to do.
+
+There is no GPU: the driver's library is our stand-in, below the real nvidia-ml-py. (nvme_raid and numa_pin_check are
+tested the same way, each on what this machine really has.)
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from hardware.controller import Result, Task, play
+from hardware.vm import Machine
+
+STAND_IN = Path(__file__).resolve().parents[1] / "stand_ins/nvml/build.sh"
+STATE = "/run/nvml-stand-in"
+LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
+# As many NUMA nodes and CPUs as the machine has, and GPUs that it has not.
+SIZE = {
+    "vcpus": 4,
+    "sockets": 4,
+    "cores_per_socket": 1,
+    "threads_per_core": 1,
+    "cpu": {"arch": "x86_64", "vendor": "AuthenticAMD", "family": 23, "model": 49},
+    "numa_nodes": [{"id": node, "cpus": str(node)} for node in range(4)],
+    "gpu_model": "A100-SXM4-40GB",
+    "gpus": [
+        {"busid": f"000{number + 1}:00:00.0", "numa_node": number // 2, "switch": number // 2} for number in range(8)
+    ],
+    "pcie_gtps": 16,
+    "pcie_width": 16,
+}
+
+
+def put(machine: Machine, content: bytes, path: str) -> None:
+    """Bring a file that is not text."""
+    text = base64.b64encode(content).decode("ascii")
+    machine.run(f"mkdir -p $(dirname {path}); base64 -d > {path}", stdin=text)
+
+
+@pytest.fixture
+def with_gpus(machine: Machine, tmp_path: Path) -> Iterator[Machine]:
+    """The machine with the stand-in of a driver for eight GPUs."""
+    subprocess.run([str(STAND_IN), str(tmp_path)], check=True)
+    bindings = importlib.util.find_spec("pynvml")
+    assert bindings is not None
+    assert bindings.origin is not None
+    put(machine, (tmp_path / "libnvidia-ml.so.1").read_bytes(), LIBRARY)
+    put(machine, Path(bindings.origin).read_bytes(), "/usr/lib/hpcai/site/pynvml.py")
+    machine.run(f"ldconfig; rm -rf {STATE}")
+    machine.write(f"{STATE}/config", "gpus=8\nmodel=a100-40\n")
+    yield machine
+    machine.run(f"rm -rf {STATE} {LIBRARY} /usr/lib/hpcai/site /run/hpcai /etc/hpcai; ldconfig")
+
+
+def assert_truthful(results: Sequence[Result]) -> None:
+    """Results of: check mode, run, check mode, run."""
+    foreseen, done, calm, again = results
+    assert not any(result.failed for result in results), [result.msg for result in results]
+    assert [result.changed for result in results] == [True, True, False, False]
+    assert foreseen["diff"] == done["diff"]
+    assert foreseen["diff"]
+    assert_nothing_to_show(calm)
+    assert_nothing_to_show(again)
+
+
+def assert_nothing_to_show(result: Result) -> None:
+    """A diff without a difference."""
+    diffs = result.data.get("diff") or []
+    for diff in diffs if isinstance(diffs, list) else [diffs]:
+        assert diff.get("before") == diff.get("after")
+
+
+def four_times(module: str, options: dict[str, object], environment: dict[str, str] | None = None) -> list[Task]:
+    """Check mode, run, check mode, run."""
+    return [Task(module, options, check, environment or {}) for check in (True, False, True, False)]
+
+
+def test_gpu_clocks(with_gpus: Machine) -> None:
+    environment = {"NVML_STAND_IN": STATE}
+    *results, undone, undone_again = play(
+        with_gpus,
+        *four_times("gpu_clocks", {"state": "max", "persistence": True}, environment),
+        Task("gpu_clocks", {"state": "default"}, environment=environment),
+        Task("gpu_clocks", {"state": "default"}, environment=environment),
+    )
+    assert_truthful(results)
+    assert [gpu["index"] for gpu in results[1]["gpus"]] == list(range(8))
+    assert (undone.failed, undone.changed) == (False, True), undone.msg
+    assert (undone_again.failed, undone_again.changed) == (False, False), undone_again.msg
+
+
+def test_nccl_topology(machine: Machine) -> None:
+    options: dict[str, object] = {
+        "vm_size": "emulated",
+        "vm_sizes": {"emulated": SIZE},
+        "verify": "warn",
+        "settings": {"NCCL_DEBUG": "WARN"},
+    }
+    machine.run("echo NCCL_IB_TIMEOUT=22 > /etc/nccl.conf; mkdir -p /etc/enroot")
+    try:
+        *results, strict, gone, gone_again = play(
+            machine,
+            *four_times("nccl_topology", options),
+            Task("nccl_topology", {**options, "verify": "strict"}),
+            Task("nccl_topology", {"state": "absent"}),
+            Task("nccl_topology", {"state": "absent"}),
+        )
+        assert_truthful(results)
+        # The machine has the NUMA nodes of that size, and none of its GPUs.
+        assert strict.failed
+        assert "0001:00:00.0" in strict.msg
+        assert (gone.failed, gone.changed) == (False, True), gone.msg
+        assert (gone_again.failed, gone_again.changed) == (False, False), gone_again.msg
+        assert machine.run("cat /etc/nccl.conf") == "NCCL_IB_TIMEOUT=22\n"
+    finally:
+        machine.run("rm -rf /etc/nccl.conf /etc/enroot /etc/hpcai /var/lib/hpcai")
+
+
+def test_node_tools(machine: Machine) -> None:
+    try:
+        results = play(machine, *four_times("node_tools", {}))
+        assert_truthful(results)
+        assert machine.run("hpcnode version || hpcnode --version").strip()
+        assert machine.run("systemctl is-enabled hpcai-boot.target hpcai-scratch.service").split() == ["enabled"] * 2
+    finally:
+        play(machine, Task("node_tools", {"state": "absent"}))

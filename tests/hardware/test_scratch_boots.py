@@ -1,0 +1,155 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The scratch across boots: found again under another number, made anew after a redeploy or a power cut, by systemd.
+
+One machine goes through all of it, in this order; each test leaves it running.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from hardware import qemu
+from hardware.controller import Task, play
+from hardware.scratch import MOUNTPOINT, Scratch
+from hardware.vm import ALL, Machine
+
+# Stands for slurmd: it starts after what a node must have, and notes down what it finds.
+DAEMON = f"""
+[Unit]
+After=hpcai-boot.target
+[Service]
+Type=oneshot
+ExecStart=sh -c '{{ findmnt -rno SOURCE -M {MOUNTPOINT}; cat {MOUNTPOINT}/file; true; }} > /run/daemon-found'
+[Install]
+WantedBy=multi-user.target
+"""
+SERVICE = "hpcai-scratch.service"
+SLOW = 200_000
+"""Bytes a second and disk: a file system takes a minute to make."""
+
+
+@pytest.fixture(scope="module")
+def installed(started: Machine) -> Iterator[Scratch]:
+    """hpcnode and its units, a persistent scratch, and a daemon that needs it."""
+    scratch = Scratch(started)
+    scratch.clear()
+    started.write("/etc/systemd/system/daemon.service", DAEMON)
+    started.run("systemctl --quiet enable daemon.service")
+    options = {**scratch.options(), "expected_count": 8}
+    tools, raid, again = play(started, Task("node_tools"), Task("nvme_raid", options), Task("nvme_raid", options))
+    assert not tools.failed, tools.msg
+    assert not raid.failed, raid.msg
+    assert (again.failed, again.changed) == (False, False), again.msg
+    started.run(f"echo kept > {MOUNTPOINT}/file; sync")
+    yield scratch
+    started.run("systemctl --quiet disable daemon.service; rm -f /etc/systemd/system/daemon.service")
+    scratch.clear()
+    play(started, Task("node_tools", {"state": "absent"}))
+
+
+@pytest.fixture
+def node(installed: Scratch, machine: Machine) -> Scratch:
+    """That scratch; ``machine`` keeps the journal of a failed test."""
+    assert machine is installed.machine
+    return installed
+
+
+def service_state(machine: Machine) -> str:
+    """How the scratch service ended."""
+    return machine.run(f"systemctl show --value --property=ActiveState {SERVICE}").strip()
+
+
+def found_by_daemon(machine: Machine) -> list[str]:
+    """What was mounted when the daemon started, and what the file held."""
+    return machine.run("cat /run/daemon-found").split()
+
+
+def test_reboot_finds_the_array_under_another_number(node: Scratch) -> None:
+    machine = node.machine
+    # Made as md42 by hand, the kernel starts it under a number of its own choice.
+    machine.run(f"umount {MOUNTPOINT}; mdadm --stop --quiet --scan")
+    machine.run("mdadm --assemble --quiet /dev/md42 /dev/nvme*n1; test -d /sys/block/md42")
+    machine.reboot()
+    assert service_state(machine) == "active"
+    assert not machine.succeeds("test -d /sys/block/md42")
+    assert len(node.members()) == qemu.DISKS
+    assert len(found_by_daemon(machine)) == 2, "the scratch was not there when the daemon started"
+    assert found_by_daemon(machine)[1] == "kept"
+    again = node.raid(expected_count=8)
+    assert (again.failed, again.changed) == (False, False), again.msg
+
+
+def test_status_tells_what_is_there(node: Scratch) -> None:
+    told = json.loads(node.machine.run("hpcnode scratch status --json"))
+    assert MOUNTPOINT in json.dumps(told)
+    assert node.machine.succeeds("hpcnode scratch status")
+
+
+def test_redeploy_with_blank_disks_builds_anew_at_boot(node: Scratch) -> None:
+    machine = node.machine
+    machine.power_cut()
+    machine.blank(*ALL)
+    machine.start()
+    assert service_state(machine) == "active"
+    assert len(node.members()) == qemu.DISKS
+    # Mounted when the daemon started, and nothing on it.
+    assert len(found_by_daemon(machine)) == 1
+    machine.run(f"echo kept > {MOUNTPOINT}/file; sync")
+
+
+def test_one_blank_disk_among_ours_builds_anew_at_boot(node: Scratch) -> None:
+    machine = node.machine
+    machine.power_cut()
+    machine.blank(5)
+    machine.start()
+    assert service_state(machine) == "active"
+    assert len(node.members()) == qemu.DISKS
+    assert not machine.succeeds(f"test -e {MOUNTPOINT}/file")
+
+
+def test_a_disk_gone_at_boot_is_not_passed_over(node: Scratch) -> None:
+    machine = node.machine
+    machine.run("systemctl poweroff --no-block || true")
+    time.sleep(1)
+    machine.power_cut()
+    machine.start(without=(6,))
+    # Seven where eight are expected: the node does not get a smaller scratch behind its owner's back.
+    assert service_state(machine) == "failed"
+    assert node.mounted() == ""
+    journal = machine.run(f"journalctl --boot --no-pager --output=cat --unit={SERVICE}")
+    assert "7" in journal
+    assert "8" in journal
+    smaller = node.raid(expected_count=7)
+    assert not smaller.failed, smaller.msg
+    assert smaller.changed
+    assert len(node.members()) == qemu.DISKS - 1
+
+
+def test_power_cut_during_mkfs_is_made_good_at_boot(node: Scratch) -> None:
+    machine = node.machine
+    machine.power_cut()
+    machine.blank(*ALL)
+    machine.start()
+    assert service_state(machine) == "active"
+    # Once more from blank disks, by the service, and slowly enough to be cut off.
+    machine.run(f"systemctl stop {SERVICE}; umount -q {MOUNTPOINT} || true; mdadm --stop --quiet --scan")
+    machine.run("wipefs --all --quiet --force /dev/nvme*n1; udevadm settle; sync")
+    machine.throttle(SLOW, *ALL)
+    machine.run(f"systemctl start --no-block {SERVICE}")
+    machine.wait_until("pgrep -x mkfs.xfs", 90)
+    time.sleep(2)
+    machine.power_cut()
+    machine.start()
+    # What is left of it is an array of ours with half a file system.
+    assert service_state(machine) == "active"
+    assert len(node.members()) == qemu.DISKS
+    assert machine.succeeds(f"touch {MOUNTPOINT}/file && sync {MOUNTPOINT}/file")
+    again = node.raid(expected_count=8)
+    assert (again.failed, again.changed) == (False, False), again.msg
