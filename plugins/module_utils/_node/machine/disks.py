@@ -66,6 +66,7 @@ class BlockDevice:
     :ivar slaves: kernel names of the devices that it is stacked on itself.
     :ivar mapped_name: name of a device-mapper device below /dev/mapper, else empty.
     :ivar array: what md says of it; None where it is no md array.
+    :ivar backing_file: what a loop device shows, a file or the path of another device; empty for other devices.
     """
 
     name: str
@@ -79,6 +80,7 @@ class BlockDevice:
     slaves: tuple[str, ...] = ()
     mapped_name: str = ""
     array: Array | None = None
+    backing_file: str = ""
 
     @property
     def path(self) -> str:
@@ -124,6 +126,7 @@ def _read_device(root: Root, name: str) -> BlockDevice | None:
         slaves=tuple(root.entries(f"{folder}/slaves")),
         mapped_name=root.text(f"{folder}/dm/name") or "",
         array=array,
+        backing_file=root.text(f"{folder}/loop/backing_file") or "",
     )
 
 

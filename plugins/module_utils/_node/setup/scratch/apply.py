@@ -6,15 +6,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import uuid
 from collections.abc import Sequence
 
 from ...machine.atomic import write_file
-from ...machine.mounts import processes_below
+from ...machine.mounts import processes_below, read_mounts
 from ...machine.root import Root
-from ...machine.run import CommandFailed, Result, Run, must
+from ...machine.run import CommandFailed, Result, Run
 from .facts import RECORD
 from .identity import filesystem_uuid
 from .mounting import gid_of, uid_of
@@ -24,6 +25,8 @@ from .wanted import Wanted
 _BLOCK_BYTES = 4096
 _LOG_UNIT_BYTES = 32 * 1024
 _SETTLE_S = 30
+# What mount(8) says of EUCLEAN and EINVAL, in the C locale.
+_DAMAGED = ("Structure needs cleaning", "bad superblock")
 
 
 def settle(run: Run) -> None:
@@ -40,17 +43,20 @@ class Applier:
         self.array_uuid = ""
         self._made: tuple[str, ...] = ()
         self._made_folder = False
+        self.notes: list[str] = []
 
     def apply(self, plan: Plan) -> None:
         """Carry out the plan's steps up to the point where one must look again: after an array was assembled.
 
         :raises CommandFailed: a command failed. What this run had made by then is gone again.
         """
+        done: list[str] = []
         for step in plan.steps_until_look:
             try:
                 getattr(self, f"_{step.verb}")(step)
             except (CommandFailed, OSError) as error:
-                raise CommandFailed(f"{str(error).rstrip('.')}. {self._undo()}") from error
+                raise CommandFailed(f"{str(error).rstrip('.')}. {self._undo(done)}") from error
+            done.append(str(step))
         if any(step.verb in ("mount", "remount") for step in plan.steps_until_look):
             self._record(plan)
 
@@ -66,14 +72,14 @@ class Applier:
 
     def _stop(self, step: Step) -> None:
         settle(self.run)
-        must(self.run(["mdadm", "--stop", f"/dev/{step.device}"]))
+        _need(self.run(["mdadm", "--stop", f"/dev/{step.device}"]))
         settle(self.run)
 
     def _erase(self, step: Step) -> None:
-        must(self.run(["wipefs", "--all", "--quiet", f"/dev/{step.device}"]))
+        _need(self.run(["wipefs", "--all", "--quiet", f"/dev/{step.device}"]))
 
     def _forget(self, step: Step) -> None:
-        must(self.run(["mdadm", "--zero-superblock", *_paths(step.disks)]))
+        _need(self.run(["mdadm", "--zero-superblock", *_paths(step.disks)]))
 
     def _wipe(self, step: Step) -> None:
         partitions = [
@@ -83,13 +89,13 @@ class Applier:
             if entry.startswith(disk) and self.root.exists(f"/sys/block/{disk}/{entry}/partition")
         ]
         # Partitions first: their superblocks would show again below a new partition table of the same layout.
-        must(self.run(["wipefs", "--all", "--quiet", *partitions, *_paths(step.disks)]))
+        _need(self.run(["wipefs", "--all", "--quiet", *partitions, *_paths(step.disks)]))
         settle(self.run)
 
     def _create(self, step: Step) -> None:
         self._made = step.disks
         self.array_uuid = str(uuid.uuid4())
-        must(
+        _need(
             self.run(
                 [
                     "mdadm",
@@ -112,7 +118,7 @@ class Applier:
         settle(self.run)
 
     def _assemble(self, step: Step) -> None:
-        must(
+        _need(
             self.run(
                 [
                     "mdadm",
@@ -130,7 +136,7 @@ class Applier:
         self._made = self._made or (step.disks if len(step.disks) == 1 else ())
         device = self._device(step.device)
         uuid_of = self.array_uuid if step.device == NEW else step.uuid
-        must(self.run(mkfs_command(self.wanted, f"/dev/{device}", len(step.disks), filesystem_uuid(uuid_of))))
+        _need(self.run(mkfs_command(self.wanted, f"/dev/{device}", len(step.disks), filesystem_uuid(uuid_of))))
         settle(self.run)
 
     def _mount(self, step: Step) -> None:
@@ -139,11 +145,28 @@ class Applier:
             os.makedirs(folder, mode=0o755)
             self._made_folder = True
         filesystem, options = step.detail.split(" ", 1)
-        must(self.run(["mount", "-t", filesystem, "-o", options, f"/dev/{self._device(step.device)}", step.where]))
+        command = ["mount", "-t", filesystem, "-o", options, f"/dev/{self._device(step.device)}", step.where]
+        first = self.run(command)
+        if first.rc == 0:
+            return
+        if self._made or not step.disks or not self._is_damaged(step, filesystem, first):
+            _need(first)
+        self.notes.append(f"the file system on {step.device} was damaged ({_said(first)}) and made anew")
+        self._mkfs(step)
+        _need(self.run(command))
+
+    def _is_damaged(self, step: Step, filesystem: str, first: Result) -> bool:
+        """Whether a file system of ours cannot be mounted at all, and not only with these options."""
+        device = f"/dev/{step.device}"
+        plain = self.run(["mount", "-t", filesystem, device, step.where])
+        if plain.rc == 0:
+            _need(self.run(["umount", step.where]))
+            raise CommandFailed(f"mount_options of {step.where} do not suit {filesystem}: {_said(first)}")
+        return any(word in plain.stderr for word in _DAMAGED)
 
     def _remount(self, step: Step) -> None:
         # With device and folder, so that the options replace those of before instead of being added to them.
-        must(self.run(["mount", "-o", f"remount,{step.detail}", f"/dev/{step.device}", step.where]))
+        _need(self.run(["mount", "-o", f"remount,{step.detail}", f"/dev/{step.device}", step.where]))
 
     def _own(self, step: Step) -> None:
         folder = self.root.at(step.where)
@@ -160,29 +183,29 @@ class Applier:
             raise CommandFailed(f"mdadm made an array of {' '.join(disks)}, but the kernel shows none on {disks[0]}")
         return arrays[0]
 
-    def _undo(self) -> str:
+    def _undo(self, done: Sequence[str]) -> str:
         """Leave nothing half-done: remove what this run made. What was there before it is not touched."""
-        if not self._made:
-            return "Nothing had been made that is to be undone."
-        answers = []
-        mounted = self.root.text("/proc/self/mountinfo") or ""
-        if f" {self.wanted.mountpoint} " in mounted:
-            answers.append(self.run(["umount", self.wanted.mountpoint]))
-        settle(self.run)
-        holders = [entry for disk in self._made for entry in self.root.entries(f"/sys/block/{disk}/holders")]
-        for array in dict.fromkeys(holders):
-            answers.append(self.run(["mdadm", "--stop", f"/dev/{array}"]))
-        settle(self.run)
-        answers.append(self.run(["wipefs", "--all", "--quiet", *_paths(self._made)]))
+        answers = self._take_apart() if self._made else []
         if self._made_folder:
-            try:
+            with contextlib.suppress(OSError):
                 os.rmdir(self.root.at(self.wanted.mountpoint))
-            except OSError as error:
-                answers.append(Result(("rmdir", self.wanted.mountpoint), 1, "", str(error)))
         failed = [f"'{' '.join(answer.command)}': {_said(answer)}" for answer in answers if answer.rc != 0]
         if failed:
             return f"Cleaning up failed too: {'; '.join(failed)}."
-        return f"What had been made was removed again: {' '.join(self._made)} are blank."
+        if self._made:
+            return f"What had been made was removed again: {' '.join(self._made)} are blank."
+        return f"Done before that: {'; '.join(done)}." if done else "Nothing was changed."
+
+    def _take_apart(self) -> list[Result]:
+        answers = []
+        mounts = read_mounts(self.root)
+        if any(mount.mountpoint == self.wanted.mountpoint for mount in mounts):
+            answers.append(self.run(["umount", self.wanted.mountpoint]))
+        settle(self.run)
+        holders = [entry for disk in self._made for entry in self.root.entries(f"/sys/block/{disk}/holders")]
+        answers += [self.run(["mdadm", "--stop", f"/dev/{array}"]) for array in dict.fromkeys(holders)]
+        settle(self.run)
+        return [*answers, self.run(["wipefs", "--all", "--quiet", *_paths(self._made)])]
 
     def _record(self, plan: Plan) -> None:
         device = self._device(plan.device)
@@ -218,5 +241,12 @@ def _paths(disks: Sequence[str]) -> list[str]:
     return [f"/dev/{disk}" for disk in disks]
 
 
+def _need(result: Result) -> None:
+    if result.rc != 0:
+        raise CommandFailed(f"'{' '.join(result.command)}' failed: {_said(result)}")
+
+
 def _said(result: Result) -> str:
-    return (result.stderr.strip() or result.stdout.strip() or f"exit status {result.rc}").splitlines()[-1]
+    lines = (result.stderr.strip() or result.stdout.strip() or f"exit status {result.rc}").splitlines()
+    # mount says what is wrong first and where to read more last, mdadm and mkfs the other way round.
+    return lines[0 if result.command[0] in ("mount", "umount") else -1].strip()

@@ -114,7 +114,8 @@ def _ensure(
             if not plan.steps:
                 break
             applier.apply(plan)
-            done += [str(step) for step in plan.steps_until_look]
+            done += [*map(str, plan.steps_until_look), *applier.notes]
+            applier.notes.clear()
         else:
             raise Refused(f"the scratch is not as it should be after {_MOST_ROUNDS} attempts: {'; '.join(done)}.")
     settings_before = root.text(SETTINGS)

@@ -176,7 +176,7 @@ def _is_busy(root: Root, device: BlockDevice) -> bool:
     if not root.is_this_machine or device.holders or not device.is_disk:
         return False
     try:
-        os.close(os.open(device.path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+        os.close(os.open(root.at(device.path), os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
         return error.errno == errno.EBUSY
     return False

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from ...machine.mounts import Mount
+from .existing import Existing
 from .facts import Facts
 from .refusal import Refused
 from .steps import Step
@@ -39,12 +40,14 @@ def mount_steps(
     device: str,
     mounts: Sequence[Mount],
     filesystem: str,
+    ours: Existing | None = None,
     fresh: bool = False,
     adopted: bool = False,
 ) -> list[Step]:
     """Return the steps after which ``device`` is mounted as wanted.
 
     :param mounts: where it is mounted now.
+    :param ours: what it is of ours, and may be made anew if its file system turns out to be damaged.
     :param fresh: its file system is new.
     :param adopted: it is not ours: it is mounted where it is not, and left alone otherwise.
     :raises Refused: something is in the way.
@@ -57,7 +60,9 @@ def mount_steps(
     if not fresh:
         check_mountpoint(facts, wanted, {device})
     options = ",".join(wanted.mount_options) or "defaults"
-    steps.append(Step("mount", device=device, where=wanted.mountpoint, detail=f"{filesystem} {options}"))
+    members, uuid = (ours.members, ours.uuid) if ours else ((), "")
+    detail = f"{filesystem} {options}"
+    steps.append(Step("mount", device, members, wanted.mountpoint, detail, uuid))
     # On an adopted array, whose folder it is was decided by somebody else.
     return steps if adopted else [*steps, Step("own", where=wanted.mountpoint, detail=_owner_words(wanted))]
 

@@ -54,7 +54,7 @@ def _use(facts: Facts, wanted: Wanted, found: Existing) -> Plan:
         found_mounts: Sequence[Any] = ()
     else:
         found_mounts = found.mounts
-    steps += mount_steps(facts, wanted, device, found_mounts, wanted.filesystem)
+    steps += mount_steps(facts, wanted, device, found_mounts, wanted.filesystem, found)
     return _as_plan(facts, wanted, steps, warnings, (found,), found.members, device)
 
 

@@ -59,6 +59,10 @@ def _never(facts: Facts, device: BlockDevice, ours: frozenset[str]) -> str | Non
     others = [holder for holder in holders if holder not in ours]
     if others:
         return _held_by(facts, others[0])
+    # A loop device does not show as the holder of the device that it shows.
+    loops = [d.path for d in facts.devices.values() if d.backing_file in {f"/dev/{name}" for name in names}]
+    if loops:
+        return f"is held by {loops[0]}"
     if device.name in facts.busy and not mounts:
         return "is in use by a program that keeps it for itself"
     return None
