@@ -98,6 +98,10 @@ class CpuSet(frozenset[int]):
         return value
 
 
+EMPTY = CpuSet()
+"""The set of no CPU."""
+
+
 def _runs(numbers: Iterable[int]) -> Iterable[tuple[int, int]]:
     runs: list[tuple[int, int]] = []
     for number in sorted(numbers):
