@@ -52,6 +52,11 @@ class Recap:
         """Number of changed tasks on all hosts together."""
         return sum(counters["changed"] for counters in self.hosts.values())
 
+    @property
+    def summary(self) -> str:
+        """What the play "Sum up" of site.yml and the plays after it printed, on one line."""
+        return " ".join(self.output.rpartition("PLAY [Sum up]")[2].split())
+
 
 @dataclass(frozen=True)
 class Cluster:

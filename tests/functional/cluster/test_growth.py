@@ -39,6 +39,13 @@ def test_job_runs_on_old_and_new_nodes_together(cluster: Cluster, grown: str) ->
     assert sorted(hostnames) == ["compute000000", "compute000003", "compute00000H"]
 
 
+def test_every_node_holds_the_grown_configuration(cluster: Cluster, grown: str) -> None:
+    """slurmctld does not hand it to nodes that registered before, and jobs of some steps need all nodes' addresses."""
+    wanted = cluster.ssh(grown, "sha256sum < /etc/slurm/slurm.conf")
+    for address in ("10.79.0.5", "10.79.0.6", "10.79.0.7"):
+        assert cluster.ssh(address, "sudo cat /var/lib/slurm/slurmd/conf-cache/slurm.conf | sha256sum") == wanted
+
+
 def test_run_after_growing_changes_nothing(cluster: Cluster, grown: str, inventory: Path) -> None:
     run = cluster.site(inventory)
     assert run.rc == 0, run.output
@@ -49,6 +56,13 @@ def test_limited_run_removes_nothing(cluster: Cluster, grown: str, inventory: Pa
     run = cluster.site(inventory, "--limit", "ctl,localhost")
     assert run.rc == 0, run.output
     assert set(cluster.nodes(grown)) == {"compute-0", "compute-3", "compute-17"}
+
+
+def test_run_limited_to_nodes_is_summed_up_too(cluster: Cluster, grown: str, inventory: Path) -> None:
+    run = cluster.site(inventory, "--limit", "ctl,compute000003")
+    assert run.rc == 0, run.output
+    assert "All 2 nodes are configured: compute000003, ctl." in run.summary
+    assert set(run.hosts) == {"ctl", "compute000003"}
 
 
 def test_deleted_instance_leaves_and_running_job_survives(cluster: Cluster, grown: str, inventory: Path) -> None:
