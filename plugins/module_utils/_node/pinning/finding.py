@@ -1,0 +1,92 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What can be wrong with the pinning of a job: each finding's code, how much it matters, and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from ..machine.cpuset import EMPTY, CpuSet
+
+ERROR, WARNING, INFO = SEVERITIES = ("error", "warning", "info")
+"""Costs much or is certainly not meant; may cost or may not be meant; worth knowing."""
+
+CODES: Mapping[str, tuple[str, str]] = {
+    "no_process": (ERROR, "no process was found that should be looked at"),
+    "not_readable": (ERROR, "processes are there but their threads cannot be read"),
+    "use_unknown": (INFO, "which GPUs ranks use is not known"),
+    "unpinned": (ERROR, "a rank may run on every CPU of a machine with several NUMA nodes"),
+    "spans_nodes": (ERROR, "a rank may run on several NUMA nodes, though there are enough ranks for one on each"),
+    "spans_nodes_few_ranks": (INFO, "a rank may run on several NUMA nodes, with fewer ranks than nodes"),
+    "far_from_gpu": (ERROR, "a rank cannot run on its GPU's NUMA node"),
+    "far_from_assumed_gpu": (WARNING, "the same, where the GPU is known by the environment only"),
+    "far_from_hca": (WARNING, "a rank cannot run on the NUMA node of any adapter it has open"),
+    "overlap": (ERROR, "ranks share CPUs by accident"),
+    "shared_domain": (INFO, "ranks share a whole NUMA node, as whole_domain masks do on purpose"),
+    "shared_core": (WARNING, "ranks have different hardware threads of one core"),
+    "threads_exceed_cpus": (INFO, "a rank has more threads than CPUs, most of them asleep"),
+    "busy_threads_exceed_cpus": (WARNING, "more threads of a rank want to run than it has CPUs"),
+    "thread_outside_mask": (WARNING, "threads may run where their process's main thread may not"),
+    "offline_cpu": (WARNING, "a mask holds CPUs that are offline"),
+    "uneven_spread": (WARNING, "some NUMA nodes have more ranks than their share"),
+    "idle_node": (WARNING, "a NUMA node has no rank, though there are enough ranks"),
+    "gpu_idle": (WARNING, "a GPU has no process, though ranks use others"),
+    "gpu_shared": (WARNING, "several ranks use one GPU"),
+    "rank_without_gpu": (WARNING, "a rank uses no GPU, though others do"),
+    "memory_far": (WARNING, "memory of a rank lies on other NUMA nodes than its CPUs"),
+    "memory_policy": (WARNING, "a memory policy sends memory to other NUMA nodes than the rank's"),
+    "memory_not_allowed": (ERROR, "a rank may not take memory from the NUMA node of its CPUs"),
+    "locality_unknown": (INFO, "the firmware does not say on which NUMA node a device is"),
+    "cpus_restricted": (INFO, "the control group leaves only some of the CPUs"),
+}
+"""Severity and meaning of each finding, by its code."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to know about the pinning.
+
+    :ivar code: a key of ``CODES``.
+    :ivar text: what is the matter, in one sentence.
+    :ivar action: what to do about it; empty where nothing needs to be done.
+    :ivar ranks: labels of the ranks involved.
+    :ivar pids: their processes.
+    :ivar cpus: CPUs involved.
+    :ivar nodes: NUMA nodes involved.
+    :ivar gpus: indices of GPUs involved.
+    """
+
+    code: str
+    text: str
+    action: str = ""
+    ranks: tuple[str, ...] = ()
+    pids: tuple[int, ...] = ()
+    cpus: CpuSet = EMPTY
+    nodes: CpuSet = EMPTY
+    gpus: CpuSet = EMPTY
+
+    @property
+    def severity(self) -> str:
+        """``error``, ``warning`` or ``info``."""
+        return CODES[self.code][0]
+
+
+def matching(findings: Collection[Finding], wanted: Collection[str]) -> tuple[Finding, ...]:
+    """Return the findings whose code or severity is among ``wanted``."""
+    return tuple(found for found in findings if {found.code, found.severity} & set(wanted))
+
+
+def check_wanted(wanted: Collection[str]) -> None:
+    """Check that each of ``wanted`` is a code or a severity.
+
+    :raises ValueError: one is not.
+    """
+    strange = [name for name in wanted if name not in CODES and name not in SEVERITIES]
+    if strange:
+        raise ValueError(
+            f"{', '.join(strange)} is neither a finding's code nor a severity; "
+            f"severities are {', '.join(SEVERITIES)}, codes {', '.join(CODES)}."
+        )

@@ -1,0 +1,149 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The launch lines for srun and Open MPI."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from stand_ins.machine_tree import MachineTree, smt_siblings
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cpuset import CpuSet
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.advise import WHOLE_DOMAIN, advise
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.launch import OPENMPI, SRUN, launch
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.layout import (
+    Layout,
+    layout_of_size,
+    read_layout,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
+
+ND_A100 = layout_of_size(find_size("Standard_ND96asr_v4"))
+
+
+def read(tree: MachineTree) -> Layout:
+    """The layout of a tree."""
+    return read_layout(Root(str(tree.path)))
+
+
+def test_the_srun_line_of_an_nd_a100_v4_with_whole_domains() -> None:
+    start = launch(advise(ND_A100, 8, masks=WHOLE_DOMAIN), SRUN)
+    # The published line has "ffffff00000000000" last, a zero too few.
+    assert (
+        "--cpu-bind=mask_cpu:ffffff000000,ffffff000000,ffffff,ffffff,ffffff000000000000000000,"
+        "ffffff000000000000000000,ffffff000000000000,ffffff000000000000"
+    ) in start.arguments
+    assert start.line.startswith("srun --ntasks-per-node=8 --gpus-per-node=8 --cpu-bind=")
+    assert start.line.endswith(" --mpi=pmix")
+    assert start.environment == {"OMPI_MCA_coll_hcoll_enable": "0"}
+
+
+def test_the_masks_of_srun_are_the_ranks_own_in_order() -> None:
+    advice = advise(ND_A100, threads_per_rank=4)
+    start = launch(advice, SRUN)
+    (bind,) = [word for word in start.arguments if word.startswith("--cpu-bind=mask_cpu:")]
+    masks = [CpuSet.parse_mask(mask) for mask in bind.partition(":")[2].split(",")]
+    assert masks == [placement.cpus for placement in start.placements]
+    assert start.environment["OMP_NUM_THREADS"] == "4"
+    assert len(masks[0]) == 4
+
+
+def test_without_gpus_nothing_is_said_of_gpus(tmp_path: Path) -> None:
+    layout = read(MachineTree(tmp_path).cpus("0-7").node(0, "0-3").node(1, "4-7"))
+    srun, openmpi = launch(advise(layout), SRUN), launch(advise(layout), OPENMPI)
+    assert srun.line == "srun --ntasks-per-node=2 --cpu-bind=mask_cpu:f,f0 --mpi=pmix"
+    assert openmpi.line == "mpirun -np 2 --map-by ppr:1:numa:pe=4 --bind-to core"
+    assert (srun.environment, openmpi.environment) == ({}, {})
+    assert not [note for note in (*srun.notes, *openmpi.notes) if "GPU" in note]
+
+
+def test_open_mpi_numbers_ranks_by_node_and_gets_the_gpus_in_that_order() -> None:
+    start = launch(advise(ND_A100), OPENMPI)
+    assert start.line == (
+        "mpirun -np 8 --map-by ppr:2:numa:pe=12 --bind-to core --mca coll_hcoll_enable 0 "
+        "-x CUDA_VISIBLE_DEVICES=2,3,0,1,6,7,4,5"
+    )
+    assert [placement.rank for placement in start.placements] == list(range(8))
+    assert [placement.cpus.as_list() for placement in start.placements] == [
+        f"{12 * rank}-{12 * rank + 11}" for rank in range(8)
+    ]
+    assert [placement.gpus for placement in start.placements] == [(2,), (3,), (0,), (1,), (6,), (7,), (4,), (5,)]
+
+
+def test_open_mpi_binds_to_whole_nodes() -> None:
+    start = launch(advise(ND_A100, masks=WHOLE_DOMAIN), OPENMPI)
+    assert start.arguments[:7] == ("mpirun", "-np", "8", "--map-by", "ppr:2:numa", "--bind-to", "numa")
+
+
+def test_gpus_in_order_need_no_variable() -> None:
+    start = launch(advise(layout_of_size(find_size("ND96isr_H100_v5"))), OPENMPI)
+    assert "ppr:4:numa:pe=12" in start.arguments
+    assert "CUDA_VISIBLE_DEVICES" not in start.line
+
+
+def test_open_mpi_counts_cores_not_hardware_threads(tmp_path: Path) -> None:
+    tree = MachineTree(tmp_path).cpus("0-15", smt_siblings(8)).node(0, "0-3,8-11").node(1, "4-7,12-15")
+    assert "ppr:2:numa:pe=2" in launch(advise(read(tree), 4), OPENMPI).arguments
+
+
+def test_nodes_are_counted_as_hwloc_does_by_their_cpus(tmp_path: Path) -> None:
+    tree = MachineTree(tmp_path).cpus("0-3").node(0, "2-3").node(1, "0-1")
+    start = launch(advise(read(tree)), OPENMPI)
+    assert [(placement.node, placement.cpus.as_list()) for placement in start.placements] == [(1, "0-1"), (0, "2-3")]
+
+
+def masks_by_taskset(layout: Layout, ranks: int | None, threads: int | None = None) -> list[str]:
+    """The masks of a line that leaves pinning to taskset, which they must be the advised ones of."""
+    advice = advise(layout, ranks, threads)
+    start = launch(advice, OPENMPI)
+    assert start.arguments[5:7] == ("--bind-to", "none")
+    assert start.placements == advice.placements
+    assert "CUDA_VISIBLE_DEVICES" not in start.line
+    script = start.arguments[-2]
+    masks = script[script.index("(") + 1 : script.index(")")].split()
+    assert masks == [placement.cpus.as_mask() for placement in advice.placements]
+    return masks
+
+
+def test_what_open_mpi_cannot_map_goes_through_taskset(tmp_path: Path, nd: MachineTree) -> None:
+    asymmetric = MachineTree(tmp_path / "a").cpus("0-11").node(0, "0-7").node(1, "8-11")
+    assert masks_by_taskset(read(asymmetric), 3) == ["f", "f0", "f00"]
+    # Four cores of twelve each: Open MPI would pack them.
+    assert masks_by_taskset(ND_A100, 8, 4)[:2] == ["f000000", "f000000000"]
+    restricted = read(nd).restricted_to(CpuSet.parse_list("12-95"))
+    assert len(masks_by_taskset(restricted, 8)) == 8
+    memory = MachineTree(tmp_path / "m").cpus("0-3").node(0, "0-1").node(1, "2-3").node(2, "")
+    assert masks_by_taskset(read(memory), 2) == ["3", "c"]
+    single = MachineTree(tmp_path / "s").cpus("0-3").node(0, "0-1").node(1, "2-3")
+    assert masks_by_taskset(read(single), 1) == ["3"]
+
+
+@pytest.mark.skipif(not shutil.which("taskset"), reason="there is no taskset")
+def test_the_line_with_taskset_pins_for_real(tmp_path: Path) -> None:
+    tree = MachineTree(tmp_path).cpus("0-1").node(0, "0").node(1, "1").node(2, "")
+    start = launch(advise(read(tree)), OPENMPI)
+    program = list(start.arguments[start.arguments.index("bash") :])
+    for placement in start.placements:
+        if not placement.cpus <= set(range(len(CpuSet.parse_list(Path("/sys/devices/system/cpu/online").read_text())))):
+            pytest.skip("this machine has one CPU only")
+        shown = subprocess.run(
+            [*program, "grep", "Cpus_allowed_list", "/proc/self/status"],
+            env={"OMPI_COMM_WORLD_LOCAL_RANK": str(placement.rank), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert shown.stdout.split()[1] == placement.cpus.as_list()
+
+
+def test_ranks_that_do_not_match_the_gpus_are_told_which_to_take() -> None:
+    four = advise(ND_A100, 4)
+    assert "wrapper): 0: 0-1; 1: 2-3; 2: 4-5; 3: 6-7." in launch(four, SRUN).notes[-1]
+    # Open MPI numbers them by NUMA node.
+    assert "wrapper): 0: 2-3; 1: 0-1; 2: 6-7; 3: 4-5." in launch(four, OPENMPI).notes[-1]
