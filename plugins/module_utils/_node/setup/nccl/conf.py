@@ -72,7 +72,10 @@ def overridden(text: str, wanted: Mapping[str, str]) -> list[str]:
 
 
 def named_outside(text: str, name: str) -> list[str]:
-    """Return the values that lines outside the block give a variable."""
+    """Return the values that lines outside the block give a variable.
+
+    :raises BrokenBlock: see ``without_block``.
+    """
     return [value for found, value in _settings(without_block(text, BLOCK)) if found == name]
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from ...machine.config import FOLDER
 from ...machine.root import Root
 from ...machine.vm_size import AskImds, VmSizeName, size_facts
 from ...sku import VmSize
+from ..managed_block import BrokenBlock
 from ..managed_file import FileChange, read_file
 from . import conf, enroot
 from .history import recognise
@@ -94,7 +96,10 @@ def _unchanged(path: str) -> FileChange:
 
 
 def _foreign(options: Options, root: Root, conf_text: str) -> Iterator[ForeignTopology]:
-    named = [(path, options.conf_path, False) for path in conf.named_outside(conf_text, conf.TOPO_FILE)]
+    named = []
+    # A broken block is refused when the file is planned, with its name.
+    with contextlib.suppress(BrokenBlock):
+        named += [(path, options.conf_path, False) for path in conf.named_outside(conf_text, conf.TOPO_FILE)]
     named += [(path, _ENVIRONMENT, True) for path in _ASSIGNMENT.findall(root.text(_ENVIRONMENT) or "")]
     folder = f"{options.enroot_dir}/{enroot.ENVIRONMENT.partition('/')[0]}"
     for entry in Root().entries(folder) if options.enroot_dir else ():

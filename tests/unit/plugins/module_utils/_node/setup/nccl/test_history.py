@@ -104,7 +104,7 @@ def test_what_nccl_would_take_differently_is_another_meaning(before: str, after:
 
 def test_what_lies_behind_another_switch_is_another_meaning() -> None:
     rows = topology_files.NDV4
-    moved = [
+    moved: list[topology_files.Row] = [
         (rows[0][0], rows[0][1], [("01", "0003 0103"), ("05", "0004 0104")]),
         *rows[1:],
     ]

@@ -78,7 +78,7 @@ def test_every_gpu_and_adapter_of_the_table_is_in_the_file_once() -> None:
             continue
         root = ElementTree.fromstring(as_xml(topology))
         found = sorted(str(pci.get("busid")) for pci in root.iter("pci") if pci.get("class") != "0x060400")
-        assert found == sorted(device.busid for device in (*(size.gpus or ()), *(size.hcas or ()))), name
+        assert found == sorted([gpu.busid for gpu in size.gpus or ()] + [hca.busid for hca in size.hcas or ()]), name
 
 
 def test_nvlinks_of_nc_a100_lead_to_the_true_partner() -> None:

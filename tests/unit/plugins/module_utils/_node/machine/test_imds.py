@@ -1,0 +1,176 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The metadata service over real HTTP: what it may answer, and what must not happen on the way."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import imds
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ImdsError, read_compute
+
+COMPUTE = {"vmSize": "Standard_ND96asr_v4", "vmId": "1-2-3", "name": "set_4"}
+Answer = tuple[int, dict[str, str], bytes]
+GOOD: Answer = (200, {}, json.dumps(COMPUTE).encode())
+
+
+class Service:
+    """A small HTTP server that gives prepared answers, the last one for ever, and remembers the requests."""
+
+    def __init__(self, *answers: Answer, before: Callable[[BaseHTTPRequestHandler], None] | None = None) -> None:
+        self.answers = list(answers)
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                service.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+                if before:
+                    before(self)
+                status, headers, body = service.answers.pop(0) if len(service.answers) > 1 else service.answers[0]
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_arguments: Any) -> None:
+                """Not on the test's output."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.endpoint = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Service]]:
+    """Start services; they end with the test."""
+    started: list[Service] = []
+
+    def start(*answers: Answer, **named: Any) -> Service:
+        started.append(Service(*answers, **named))
+        return started[-1]
+
+    yield start
+    for service in started:
+        service.stop()
+
+
+Serve = Callable[..., Service]
+
+
+def test_returns_the_compute_document_and_asks_as_azure_wants(serve: Serve) -> None:
+    service = serve(GOOD)
+    assert read_compute(endpoint=service.endpoint) == COMPUTE
+    path, headers = service.requests[0]
+    assert path == "/metadata/instance/compute?api-version=2021-02-01"
+    assert headers["metadata"] == "true"
+    assert "x-forwarded-for" not in headers
+
+
+def test_no_proxy_of_the_environment_is_asked(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy, service = serve((200, {}, json.dumps({"vmSize": "the proxy's own"}).encode())), serve(GOOD)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, proxy.endpoint)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert read_compute(endpoint=service.endpoint) == COMPUTE
+    assert proxy.requests == []
+
+
+@pytest.mark.parametrize("status", [404, 410, 429, 500, 503])
+def test_asks_again_after_what_may_pass(serve: Serve, status: int) -> None:
+    service = serve((status, {}, b""), (status, {}, b""), GOOD)
+    slept: list[float] = []
+    assert read_compute(endpoint=service.endpoint, sleep=slept.append) == COMPUTE
+    assert slept == [0.2, 0.5]
+
+
+def test_waits_as_long_as_the_service_asks(serve: Serve) -> None:
+    service = serve((429, {"Retry-After": "1.5"}, b""), GOOD)
+    slept: list[float] = []
+    read_compute(endpoint=service.endpoint, sleep=slept.append)
+    assert slept == [1.5]
+
+
+def test_does_not_wait_longer_than_its_limit(serve: Serve) -> None:
+    service = serve((429, {"Retry-After": "60"}, b""))
+    with pytest.raises(ImdsError, match=r"no answer in 2 s: HTTP status 429"):
+        read_compute(endpoint=service.endpoint, sleep=lambda _seconds: pytest.fail("it slept"))
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_gives_up_at_once_after_what_will_not_pass(serve: Serve, status: int) -> None:
+    service = serve((status, {}, b""), GOOD)
+    with pytest.raises(ImdsError, match=f"HTTP status {status}"):
+        read_compute(endpoint=service.endpoint)
+    assert len(service.requests) == 1
+
+
+def test_follows_no_redirect(serve: Serve) -> None:
+    elsewhere = serve(GOOD)
+    service = serve((302, {"Location": f"{elsewhere.endpoint}/"}, b""))
+    with pytest.raises(ImdsError, match="HTTP status 302"):
+        read_compute(endpoint=service.endpoint)
+    assert elsewhere.requests == []
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"vmSize": ""}', b'{"vmSize": 4}', b"\xff\xfe"])
+def test_what_is_no_document_of_azure_is_an_error(serve: Serve, body: bytes) -> None:
+    with pytest.raises(ImdsError, match="is not Azure's metadata service"):
+        read_compute(endpoint=serve((200, {}, body)).endpoint)
+
+
+def test_a_silent_service_costs_no_more_than_the_limit(serve: Serve) -> None:
+    service = serve(GOOD, before=lambda _request: time.sleep(1.5))
+    begun = time.monotonic()
+    with pytest.raises(ImdsError, match=r"no answer in 0\.3 s"):
+        read_compute(0.3, endpoint=service.endpoint)
+    assert time.monotonic() - begun < 1
+
+
+def test_an_answer_that_drips_costs_no_more_than_the_limit(serve: Serve) -> None:
+    def drip(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.end_headers()
+        for _ in range(40):
+            request.wfile.write(b" ")
+            request.wfile.flush()
+            time.sleep(0.05)
+
+    service = serve(GOOD, before=drip)
+    begun = time.monotonic()
+    with pytest.raises(ImdsError, match=r"no answer in 0\.3 s"):
+        read_compute(0.3, endpoint=service.endpoint)
+    assert time.monotonic() - begun < 1
+
+
+def test_a_closed_port_is_asked_until_the_limit(serve: Serve) -> None:
+    service = serve(GOOD)
+    service.stop()
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        time.sleep(seconds)
+
+    with pytest.raises(ImdsError, match=r"no answer in 0\.9 s: .*refused"):
+        read_compute(0.9, endpoint=service.endpoint, sleep=sleep)
+    assert slept == [0.2, 0.5]
+
+
+def test_the_address_is_azures() -> None:
+    assert imds.ENDPOINT == "http://169.254.169.254"

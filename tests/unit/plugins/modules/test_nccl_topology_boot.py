@@ -1,0 +1,83 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module nccl_topology on the running machine: what it remembers for the boot."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stand_ins.nccl_node import Node, RunModule
+
+from ansible_collections.hpcai.azure.plugins.modules import nccl_topology
+
+
+@pytest.fixture
+def node(tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """An ND A100 v4 without any file of ours."""
+    return Node(tmp_path, run_module, monkeypatch)
+
+
+class Live:
+    """The module as on a running machine: root is /, and our settings file lies in a folder of the test."""
+
+    def __init__(self, node: Node, config: Path) -> None:
+        self.node, self.config = node, config
+
+    def run(self, **options: Any) -> dict[str, Any]:
+        """Run the module, without looking at the machine that runs the tests."""
+        return self.node.run(root="/", **{"verify": "ignore", **options})
+
+
+@pytest.fixture
+def live(node: Node, monkeypatch: pytest.MonkeyPatch) -> Live:
+    """The module with its settings file somewhere else."""
+    config = node.conf.parent / "hpcai" / "nccl.json"
+    for module in (nccl_topology.configure, nccl_topology.configure.read_facts, nccl_topology.configure.plan):
+        monkeypatch.setitem(getattr(module, "__globals__", vars(module)), "CONFIG_PATH", str(config))
+    return Live(node, config)
+
+
+def test_remembers_its_options_for_the_boot(live: Live) -> None:
+    answer = live.run(settings={"NCCL_DEBUG": "WARN", "NCCL_IGNORE_CPU_AFFINITY": None})
+    assert str(live.config) in answer["files"]
+    assert json.loads(live.config.read_text()) == {
+        "schema": 1,
+        "vm_size": "nd96asr_v4",
+        "vm_sizes": {},
+        "topology_path": str(live.node.topology),
+        "conf_path": str(live.node.conf),
+        "settings": {"NCCL_DEBUG": "WARN", "NCCL_IGNORE_CPU_AFFINITY": None},
+        "enroot_dir": str(live.node.enroot),
+        "verify": "ignore",
+        "force": False,
+    }
+    assert live.config.stat().st_mode & 0o7777 == 0o644
+    assert live.run(settings={"NCCL_DEBUG": "WARN", "NCCL_IGNORE_CPU_AFFINITY": None})["changed"] is False
+
+
+@pytest.mark.parametrize("options", [{"persistent": False}, {"state": "absent"}])
+def test_forgets_them_when_told(live: Live, options: dict[str, Any]) -> None:
+    live.run()
+    assert live.config.exists()
+    assert live.run(**options)["changed"] is True
+    assert not live.config.exists()
+    assert live.run(**options)["changed"] is False
+
+
+def test_a_run_about_another_tree_leaves_them(live: Live) -> None:
+    live.run()
+    live.node.run()
+    live.node.run(state="absent")
+    assert live.config.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_says_which_file_a_user_may_not_write(node: Node) -> None:
+    node.conf.parent.chmod(0o500)
+    assert str(node.conf.parent) in node.run()["msg"]
