@@ -13,6 +13,7 @@ packages=(
   iproute2 nftables iptables procps util-linux                     # the machines' network
   podman crun conmon netavark uidmap                               # the machines
   mmdebstrap debian-archive-keyring                                # their image
+  gcc libc6-dev                                                    # the stand-in for NVML
   qemu-system-x86 qemu-utils e2fsprogs                             # the emulated machine
 )
 # Docker's own packages bring a runc that does as well, and the distribution's would drive them out.

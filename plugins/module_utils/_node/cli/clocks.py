@@ -1,0 +1,135 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode clocks: the GPUs' clocks as the settings file wants them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from ..machine.config import FOLDER, ConfigError, read_config
+from ..machine.gpu import GpuError, connect
+from ..machine.lock import Locked
+from ..machine.root import Root
+from ..setup import clocks
+from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+
+_DESCRIPTION = """\
+Shows or sets the clocks of the node's NVIDIA GPUs.
+
+  status  (the default) shows clocks, and whether they are as /etc/hpcai/clocks.json wants them. Changes nothing.
+  apply   sets what /etc/hpcai/clocks.json wants. Without that file there is nothing to do.
+  reset   undoes application clocks and locked clocks of all GPUs. The next boot applies the file again.
+
+Reads /etc/hpcai/clocks.json (written by the Ansible module hpcai.azure.gpu_clocks with persistent: true) and writes
+/run/hpcai/clocks.json, a note of locked clocks, since the driver has no function that reads them back.
+Works on the running machine only: with --root there is no driver to ask.
+
+Exit status: 0 the clocks are (now) as wanted, 1 they are not or a GPU failed, 2 there is no driver to ask or it does
+not answer, 3 wrong usage.
+"""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=("status", "apply", "reset"), default="status", help="what to do")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    root = Root(args.root)
+    wanted = _wanted(root)
+    if not root.is_this_machine:
+        if args.action != "status":
+            raise UsageError(f"clocks {args.action} works on the running machine only: leave out --root")
+        return Answer(UNKNOWN, f"the GPUs below {root.path} cannot be asked", {"wanted": _options(wanted), "gpus": []})
+    if args.action == "apply" and wanted is None:
+        text = f"there is no {FOLDER}/clocks.json: nothing to do"
+        return Answer(GOOD, text, {"wanted": None, "changed": False, "gpus": []})
+    asked = clocks.Wanted(state="default", on_unsupported="warn") if args.action == "reset" else wanted
+    try:
+        return _bring(root, asked, wanted, args.action == "status")
+    except GpuError as error:
+        return Answer(UNKNOWN, str(error), {"wanted": _options(wanted), "error": error.kind, "gpus": []})
+
+
+def _wanted(root: Root) -> clocks.Wanted | None:
+    options = read_config(root, clocks.CONFIG)
+    try:
+        return None if options is None else clocks.wanted_of(options)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{root.at(FOLDER)}/clocks.json: {error}: run the playbook again, which writes it."
+        ) from error
+
+
+def _options(wanted: clocks.Wanted | None) -> dict[str, Any] | None:
+    return None if wanted is None else wanted.as_options()
+
+
+def _bring(root: Root, asked: clocks.Wanted | None, wanted: clocks.Wanted | None, looking: bool) -> Answer:
+    # Without a wish, status asks what it would take to have the defaults, and passes over the answer.
+    asking = asked or clocks.Wanted(state="default")
+    driver = connect(root, asking.timeout)
+    try:
+        outcome = clocks.bring(root, driver, asking, check_mode=looking)
+    except (Locked, ValueError) as error:
+        return Answer(BAD, str(error), {"wanted": _options(wanted), "gpus": []})
+    finally:
+        driver.close()
+    lost = any(gpu["failed"] for gpu in outcome.gpus)
+    off = bool(outcome.problems) or (looking and asked is not None and outcome.changed)
+    data: dict[str, Any] = {
+        "via": outcome.via,
+        "wanted": _options(wanted),
+        "as_wanted": not off if asked else None,
+        "changed": outcome.changed and not looking,
+        "gpus": list(outcome.gpus),
+        "problems": list(outcome.problems),
+        "warnings": list(outcome.warnings) if asked else [],
+    }
+    lines = [_line(gpu, looking and asked is not None) for gpu in outcome.gpus]
+    lines += [f"failed: {problem}" for problem in outcome.problems] if asked else []
+    lines += [f"warning: {warning}" for warning in data["warnings"]]
+    if asked is None:
+        lines.append(f"there is no {FOLDER}/clocks.json: no clocks are wanted")
+    return Answer(BAD if off or lost else GOOD, "\n".join(lines), data)
+
+
+def _line(gpu: Mapping[str, Any], compared: bool) -> str:
+    where = f"GPU {gpu['index']} {gpu['busid'] or '?'}"
+    if gpu["failed"]:
+        return f"{where}: {gpu['msg']}"
+    shown = gpu["clocks"]
+    parts = [f"{name} {_pair(shown[key])}" for name, key in _SHOWN if shown[key] is not None]
+    if gpu["mig"]:
+        parts.append("MIG")
+    if gpu["persistence"] is False:
+        parts.append("persistence mode off")
+    if gpu["changed"]:
+        parts.append("NOT as wanted" if compared else "changed" if gpu["actions"] else "")
+    return f"{where}: {', '.join(part for part in parts if part)}"
+
+
+_SHOWN = (
+    ("current", "current"),
+    ("application", "application"),
+    ("locked (recorded)", "locked"),
+    ("highest", "highest"),
+)
+
+
+def _pair(clocks_mhz: Mapping[str, int | None]) -> str:
+    if not any(clocks_mhz.values()):
+        return "none"
+    return f"{clocks_mhz['memory_mhz'] or '-'}/{clocks_mhz['graphics_mhz'] or '-'} MHz"
+
+
+COMMAND = Command(
+    name="clocks",
+    summary="show or set the GPUs' clocks",
+    description=_DESCRIPTION,
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

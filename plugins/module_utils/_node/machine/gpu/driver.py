@@ -1,0 +1,136 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The GPUs' driver, asked through NVML or else through nvidia-smi."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from ..pci import read_pci
+from ..root import Root
+from ..run import Run, run
+from .errors import NO_BINDINGS, NO_LIBRARY, GpuError
+from .facts import GpuFacts, facts_of
+from .nvml import open_session
+from .smi import SmiDriver
+from .worker import Worker
+
+LIMIT_S = 30.0
+"""Seconds that one question to the driver may take. Without persistence mode the first one starts all the GPUs."""
+
+
+class Driver(Protocol):
+    """What can be asked of the GPUs' driver. GPUs are named by their index.
+
+    :ivar via: ``nvml`` or ``nvidia-smi``.
+
+    Each method raises ``GpuError``.
+    """
+
+    via: str
+
+    def read(self, only: Collection[int] = ()) -> tuple[GpuFacts, ...]:
+        """Return all GPUs, or only these; those that cannot be read have ``problem`` set."""
+
+    def processes(self) -> dict[int, tuple[str, ...]] | None:
+        """Return for each process that computes on GPUs the PCI addresses of these; None if that cannot be told."""
+
+    def change(self, what: str, index: int, *values: int) -> None:
+        """Change a GPU: ``set_persistence`` (0, 1), ``set_application`` (memory MHz, graphics MHz),
+        ``reset_application``, ``lock_graphics`` (MHz), ``unlock_graphics``, ``lock_memory`` (MHz), ``unlock_memory``.
+        """
+
+    def close(self) -> None:
+        """Let go of the driver."""
+
+
+class NvmlDriver:
+    """The driver through NVML, in a child process."""
+
+    via = "nvml"
+
+    def __init__(self, limit_s: float = LIMIT_S, pci: Sequence[str] = ()) -> None:
+        """Ask nothing yet.
+
+        :param pci: PCI addresses of the GPUs in their order, to tell where a GPU sits that NVML cannot read.
+        """
+        self._worker = Worker(open_session, limit_s)
+        self._pci = tuple(pci)
+
+    def read(self, only: Collection[int] = ()) -> tuple[GpuFacts, ...]:
+        """See ``Driver``."""
+        if only:
+            return tuple(self._read_one(index) for index in sorted(only))
+        found = [self._read_one(index) for index in range(self._worker.ask("count"))]
+        # NVML numbers GPUs in the order of their PCI addresses. Trust that only where it agrees with all the others.
+        if len(found) == len(self._pci) and all(gpu.busid in (None, busid) for gpu, busid in zip(found, self._pci)):
+            found = [replace(gpu, busid=busid) for gpu, busid in zip(found, self._pci)]
+        return tuple(found)
+
+    def _read_one(self, index: int) -> GpuFacts:
+        try:
+            return facts_of(self._worker.ask("read", index))
+        except GpuError as error:
+            return GpuFacts(index=index, problem=str(error))
+
+    def processes(self) -> dict[int, tuple[str, ...]] | None:
+        """See ``Driver``. A GPU that cannot be read has no processes that anybody could tell of."""
+        used: dict[int, list[str]] = {}
+        for index in range(self._worker.ask("count")):
+            try:
+                pids = self._worker.ask("processes", index)
+                busid = self._worker.ask("busid", index)
+            except GpuError:
+                continue
+            if pids is None or busid is None:
+                return None
+            for pid in pids:
+                used.setdefault(pid, []).append(busid)
+        return {pid: tuple(busids) for pid, busids in used.items()}
+
+    def change(self, what: str, index: int, *values: int) -> None:
+        """See ``Driver``."""
+        self._worker.ask(what, index, *values)
+
+    def versions(self) -> tuple[str, str]:
+        """Return the versions of the driver and of the library."""
+        driver, library = self._worker.ask("versions")
+        return driver, library
+
+    def close(self) -> None:
+        """See ``Driver``."""
+        self._worker.close()
+
+
+def nvidia_gpus(root: Root) -> tuple[str, ...]:
+    """Return the PCI addresses of the NVIDIA GPUs, in their order."""
+    return tuple(device.busid for device in read_pci(root) if device.is_gpu and device.vendor == 0x10DE)
+
+
+def connect(root: Root, limit_s: float = LIMIT_S, run_command: Any = run) -> Driver:
+    """Return the driver of this machine: through NVML, or through nvidia-smi where nvidia-ml-py or the library is
+    missing.
+
+    :raises GpuError: neither is there, the driver is not loaded, or it does not answer.
+    """
+    pci = nvidia_gpus(root)
+    nvml = NvmlDriver(limit_s, pci)
+    try:
+        nvml.versions()
+        return nvml
+    except GpuError as error:
+        nvml.close()
+        if error.kind not in (NO_BINDINGS, NO_LIBRARY):
+            raise
+        first = error
+    limited: Run = lambda command: run_command(command, timeout_s=limit_s)  # noqa: E731
+    if not any(os.access(os.path.join(folder, "nvidia-smi"), os.X_OK) for folder in os.get_exec_path()):
+        raise GpuError(
+            first.kind, f"{first}, and there is no nvidia-smi: install NVIDIA's driver (is this a GPU size?)"
+        )
+    return SmiDriver(limited, pci)

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What is known of a GPU and its clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """A pair of clocks in MHz; None for the one that is not known."""
+
+    memory: int | None
+    graphics: int | None
+
+    def __str__(self) -> str:
+        return f"memory {self.memory or '?'} MHz, graphics {self.graphics or '?'} MHz"
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """A GPU as the driver has it.
+
+    :ivar index: the driver's number of it.
+    :ivar uuid: e.g. ``GPU-5c1d...``; None where it could not be read.
+    :ivar busid: PCI address in Linux's spelling; None where it could not be read.
+    :ivar name: the model's name.
+    :ivar mig: whether MIG mode is on; None where the GPU has no MIG.
+    :ivar mig_instances: UUIDs of its MIG instances.
+    :ivar persistence: whether persistence mode is on; None where it could not be read.
+    :ivar supported: for each memory clock in MHz the graphics clocks that go with it, each in falling order.
+    :ivar highest: the highest clocks.
+    :ivar application: application clocks that are set; None where the driver has none.
+    :ivar application_reason: what the driver said instead.
+    :ivar default: the application clocks' default.
+    :ivar current: the clocks at this moment.
+    :ivar slowed: whether the driver names a reason why the clocks are not higher (power, heat, hardware); None where
+        it does not say.
+    :ivar problem: why the GPU could not be read; then only ``index`` and perhaps ``busid`` are known.
+    """
+
+    index: int
+    uuid: str | None = None
+    busid: str | None = None
+    name: str | None = None
+    mig: bool | None = None
+    mig_instances: tuple[str, ...] = ()
+    persistence: bool | None = None
+    supported: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    highest: Clocks = Clocks(None, None)
+    application: Clocks | None = None
+    application_reason: str | None = None
+    default: Clocks | None = None
+    current: Clocks = Clocks(None, None)
+    slowed: bool | None = None
+    problem: str | None = None
+
+    @property
+    def label(self) -> str:
+        """How people are told of it: ``GPU 3 (0004:00:00.0)``."""
+        return f"GPU {self.index} ({self.busid})" if self.busid else f"GPU {self.index}"
+
+
+def facts_of(read: Mapping[str, Any]) -> GpuFacts:
+    """Return the facts out of what a reader put together: the fields, pairs of clocks as ``[memory, graphics]``."""
+
+    def pair(name: str) -> Clocks | None:
+        return Clocks(*read[name]) if read.get(name) else None
+
+    # JSON has no numbers as keys.
+    supported = {int(memory): tuple(sorted(clocks, reverse=True)) for memory, clocks in read["supported"].items()}
+    highest = pair("highest") or Clocks(None, None)
+    memory = max(supported, default=highest.memory)
+    graphics = max(supported.get(memory or 0, ()), default=highest.graphics)
+    return GpuFacts(
+        index=read["index"],
+        uuid=read["uuid"],
+        busid=read["busid"],
+        name=read["name"],
+        mig=read["mig"],
+        mig_instances=tuple(read["mig_instances"]),
+        persistence=read["persistence"],
+        supported=supported,
+        # What can be set, rather than what the model could do at best.
+        highest=Clocks(memory, graphics),
+        application=pair("application"),
+        application_reason=read["application_reason"],
+        default=pair("default"),
+        current=pair("current") or Clocks(None, None),
+        slowed=read["slowed"],
+    )

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A machine with stand-ins for its GPUs' driver: our code runs in child processes that load the stand-in library."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import uuid
+from typing import Any
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+BUILD = REPOSITORY / "tests" / "stand_ins" / "nvml" / "build.sh"
+PLAYED = REPOSITORY / "tests" / "stand_ins" / "played.py"
+# NVML's codes of errors, as its header numbers them.
+NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, IRQ_ISSUE, RESET_REQUIRED, MISMATCH = 3, 4, 9, 11, 16, 18
+DEPRECATED, UNKNOWN_ERROR = 26, 999
+
+
+def build(folder: pathlib.Path, *definitions: str) -> pathlib.Path:
+    """Build the stand-in library into a folder; without a compiler build.sh installs one, or says why it could not."""
+    done = subprocess.run([BUILD, folder, *definitions], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"the stand-in for NVML could not be built:\n{done.stdout}{done.stderr}"
+    return folder
+
+
+class GpuMachine:
+    """A machine: its files in a tree, its GPUs in the stand-in's folder.
+
+    The product reads GPUs on a live root only, so `played.py` says to it that the tree is the live root.
+    """
+
+    def __init__(self, folder: pathlib.Path, library: pathlib.Path | None, gpus: int = 8) -> None:
+        self.root, self.gpus, self.library = folder / "root", folder / "gpus", library
+        self.path = os.environ["PATH"]
+        self.gpus.mkdir(parents=True)
+        self.boot()
+        for index in range(gpus):
+            device = self.root / f"sys/bus/pci/devices/{index + 1:04x}:00:00.0"
+            device.mkdir(parents=True)
+            for name, value in (("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x20b0")):
+                (device / name).write_text(f"{value}\n", encoding="ascii")
+        self.play(gpus=gpus)
+
+    def boot(self) -> None:
+        """Start the machine: /run is empty, the driver loaded anew."""
+        run, boot_id = self.root / "run/hpcai/clocks.json", self.root / "proc/sys/kernel/random/boot_id"
+        run.unlink(missing_ok=True)
+        boot_id.parent.mkdir(parents=True, exist_ok=True)
+        boot_id.write_text(f"{uuid.uuid4()}\n", encoding="ascii")
+        self.reload_driver()
+
+    def reload_driver(self) -> None:
+        """Unload the driver and load it: it forgets what was set, and its folder in sysfs is another one."""
+        module = self.root / "sys/module/nvidia"
+        fresh = module.with_name("nvidia.new")
+        # Made before the old one goes, lest the file system hand out its number again.
+        fresh.mkdir(parents=True)
+        if module.exists():
+            module.rmdir()
+        fresh.rename(module)
+        (self.gpus / "state").unlink(missing_ok=True)
+
+    def play(self, **settings: Any) -> None:
+        """Add lines to the stand-in's settings; a double underscore is a dot: gpu__3__lost=1."""
+        with (self.gpus / "config").open("a", encoding="ascii") as file:
+            file.writelines(f"{name.replace('__', '.')}={value}\n" for name, value in settings.items())
+
+    @property
+    def state(self) -> dict[str, int]:
+        """What was set, by the stand-in's keys."""
+        file = self.gpus / "state"
+        lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
+        return {key: int(value) for key, value in (line.split("=") for line in lines)}
+
+    def calls(self, *words: str) -> list[str]:
+        """The calls since the last time that hold one of the words, without the process."""
+        file = self.gpus / "calls"
+        lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return [line.split(" ", 1)[1] for line in lines if not words or any(word in line for word in words)]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment in which the stand-ins are found."""
+        library = {"LD_LIBRARY_PATH": str(self.library)} if self.library else {"HPCAI_PLAYED_WITHOUT": "pynvml"}
+        return {
+            "PATH": self.path,
+            "PYTHONPATH": str(REPOSITORY / ".collections"),
+            "NVML_STAND_IN": str(self.gpus),
+            **library,
+        }
+
+    def _python(self, what: str, argument: Any, limit: float = 60) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(PLAYED), str(self.root), what, json.dumps(argument)]
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=limit, check=False)
+
+    def module(self, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        """Run the module gpu_clocks and return what it answers."""
+        done = self._python("module", {**options, "_ansible_check_mode": check_mode, "_ansible_diff": True})
+        assert done.stdout.lstrip().startswith("{"), f"the module did not answer: {done.stdout}{done.stderr}"
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return {"failed": False, **answer}
+
+    def command(self, *arguments: str) -> tuple[int, str, dict[str, Any]]:
+        """Run `hpcnode clocks` and return exit status, text and data."""
+        done = self._python("command", arguments)
+        assert done.stdout.startswith("{"), f"the command did not answer: {done.stdout}{done.stderr}"
+        answer = json.loads(done.stdout)
+        return answer["status"], answer["text"], answer["data"]
+
+    def processes(self) -> dict[int, list[str]] | None:
+        """Ask which processes compute on which GPUs."""
+        answer = json.loads(self._python("processes", None).stdout)
+        return None if answer is None else {int(pid): busids for pid, busids in answer.items()}

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Builds the stand-in for NVML into a folder:  build.sh FOLDER [-DWITHOUT_APPLICATION_CLOCKS]
+# With that definition it is a library of CUDA 14 or later, which has no functions for application clocks at all.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$1
+shift
+
+# A compiler is one of the distribution's packages that the tests need; a fresh machine has none.
+command -v cc > /dev/null || "$here/../../setup/host.sh"
+
+mkdir -p "$folder"
+# To a name of its own and then into place: whoever has the old one loaded keeps it.
+cc -std=gnu11 -O1 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror "$@" \
+  -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -o "$folder/libnvidia-ml.so.1.$$" "$here"/*.c
+mv "$folder/libnvidia-ml.so.1.$$" "$folder/libnvidia-ml.so.1"

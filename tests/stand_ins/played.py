@@ -1,0 +1,62 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Run our code in a process of its own, with a tree of files as the live root: played.py ROOT WHAT ARGUMENT.
+
+`module` runs main() of gpu_clocks with the options, `command` runs `hpcnode clocks`, `processes` asks for processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import clocks as command
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import compute_processes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.modules import gpu_clocks
+
+
+class Played(Root):
+    """A tree that says of itself that it is this machine."""
+
+    def __init__(self, path: str = "/") -> None:
+        super().__init__(sys.argv[1] if path == "/" else path)
+        self.tree = path == "/"
+
+    @property
+    def is_this_machine(self) -> bool:
+        return self.tree
+
+    def at(self, path: str) -> str:
+        return os.path.join(self.path, path.lstrip("/"))
+
+
+def main() -> int:
+    """Do what the arguments say."""
+    what, argument = sys.argv[2], json.loads(sys.argv[3])
+    if os.environ.get("HPCAI_PLAYED_WITHOUT"):
+        # Python's own way to say that a module cannot be imported.
+        sys.modules[os.environ["HPCAI_PLAYED_WITHOUT"]] = None  # type: ignore[assignment]
+    gpu_clocks.Root = command.Root = Played  # type: ignore[misc]
+    if what == "module":
+        with patch_module_args(argument):
+            gpu_clocks.main()
+    if what == "processes":
+        json.dump(compute_processes(Played()), sys.stdout)
+    if what == "command":
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--root", default="/")
+        command.COMMAND.add_arguments(parser)
+        answer = command.COMMAND.execute(parser.parse_args(argument))
+        json.dump({"status": answer.status, "text": answer.text, "data": dict(answer.data)}, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

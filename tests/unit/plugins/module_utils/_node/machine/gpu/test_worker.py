@@ -1,0 +1,130 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The child process that makes the calls which may never return."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.worker import Serve, Worker
+
+
+def serve(request: str, arguments: Sequence[Any]) -> Any:
+    """What the tests ask of the child."""
+    if request == "sleep":
+        time.sleep(arguments[0])
+    if request == "die":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if request == "exit":
+        os._exit(3)
+    if request == "refuse":
+        raise GpuError("gpu_is_lost", "GPU is lost")
+    if request == "bug":
+        raise RuntimeError("not meant")
+    if request == "files":
+        return [os.readlink(f"/proc/self/fd/{number}") for number in (0, 1, 2)]
+    if request == "large":
+        return "x" * 1_000_000
+    return [os.getpid(), request, *arguments]
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    """A worker with little patience."""
+    made = Worker(lambda: serve, 0.5)
+    yield made
+    made.close()
+
+
+def test_answers_come_from_one_other_process(worker: Worker) -> None:
+    first, second = worker.ask("a", 1), worker.ask("b", "two")
+    assert first[0] == second[0] != os.getpid()
+    assert (first[1:], second[1:]) == (["a", 1], ["b", "two"])
+
+
+def test_no_answer_in_time_is_told_and_the_next_request_goes_to_another_process(worker: Worker) -> None:
+    before = worker.ask("a")[0]
+    began = time.monotonic()
+    with pytest.raises(GpuError, match=r"did not answer within 0\.5 s") as error:
+        worker.ask("sleep", 60)
+    assert time.monotonic() - began < 5
+    assert error.value.kind == "no_answer"
+    assert worker.ask("a")[0] != before
+    with pytest.raises(ProcessLookupError):
+        os.kill(before, 0)
+
+
+@pytest.mark.parametrize(("request_", "how"), [("die", "signal 11"), ("exit", "exit status 3")])
+def test_a_child_that_ends_is_told(worker: Worker, request_: str, how: str) -> None:
+    with pytest.raises(GpuError, match=how) as error:
+        worker.ask(request_)
+    assert error.value.kind == "died"
+    assert worker.ask("a")[1] == "a"
+
+
+def test_refusals_and_bugs_come_back_as_errors(worker: Worker) -> None:
+    with pytest.raises(GpuError, match=r"^GPU is lost$") as error:
+        worker.ask("refuse")
+    assert error.value.kind == "gpu_is_lost"
+    with pytest.raises(GpuError, match=r"^RuntimeError: not meant$") as error:
+        worker.ask("bug")
+    assert error.value.kind == "unknown"
+
+
+def test_holds_none_of_our_output_open(worker: Worker) -> None:
+    # Ansible and ssh wait for the last holder of it, and a child that hangs in the kernel never lets go.
+    assert worker.ask("files") == ["/dev/null"] * 3
+
+
+def test_works_where_the_caller_has_no_standard_files() -> None:
+    pid = os.fork()
+    if pid == 0:
+        os.closerange(0, 3)
+        worker = Worker(lambda: serve, 5)
+        os._exit(0 if worker.ask("a")[1] == "a" else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_long_answers_arrive_whole(worker: Worker) -> None:
+    assert len(worker.ask("large")) == 1_000_000
+
+
+def test_a_child_that_cannot_begin_is_asked_again_to() -> None:
+    def make() -> Serve:
+        raise GpuError("driver_not_loaded", "Driver Not Loaded")
+
+    worker = Worker(make, 5)
+    for _ in range(2):
+        with pytest.raises(GpuError, match="Driver Not Loaded"):
+            worker.ask("a")
+    worker.close()
+
+
+def test_closing_leaves_no_process_behind(worker: Worker) -> None:
+    pid = worker.ask("a")[0]
+    worker.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_child_that_cannot_be_killed_is_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(lambda: serve, 0.1)
+    pid = worker.ask("a")[0]
+    with monkeypatch.context() as patched:
+        # A process that sits in the kernel does not die of SIGKILL.
+        patched.setattr(os, "kill", lambda *_: None)
+        began = time.monotonic()
+        with pytest.raises(GpuError, match="did not answer"):
+            worker.ask("sleep", 60)
+        assert time.monotonic() - began < 5
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
