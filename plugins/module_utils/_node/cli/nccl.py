@@ -1,0 +1,134 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode nccl: the topology that NCCL is told of, whether it is true of this machine, and its files at boot."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..machine import imds
+from ..machine.config import ConfigError, read_config
+from ..machine.root import Root
+from ..setup.nccl.conf import SettingsError
+from ..setup.nccl.configure import configure
+from ..setup.nccl.facts import CONFIG_PATH
+from ..setup.nccl.inspect import Inspection, inspect
+from ..setup.nccl.options import options_of
+from ..setup.nccl.plan import Refused
+from ..setup.nccl.topology import as_xml, gpu_map
+from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+
+_BOOT_LIMIT_S = 30.0
+
+_DESCRIPTION = """\
+show prints where each GPU and InfiniBand adapter of this VM size hangs, and the variables that NCCL gets. With --xml it
+prints the topology file instead. It is what the collection knows of the size, not what the machine was found to have.
+
+verify compares that with the machine: PCI addresses, NUMA nodes, CPUs of each node. Where the module nccl_topology has
+configured this machine, it also looks whether its topology file and variables are still in place; the service of the
+HPC images that rewrites /etc/nccl.conf at every boot removes them, for instance.
+
+apply does what the module nccl_topology was told last (/etc/hpcai/nccl.json) once more. A service calls it at boot.
+
+The VM size is the one in /etc/hpcai/nccl.json or node.json, else what the metadata service says, else what that service
+said last.
+
+Exit status of verify: 0 all is true, 1 something is not, 2 the machine does not tell, or its VM size is not known. A
+size for which no topology file is generated has nothing that could be untrue. Exit status of apply: 0 done, 1 refused
+or failed, with nothing written when refused, 2 the VM size is not known or there is no /etc/hpcai/nccl.json.
+"""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("show", "verify", "apply"), nargs="?", default="show", metavar="ACTION")
+    parser.add_argument("--vm-size", metavar="SIZE", help="not this machine's size but this one; not for apply")
+    parser.add_argument("--xml", action="store_true", help="show only: print the topology file")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    if args.xml and args.action != "show":
+        raise UsageError(f"--xml goes with show, not with {args.action}.")
+    if args.action == "apply":
+        return _apply(args)
+    remembered = read_config(Root(args.root), "nccl")
+    options = replace(options_of(remembered or {}), root=args.root)
+    if args.vm_size:
+        options = replace(options, vm_size=args.vm_size)
+    try:
+        seen = inspect(options, configured=remembered is not None)
+    except SettingsError as error:
+        raise ConfigError(f"{CONFIG_PATH}: {error}") from None
+    return _verdict(seen) if args.action == "verify" else _shown(seen, args.xml)
+
+
+def _apply(args: argparse.Namespace) -> Answer:
+    if args.root != "/" or args.vm_size:
+        raise UsageError("apply is for this machine as /etc/hpcai/nccl.json describes it: no --root, no --vm-size.")
+    remembered = read_config(Root(), "nccl")
+    if remembered is None:
+        raise ConfigError(f"{CONFIG_PATH} is not there: the module nccl_topology writes it.")
+    options = replace(options_of(remembered), persistent=True)
+    try:
+        done = configure(options, ask=lambda: imds.read_compute(_BOOT_LIMIT_S))
+    except (Refused, SettingsError) as error:
+        mismatches = [mismatch.as_dict() for mismatch in getattr(error, "mismatches", ())]
+        return Answer(BAD, str(error), {"changed": False, "error": str(error), "mismatches": mismatches})
+    lines = [f"{'wrote' if done['changed'] else 'unchanged'}: {', '.join(done['files']) or 'everything is in place'}"]
+    lines += [f"warning: {warning}" for warning in done["warnings"]]
+    kept = {key: value for key, value in done.items() if key not in ("diff", "topology")}
+    return Answer(GOOD, "\n".join(lines), kept)
+
+
+def _verdict(seen: Inspection) -> Answer:
+    mismatches, unknown = seen.verdict.mismatches, seen.verdict.unknown
+    lines = [f"wrong: {mismatch}" for mismatch in mismatches] + [f"unknown: {what}" for what in unknown]
+    if seen.reason:
+        lines.append(seen.reason)
+    if not mismatches and not unknown and seen.topology:
+        lines.append(f"The topology of {seen.size.name} is true of this machine.")
+    data = {
+        "vm_size": seen.size.name,
+        "mismatches": [mismatch.as_dict() for mismatch in mismatches],
+        "unknown": list(unknown),
+        "topology_reason": seen.reason,
+    }
+    return Answer(BAD if mismatches else UNKNOWN if unknown else GOOD, "\n".join(lines), data)
+
+
+def _shown(seen: Inspection, xml_only: bool) -> Answer:
+    data: dict[str, Any] = {
+        "vm_size": seen.size.name,
+        "family": seen.topology.family.name if seen.topology else None,
+        "topology": as_xml(seen.topology) if seen.topology else None,
+        "topology_reason": seen.reason,
+        "gpus": gpu_map(seen.topology) if seen.topology else [],
+        "environment": dict(seen.variables),
+    }
+    if xml_only:
+        return Answer(GOOD if seen.topology else UNKNOWN, (data["topology"] or seen.reason).rstrip("\n"), data)
+    rows = [("GPU", "ADDRESS", "NUMA NODE", "CPUS", "ADAPTERS")]
+    for gpu in data["gpus"]:
+        near = " ".join(hca["name"] for hca in gpu["hcas"]) or "none"
+        rows.append((str(gpu["gpu"]), gpu["busid"], str(gpu["numa_node"]), gpu["cpus"], near))
+    parts = [seen.size.name, _columns(rows) if seen.topology else seen.reason]
+    parts.append("\n".join(f"{name}={value}" for name, value in seen.variables.items()) or "No variables.")
+    return Answer(GOOD, "\n\n".join(parts), data)
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+
+
+COMMAND = Command(
+    name="nccl",
+    summary="NCCL's topology file and variables: show, verify, apply at boot",
+    description=_DESCRIPTION,
+    add_arguments=_add_arguments,
+    execute=_execute,
+)
