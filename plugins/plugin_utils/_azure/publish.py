@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import Any
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES, known_scalars
 
 from .groups import groups_of, scale_set_groups, size_group
 from .hosts import Host
-from .report import SourceReport, merge_reports
+from .report import SourceReport, merge_reports, scale_set_variable
 
 REPORT = "azure_inventory"
 
@@ -45,7 +44,7 @@ class Publisher:
             # Also the group of a scale set without any instance.
             for scale_set in report["scale_sets"]:
                 group = self._inventory.add_group(groups[scale_set["id"].lower()])
-                self._inventory.set_variable(group, "azure_scale_set", dict(scale_set))
+                self._inventory.set_variable(group, "azure_scale_set", scale_set_variable(scale_set))
             for host in hosts:
                 self._add_host(host, groups.get((host.facts["azure_vmss_id"] or "").lower()))
         variables = self._inventory.groups["all"].vars
@@ -71,10 +70,8 @@ class Publisher:
         """Add a group; what is known of a VM size hangs on its group, as thousands of hosts share it."""
         self._inventory.add_group(group)
         if vm_size and vm_size in SIZES and group == size_group(vm_size):
-            size = SIZES[vm_size]
-            values = {field.name: getattr(size, field.name) for field in fields(size)}
-            plain = {key: value for key, value in values.items() if value is None or isinstance(value, (str, int))}
-            self._inventory.set_variable(group, "azure_size", plain)
+            # No more than numbers and short texts: each host gets a copy. The filter vm_size has all of it.
+            self._inventory.set_variable(group, "azure_sku", known_scalars(SIZES[vm_size]))
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

@@ -17,18 +17,9 @@ from .source import Outcome
 
 VERSION = 1
 
-# Ansible copies the variables of the group `all` to each host wherever it prints or exports an inventory, so that an
-# entry there costs as many times as there are hosts. The whole of a set stands on the set's own group.
-_TOLD_OF_A_SET = (
-    "name",
-    "resource_group",
-    "vm_size",
-    "orchestration_mode",
-    "capacity",
-    "found",
-    "single_placement_group",
-    "accelerated_networking",
-)
+# Ansible copies the variables of a group to each of its hosts wherever it prints an inventory, so that an entry there
+# costs as many times as there are hosts. All else about a set its hosts say themselves: azure_vmss_id and so on.
+_TOLD_OF_A_SET = ("capacity", "found", "single_placement_group", "accelerated_networking")
 
 
 class SourceReport(TypedDict):
@@ -67,9 +58,32 @@ def report_source(source: str, outcome: Outcome, now: float) -> SourceReport:
 def merge_reports(before: Any, report: SourceReport) -> dict[str, Any]:
     """Return `azure_inventory` with one more source; a source that is read again replaces its earlier report."""
     earlier = [other for other in (before or {}).get("sources", []) if other["source"] != report["source"]]
-    scale_sets = [{key: value for key, value in item.items() if key in _TOLD_OF_A_SET} for item in report["scale_sets"]]
-    sources = [*earlier, {**report, "scale_sets": scale_sets}]
+    networks = [{"id": item["id"], "address_prefixes": item["address_prefixes"]} for item in report["virtual_networks"]]
+    scale_sets = [_set_line(entry) for entry in report["scale_sets"]]
+    sources = [*earlier, {**report, "scale_sets": scale_sets, "virtual_networks": networks}]
     return {"version": VERSION, "complete": all(source["complete"] for source in sources), "sources": sources}
+
+
+def scale_set_variable(scale_set: ScaleSetFacts) -> dict[str, Any]:
+    """Return `azure_scale_set`, the variable of the group of a set."""
+    return {key: value for key, value in scale_set.items() if key in _TOLD_OF_A_SET}
+
+
+def _set_line(entry: ScaleSetFacts) -> str:
+    return (
+        f"{entry['name']}: {entry['found']} of {_known(entry['capacity'])} {_known(entry['vm_size'])}, "
+        f"{entry['orchestration_mode']}, "
+        f"single placement group {_yes_no(entry['single_placement_group'])}, "
+        f"accelerated networking {_yes_no(entry['accelerated_networking'])}"
+    )
+
+
+def _known(value: int | str | None) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _yes_no(value: bool | None) -> str:
+    return "unknown" if value is None else "yes" if value else "no"
 
 
 def summary(report: SourceReport, outcome: Outcome, seconds: float) -> str:

@@ -122,21 +122,4 @@ def _overlapping_hosts(hosts: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 
 def report(inventory: Mapping[str, Any] | None) -> list[str]:
     """Return one line for each scale set: what Azure says of its nodes, placement group and accelerated networking."""
-    return [_set_line(entry) for source in (inventory or {}).get("sources", []) for entry in source["scale_sets"]]
-
-
-def _set_line(entry: Mapping[str, Any]) -> str:
-    return (
-        f"{entry['name']}: {entry['found']} of {_known(entry['capacity'])} {_known(entry['vm_size'])}, "
-        f"{_known(entry['orchestration_mode'])}, "
-        f"single placement group {_yes_no(entry['single_placement_group'])}, "
-        f"accelerated networking {_yes_no(entry['accelerated_networking'])}"
-    )
-
-
-def _known(value: Any) -> str:
-    return "unknown" if value is None else str(value)
-
-
-def _yes_no(value: bool | None) -> str:
-    return "unknown" if value is None else "yes" if value else "no"
+    return [str(line) for source in (inventory or {}).get("sources", []) for line in source["scale_sets"]]

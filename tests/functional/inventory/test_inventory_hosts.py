@@ -164,8 +164,19 @@ def test_sizes_in_any_spelling_are_one_group(simulate: Callable[..., Source]) ->
 def test_what_is_known_of_a_size_hangs_on_its_group(source: Source) -> None:
     inventory = source.read()
 
-    assert inventory.groups["azure_size_standard_nd96asr_v4"].vars["azure_size"]["vcpus"] == 96
-    assert "azure_size" not in facts(inventory, "compute000000")
+    known = inventory.groups["azure_size_standard_nd96asr_v4"].vars["azure_sku"]
+    assert (known["vcpus"], known["gpu_model"], known["ib_rate_gbps"]) == (96, "A100-SXM4-40GB", 200)
+    # Each host gets a copy wherever an inventory is printed: nothing nested, and nothing unknown.
+    assert all(isinstance(value, (str, int)) for value in known.values())
+    assert "azure_sku" not in facts(inventory, "compute000000")
+
+
+def test_of_a_size_that_nobody_knows_nothing_is_said(source: Source) -> None:
+    source.simulator.scale_set("compute").vm_size = "Standard_HB120rs_v3"
+
+    group = source.read().groups["azure_size_standard_hb120rs_v3"]
+
+    assert "azure_sku" not in group.vars
 
 
 def test_uniform_instance_has_the_priority_of_its_set(simulate: Callable[..., Source]) -> None:
@@ -212,23 +223,18 @@ def test_report_holds_what_the_guard_play_needs(source: Source) -> None:
     assert said["left_out"] == {}
     assert said["errors"] == []
     assert said["from_cache"] is False
-    assert said["virtual_networks"] == [{"id": network, "name": "sim", "address_prefixes": ["10.77.0.0/24"]}]
+    assert said["virtual_networks"] == [{"id": network, "address_prefixes": ["10.77.0.0/24"]}]
     uniform, flexible = said["scale_sets"]
-    assert uniform == {
-        "name": "compute",
-        "resource_group": uniform["resource_group"],
-        "vm_size": "Standard_ND96asr_v4",
-        "orchestration_mode": "Uniform",
+    assert uniform == (
+        "compute: 3 of 3 Standard_ND96asr_v4, Uniform, single placement group yes, accelerated networking yes"
+    )
+    assert flexible.startswith("flex: ")
+    assert inventory.groups["azure_vmss_compute"].vars["azure_scale_set"] == {
         "capacity": 3,
         "found": 3,
         "single_placement_group": True,
         "accelerated_networking": True,
     }
-    assert (flexible["name"], flexible["orchestration_mode"]) == ("flex", "Flexible")
-    whole = inventory.groups["azure_vmss_compute"].vars["azure_scale_set"]
-    assert uniform.items() <= whole.items()
-    assert whole["virtual_networks"] == [network]
-    assert whole["tags"] == COMPUTE
 
 
 def test_two_scale_sets_of_one_name_are_two_groups(simulate: Callable[..., Source]) -> None:

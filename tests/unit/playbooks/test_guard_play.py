@@ -102,7 +102,7 @@ def reported(**changes: Any) -> dict[str, Any]:
     return inventory
 
 
-OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "name": "hpc", "address_prefixes": ["172.16.8.0/21"]}]
+OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "address_prefixes": ["172.16.8.0/21"]}]
 
 
 @pytest.mark.parametrize(

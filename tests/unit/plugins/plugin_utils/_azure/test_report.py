@@ -8,7 +8,12 @@ from typing import Any, cast
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.answer import Answer
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.hosts import Host, Hosts
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.report import merge_reports, report_source, summary
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.report import (
+    merge_reports,
+    report_source,
+    scale_set_variable,
+    summary,
+)
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.scale_set_facts import ScaleSetFacts
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.source import Outcome
 
@@ -95,6 +100,52 @@ def test_what_the_model_of_a_set_leaves_open_is_taken_from_its_instances() -> No
     # The answer itself stays as Azure gave it.
     assert scale_set["accelerated_networking"] is None
     assert scale_set["virtual_networks"] == []
+
+
+def described(**changes: Any) -> ScaleSetFacts:
+    """A scale set of which everything is known."""
+    known = {
+        **make_scale_set("compute"),
+        "vm_size": "Standard_ND96asr_v4",
+        "capacity": 2,
+        "found": 2,
+        "single_placement_group": True,
+        "accelerated_networking": True,
+    }
+    return cast(ScaleSetFacts, {**known, **changes})
+
+
+def test_each_host_is_told_of_every_set_in_one_line() -> None:
+    sets = [
+        described(),
+        described(name="slow", found=1, single_placement_group=False, accelerated_networking=False),
+        {**make_scale_set("flex"), "orchestration_mode": "Flexible"},
+    ]
+    report = report_source("file", outcome(scale_sets=cast(list[ScaleSetFacts], sets)), now=0)
+
+    assert merge_reports(None, report)["sources"][0]["scale_sets"] == [
+        "compute: 2 of 2 Standard_ND96asr_v4, Uniform, single placement group yes, accelerated networking yes",
+        "slow: 1 of 2 Standard_ND96asr_v4, Uniform, single placement group no, accelerated networking no",
+        "flex: 0 of unknown unknown, Flexible, single placement group unknown, accelerated networking unknown",
+    ]
+
+
+def test_a_set_tells_its_hosts_what_they_do_not_say_themselves() -> None:
+    assert scale_set_variable(described(found=1)) == {
+        "capacity": 2,
+        "found": 1,
+        "single_placement_group": True,
+        "accelerated_networking": True,
+    }
+
+
+def test_of_networks_each_host_is_told_only_what_the_guard_compares() -> None:
+    listed = [{"id": NETWORK, "name": "main", "address_prefixes": ["10.0.0.0/16"]}]
+    report = report_source("file", outcome({"virtual_network": NETWORK}, networks=listed), now=0)
+
+    assert merge_reports(None, report)["sources"][0]["virtual_networks"] == [
+        {"id": NETWORK, "address_prefixes": ["10.0.0.0/16"]}
+    ]
 
 
 def test_several_sources_are_complete_only_together() -> None:
