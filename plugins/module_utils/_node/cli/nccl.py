@@ -24,6 +24,7 @@ from ..setup.nccl.topology import as_xml, gpu_map
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 _BOOT_LIMIT_S = 30.0
+_ACTIONS = "show (the default), verify or apply"
 
 _DESCRIPTION = """\
 show prints where each GPU and InfiniBand adapter of this VM size hangs, and the variables that NCCL gets. With --xml it
@@ -45,7 +46,8 @@ or failed, with nothing written when refused, 2 the VM size is not known or ther
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("show", "verify", "apply"), nargs="?", default="show", metavar="ACTION")
+    actions = ("show", "verify", "apply")
+    parser.add_argument("action", choices=actions, nargs="?", default="show", metavar="ACTION", help=_ACTIONS)
     parser.add_argument("--vm-size", metavar="SIZE", help="not this machine's size but this one; not for apply")
     parser.add_argument("--xml", action="store_true", help="show only: print the topology file")
 
