@@ -32,7 +32,7 @@ from .layout import (
     Link,
     Other,
 )
-from .plan import Plan
+from .plan import Plan, plan
 
 _HEADER = 16
 """Bytes before the code in a file of bytecode."""
@@ -79,29 +79,32 @@ def _look(place: str) -> Entry | None:
         return None
 
 
-def apply(root: Root, plan: Plan, wanted: Disk) -> None:
-    """Carry out the plan.
+def apply(root: Root, wanted: Disk) -> Plan:
+    """Bring the disk into the wanted state, and return what had to be done.
 
     Trees are built aside and get their names when they are whole; then the links and the other files change, each by
-    one rename; what is no longer needed goes last. Another run that does the same waits.
+    one rename; what is no longer needed goes last. Another run that does the same waits, and then looks anew.
 
+    :raises ToolsError: there lies something that is not ours.
     :raises OSError: the disk is full or read-only, for example.
     """
     with _alone(root):
+        made = plan(read_disk(root), wanted)
         for path in FOLDERS:
-            if path in plan.write:
+            if path in made.write:
                 _write(root, path, wanted[path])
-        for name in plan.build:
+        for name in made.build:
             _build(root, name, wanted)
-        for path in plan.write:
+        for path in made.write:
             _write(root, path, wanted[path])
-        for path in plan.remove:
+        for path in made.remove:
             _remove(root.at(path))
     if HOME not in wanted:
         for folder in (HOME, *(f"{files.ADMIN_UNIT_FOLDER}/{name}" for name in files.ENABLED)):
             # What somebody else put there stays, and the folder with it.
             with contextlib.suppress(OSError):
                 os.rmdir(root.at(folder))
+    return made
 
 
 @contextlib.contextmanager
@@ -183,7 +186,7 @@ def _remove(place: str) -> None:
     if os.path.isdir(place) and not os.path.islink(place):
         shutil.rmtree(place)
     else:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(place)
 
 

@@ -59,12 +59,14 @@ def _collect(module: str, folder: str, found: dict[str, bytes]) -> None:
     source = get_source(module) if get_source else None
     if spec is None or source is None:
         raise ToolsError(f"the source of {module} cannot be read: report this, please")
+    # Python's own importers give text, Ansible's gives bytes.
+    content = source if isinstance(source, bytes) else source.encode("utf-8")
     last = module.rpartition(".")[2]
     if spec.submodule_search_locations is None:
-        found[f"{folder}{last}.py"] = source.encode("utf-8")
+        found[f"{folder}{last}.py"] = content
         return
     inner = f"{folder}{last}/" if found else ""
-    found[f"{inner}__init__.py"] = source.encode("utf-8")
+    found[f"{inner}__init__.py"] = content
     for child in pkgutil.iter_modules(list(spec.submodule_search_locations)):
         _collect(f"{module}.{child.name}", inner, found)
 

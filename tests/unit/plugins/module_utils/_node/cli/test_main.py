@@ -52,7 +52,11 @@ raise SystemExit(main(commands=[Command("say", "say", "Says.", add_arguments, ex
 
 def command(execute: Callable[[argparse.Namespace], Answer], name: str = "demo") -> Command:
     """A sub-command with one option."""
-    return Command(name, f"{name} things", "It does.", lambda p: p.add_argument("--level", type=int) and None, execute)
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--level", type=int)
+
+    return Command(name, f"{name} things", "It does.", add_arguments, execute)
 
 
 def failing(error: BaseException) -> Command:

@@ -1,0 +1,386 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Installing the node tool on a disk: versions come and go whole, what was changed by hand is put right."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, files, layout
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError
+
+LIB = "/usr/lib/hpcai/lib/hpcai_node"
+SITE = "/usr/lib/hpcai/site"
+UNITS = "/usr/lib/systemd/system"
+
+
+def test_installs_a_tool_that_runs(machine: Any) -> None:
+    made = machine.install("1.0")
+    assert machine.says() == "1.0 1.0"
+    assert made.changed
+    assert made.restored == ()
+    assert machine.path("/etc/hpcai").is_dir()
+    assert machine.path("/var/lib/hpcai").is_dir()
+
+
+def test_second_run_does_nothing(machine: Any) -> None:
+    machine.make_wheel()
+    machine.install("1.0")
+    assert not machine.plan("1.0").changed
+
+
+@pytest.mark.parametrize(("before", "after"), [("1.0", "2.0"), ("2.0", "1.0")])
+def test_any_version_takes_the_place_of_any_other(machine: Any, before: str, after: str) -> None:
+    machine.install(before)
+    made = machine.install(after)
+    assert machine.says() == f"{after} {after}"
+    assert made.restored == ()
+    assert len(os.listdir(machine.path(layout.TREES))) == 1
+    assert not machine.path(f"{LIB}/only_{before[0]}.py").exists()
+    assert not machine.plan(after).changed
+
+
+def test_same_version_with_other_sources_is_another(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.install("1.0")
+    os.utime(machine.path(f"{LIB}/about.py"), (1, 1))
+    monkeypatch.setitem(
+        machine.install.__globals__["sources"].__globals__, "INSIDE", "import sys; sys.stdout.write('x')"
+    )
+    made = machine.install("1.0")
+    assert (made.build, made.restored) != ((), ())
+    assert machine.says() == "x"
+
+
+@pytest.mark.parametrize("path", [f"{LIB}/about.py", "/usr/bin/hpcnode", f"{UNITS}/hpcai-scratch.service"])
+@pytest.mark.parametrize("harm", ["edited", "removed", "mode"])
+def test_what_was_changed_by_hand_is_restored_and_reported(machine: Any, path: str, harm: str) -> None:
+    machine.install("1.0")
+    before, file = machine.files(), machine.path(path)
+    if harm == "edited":
+        file.write_text(f"#!/bin/false\n{files.MARK}\n", encoding="utf-8")
+    elif harm == "removed":
+        file.unlink()
+    else:
+        file.chmod(0o777)
+    made = machine.install("1.0")
+    assert [restored.rpartition("/")[2] for restored in made.restored] == [file.name]
+    assert (made.build, len(made.write)) == ((), 1)
+    assert machine.files() == before
+    assert file.stat().st_mode & 0o7777 == (0o755 if path.startswith("/usr/bin") else 0o644)
+    assert machine.says() == "1.0 1.0"
+
+
+def test_an_edited_file_is_not_hidden_by_bytecode(machine: Any) -> None:
+    """Otherwise somebody who looks for a fault edits in vain, and a restored file goes on as the edited one."""
+    machine.install("1.0")
+    file = machine.path(f"{LIB}/about.py")
+    old = file.stat()
+    file.write_text(file.read_text(encoding="utf-8").replace("1.0", "9.9"), encoding="utf-8")
+    os.utime(file, (old.st_atime, old.st_mtime))
+    assert machine.says() == "9.9 1.0"
+    machine.install("1.0")
+    assert machine.says() == "1.0 1.0"
+
+
+def test_strange_files_among_ours_are_removed_and_reported(machine: Any) -> None:
+    machine.install("1.0")
+    machine.path(f"{LIB}/stray.py").write_text("", encoding="utf-8")
+    machine.path(f"{LIB}/folder/deep").mkdir(parents=True)
+    made = machine.install("1.0")
+    assert {path.rpartition("/")[2] for path in made.remove} == {"stray.py", "folder"}
+    assert set(made.restored) == set(made.remove)
+    assert not machine.plan("1.0").changed
+
+
+def test_a_folder_in_the_place_of_a_file_is_no_hindrance(machine: Any) -> None:
+    machine.install("1.0")
+    machine.path(f"{LIB}/about.py").unlink()
+    machine.path(f"{LIB}/about.py/inner").mkdir(parents=True)
+    machine.install("1.0")
+    assert machine.says() == "1.0 1.0"
+    assert not machine.plan("1.0").changed
+
+
+def test_bytecode_is_there_for_each_source_and_for_nothing_else(machine: Any) -> None:
+    """hpcnode writes none itself: it would change what was installed, and cannot as an ordinary user."""
+    machine.install("1.0")
+    before = sorted(machine.folder.rglob("*.pyc"))
+    assert len(before) == len(list(machine.folder.rglob("*.py")))
+    for file in before:
+        file.unlink()
+    machine.says()
+    assert not list(machine.folder.rglob("*.pyc"))
+    machine.install("1.0")
+    assert sorted(machine.folder.rglob("*.pyc")) == before
+
+
+def test_bytecode_of_another_python_is_replaced(machine: Any) -> None:
+    machine.install("1.0")
+    ours = next(iter(machine.path(LIB).glob("__pycache__/about.*.pyc")))
+    ours.rename(ours.with_name("about.cpython-38.pyc"))
+    made = machine.install("1.0")
+    assert [path.rpartition("/")[2] for path in made.write] == [ours.name]
+    assert [path.rpartition("/")[2] for path in made.remove] == ["about.cpython-38.pyc"]
+
+
+@pytest.mark.parametrize("path", ["/usr/bin/hpcnode", f"{UNITS}/hpcai-boot.target"])
+def test_refuses_to_overwrite_what_is_not_ours(machine: Any, path: str) -> None:
+    machine.path(path).parent.mkdir(parents=True)
+    machine.path(path).write_text("somebody's own", encoding="utf-8")
+    with pytest.raises(ToolsError, match=f"{path} was not made by this module"):
+        machine.install("1.0")
+    assert machine.files() == {path.lstrip("/"): b"somebody's own"}
+    machine.remove()
+    assert machine.files() == {path.lstrip("/"): b"somebody's own"}
+
+
+@pytest.mark.parametrize("path", [layout.TOOL, layout.SITE])
+def test_refuses_a_folder_in_the_place_of_a_link(machine: Any, path: str) -> None:
+    machine.path(path).mkdir(parents=True)
+    with pytest.raises(ToolsError, match=f"{path} is not the link"):
+        machine.install("1.0")
+    machine.remove()
+    assert machine.path(path).is_dir()
+
+
+def test_refuses_a_file_in_the_place_of_a_folder(machine: Any) -> None:
+    machine.path("/etc").mkdir()
+    machine.path("/etc/hpcai").write_text("settings", encoding="utf-8")
+    with pytest.raises(ToolsError, match="/etc/hpcai should be a folder"):
+        machine.install("1.0")
+
+
+def test_absent_removes_all_of_ours_and_nothing_else(machine: Any) -> None:
+    machine.make_wheel()
+    machine.install("1.0")
+    theirs = ["/etc/hpcai/node.json", "/var/lib/hpcai/clocks", f"{UNITS}/hpcai-site.service", "/usr/lib/hpcai/own"]
+    for path in theirs:
+        machine.path(path).write_text("theirs", encoding="utf-8")
+    assert machine.remove().changed
+    assert machine.files() == {path.lstrip("/"): b"theirs" for path in sorted(theirs)}
+    assert not [path for path in machine.folder.rglob("*") if path.is_symlink()]
+    assert not machine.remove().changed
+
+
+def test_absent_from_a_clean_machine_changes_nothing(machine: Any) -> None:
+    assert not machine.remove().changed
+
+
+def test_units_of_a_newer_version_go_with_it_and_others_stay(machine: Any) -> None:
+    machine.install("2.0")
+    wants = machine.path("/etc/systemd/system/hpcai-boot.target.wants")
+    machine.path(f"{UNITS}/hpcai-new.service").write_text(f"{files.MARK}\n", encoding="utf-8")
+    (wants / "hpcai-new.service").symlink_to(f"{UNITS}/hpcai-new.service")
+    machine.path(f"{UNITS}/hpcai-site.service").write_text("theirs", encoding="utf-8")
+    (wants / "hpcai-site.service").symlink_to("/etc/systemd/system/hpcai-site.service")
+    machine.install("1.0")
+    assert sorted(os.listdir(machine.path(UNITS))) == [
+        "hpcai-boot.target",
+        "hpcai-scratch.service",
+        "hpcai-site.service",
+    ]
+    assert sorted(os.listdir(wants)) == ["hpcai-scratch.service", "hpcai-site.service"]
+
+
+def test_a_disabled_unit_is_enabled_and_a_masked_one_stays_masked(machine: Any) -> None:
+    machine.install("1.0")
+    folder = machine.path("/etc/systemd/system")
+    (folder / "multi-user.target.wants/hpcai-boot.target").unlink()
+    (folder / "hpcai-scratch.service").symlink_to("/dev/null")
+    made = machine.install("1.0")
+    assert made.write == ("/etc/systemd/system/multi-user.target.wants/hpcai-boot.target",)
+    assert made.touches_units
+    assert os.readlink(folder / "hpcai-scratch.service") == "/dev/null"
+
+
+def test_new_sources_alone_need_no_daemon_reload(machine: Any) -> None:
+    machine.install("1.0")
+    assert not machine.install("2.0").touches_units
+
+
+def test_a_wheel_is_unpacked_once_and_stays(machine: Any) -> None:
+    machine.make_wheel()
+    machine.install("1.0")
+    assert machine.path(f"{SITE}/pynvml.py").read_text(encoding="utf-8") == "VERSION = '1.2'\n"
+    machine.wheel = None
+    assert not machine.install("1.0").changed
+    assert not machine.wheel_needed
+    machine.install("2.0")
+    machine.wheel_sha256 = None
+    machine.install("1.0")
+    assert machine.path(f"{SITE}/pynvml.py").exists()
+
+
+def test_another_wheel_is_asked_for_and_the_old_one_serves_until_it_comes(machine: Any) -> None:
+    machine.make_wheel("1.2")
+    machine.install("1.0")
+    machine.make_wheel("1.3")
+    wheel, machine.wheel = machine.wheel, None
+    assert not machine.install("1.0").changed
+    assert machine.wheel_needed
+    assert "1.2" in machine.path(f"{SITE}/pynvml.py").read_text(encoding="utf-8")
+    machine.wheel = wheel
+    machine.install("1.0")
+    assert not machine.wheel_needed
+    assert "1.3" in machine.path(f"{SITE}/pynvml.py").read_text(encoding="utf-8")
+    assert len(os.listdir(machine.path(layout.TREES))) == 2
+
+
+@pytest.mark.parametrize("harm", ["edited", "removed", "manifest"])
+def test_a_wheel_that_was_tampered_with_is_asked_for_again(machine: Any, harm: str) -> None:
+    machine.make_wheel()
+    machine.install("1.0")
+    file = machine.path(f"{SITE}/{'manifest.json' if harm == 'manifest' else 'pynvml.py'}")
+    if harm == "removed":
+        file.unlink()
+    else:
+        file.write_text("{}", encoding="utf-8")
+    wheel, machine.wheel = machine.wheel, None
+    machine.install("1.0")
+    assert machine.wheel_needed
+    machine.wheel = wheel
+    machine.install("1.0")
+    assert not machine.wheel_needed
+    assert "1.2" in machine.path(f"{SITE}/pynvml.py").read_text(encoding="utf-8")
+    assert not machine.plan("1.0").changed
+
+
+def test_a_wheel_brought_for_this_is_cleared_away(machine: Any) -> None:
+    machine.install("1.0")
+    machine.make_wheel()
+    brought = machine.path(f"{layout.WHEELS}/brought.whl")
+    shutil.copy(machine.wheel, brought)
+    machine.wheel = str(brought)
+    machine.install("1.0")
+    assert machine.path(f"{SITE}/pynvml.py").exists()
+    assert not brought.exists()
+    assert not machine.plan("1.0").changed
+
+
+class Cut(Exception):
+    """The power is gone."""
+
+
+@pytest.mark.parametrize("upgrade", [False, True])
+def test_a_cut_at_any_moment_leaves_a_whole_tool(
+    machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, upgrade: bool
+) -> None:
+    """Cut before each change of the disk in turn: the tool that is there, if any, runs, and the next run mends all."""
+    calls, moment = 0, 0
+    outcomes: dict[Any, str] = {}
+
+    def guard(function: Any) -> Any:
+        def guarded(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == moment:
+                raise Cut
+            return function(*arguments, **options)
+
+        return guarded
+
+    real = {name: getattr(os, name) for name in ("rename", "replace", "symlink")}
+    rmtree, compiled = shutil.rmtree, disk.py_compile.compile
+    while True:
+        moment += 1
+        calls = 0
+        machine.folder = tmp_path / f"cut-{moment}"
+        machine.folder.mkdir()
+        machine.root = type(machine.root)(str(machine.folder))
+        if upgrade:
+            machine.install("1.0")
+        with monkeypatch.context() as patched:
+            for name, function in real.items():
+                patched.setattr(os, name, guard(function))
+            patched.setattr(shutil, "rmtree", guard(rmtree))
+            patched.setattr(disk.py_compile, "compile", guard(compiled))
+            with contextlib.suppress(Cut):
+                machine.install("2.0")
+        complete = calls < moment
+        launcher = machine.path("/usr/bin/hpcnode")
+        state = (launcher.exists(), tuple(machine.files(machine.path(layout.TOOL).resolve()).items()))
+        if state not in outcomes:
+            outcomes[state] = machine.says() if launcher.exists() else "none"
+        machine.install("2.0")
+        assert not machine.plan("2.0").changed
+        assert len(os.listdir(machine.path(layout.TREES))) == 1
+        shutil.rmtree(machine.folder)
+        if complete:
+            break
+    assert moment > 10
+    assert set(outcomes.values()) == ({"1.0 1.0", "2.0 2.0"} if upgrade else {"none", "2.0 2.0"})
+
+
+def test_a_tool_that_starts_while_versions_change_is_one_of_them(machine: Any) -> None:
+    machine.install("1.0")
+    said: list[str] = []
+    failures: list[str] = []
+    done = threading.Event()
+
+    def start() -> None:
+        while not done.is_set():
+            ran = subprocess.run([machine.path("/usr/bin/hpcnode")], capture_output=True, text=True, check=False)
+            said.append(ran.stdout)
+            failures.extend([ran.stderr] if ran.returncode else [])
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    for number in range(60):
+        machine.install("2.0" if number % 2 == 0 else "1.0")
+    done.set()
+    starting.join()
+    assert failures == []
+    assert len(said) > 5
+    assert set(said) <= {"1.0 1.0", "2.0 2.0"}
+
+
+def test_two_runs_at_once_both_end_well(machine: Any) -> None:
+    script = (
+        "import sys; sys.path[:0] = sys.argv[2:];"
+        "import importlib.util as u; s = u.spec_from_file_location('c', sys.argv[1]); c = u.module_from_spec(s);"
+        f"s.loader.exec_module(c); import pathlib; m = c.Machine(pathlib.Path({str(machine.folder)!r}));"
+        "[m.install(v) for v in ('1.0', '2.0') * 5]"
+    )
+    here = pathlib.Path(__file__).parent / "conftest.py"
+    command = [sys.executable, "-c", script, str(here), *[path for path in sys.path if path]]
+    runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [(run.communicate(timeout=60)[1], run.returncode) for run in runs] == [("", 0)] * 2
+    assert machine.says() == "2.0 2.0"
+    assert not machine.plan("2.0").changed
+
+
+def test_launcher_is_isolated_from_the_users_environment(machine: Any, tmp_path: pathlib.Path) -> None:
+    machine.install("1.0")
+    (tmp_path / "about.py").write_text("raise SystemExit('not mine')", encoding="utf-8")
+    (tmp_path / "json.py").write_text("raise SystemExit('not mine')", encoding="utf-8")
+    (tmp_path / "os.py").write_text("raise SystemExit('not mine')", encoding="utf-8")
+    environment = {"PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
+    command = [machine.path("/usr/bin/hpcnode")]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "1.0 1.0")
+
+
+def test_launcher_works_through_a_link(machine: Any, tmp_path: pathlib.Path) -> None:
+    machine.install("1.0")
+    (tmp_path / "link").symlink_to(machine.path("/usr/bin/hpcnode"))
+    assert subprocess.run([tmp_path / "link"], capture_output=True, text=True, check=True).stdout == "1.0 1.0"
+
+
+def test_everything_is_on_the_disk_before_it_is_used(machine: Any, synced: list[str]) -> None:
+    """Else a power cut after the exchange could leave a boot with empty files."""
+    machine.install("1.0")
+    tree = os.readlink(machine.path(layout.TOOL)).rpartition("/")[2]
+    aside = [path for path in synced if f".new-{tree}" in path]
+    assert {path.rpartition("/")[2] for path in aside} >= {".about.py.new", ".main.py.new", "hpcai_node", "cli"}
+    assert synced.index(str(machine.path(layout.HOME))) > max(synced.index(path) for path in aside)

@@ -1,0 +1,152 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is installed: this core's own sources, and wheels that are exactly those wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import files, payload
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError
+
+CORE = pathlib.Path(__file__).resolve().parents[7] / "plugins/module_utils/_node"
+METADATA = "nvidia_ml_py-1.2.dist-info/METADATA"
+
+
+def wheel(folder: pathlib.Path, *names: str) -> tuple[str, str]:
+    """A zip file with these files, and its digest."""
+    path = folder / "some.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, "text")
+    return str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_sources_from_a_folder_are_all_its_files() -> None:
+    on_disk = {str(path.relative_to(CORE)): path.read_bytes() for path in CORE.rglob("*.py")}
+    assert payload.read_sources() == on_disk
+
+
+@pytest.mark.parametrize("python", [sys.executable, "python3.9"])
+def test_sources_from_a_zip_file_are_what_lies_in_it(tmp_path: pathlib.Path, python: str) -> None:
+    """As AnsiballZ has them on a node: in a zip file, below other packages, and only some of them."""
+    package = "a.b._node"
+    content = {
+        name: (CORE / name).read_bytes()
+        for name in ("__init__.py", "setup/__init__.py", "setup/tools/__init__.py", "setup/tools/payload.py")
+    }
+    content |= {"cli/__init__.py": b"", "cli/main.py": "NAME = '\u00e4'\n".encode()}
+    with zipfile.ZipFile(tmp_path / "payload.zip", "w") as archive:
+        for name in ("a/__init__.py", "a/b/__init__.py"):
+            archive.writestr(name, "")
+        for name, text in content.items():
+            archive.writestr(f"a/b/_node/{name}", text)
+    (tmp_path / "read.py").write_text(
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'payload.zip')!r})\n"
+        f"from {package}.setup.tools import payload\n"
+        "sys.stdout.write(payload.digest_of(payload.read_sources()))\n",
+        encoding="utf-8",
+    )
+    command = [python, str(tmp_path / "read.py")]
+    try:
+        read = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except FileNotFoundError:
+        pytest.skip(f"no {python} here")
+    if "command not found" in read.stderr:
+        pytest.skip(f"no {python} here")
+    assert (read.stdout, read.stderr) == (payload.digest_of(content), "")
+
+
+def test_a_payload_without_the_command_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If nothing imported it, Ansible would not have packed it."""
+    monkeypatch.setattr(payload, "__name__", "email.mime.text.x.y.z")
+    monkeypatch.setattr(payload, "_collect", lambda *_arguments: None)
+    with pytest.raises(ToolsError, match="did not come with this module"):
+        payload.read_sources()
+
+
+def test_what_is_installed_runs_under_its_new_name(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = payload.tool_tree("0.1.0", payload.read_sources())
+    for path, content in tree.files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert importlib.import_module("hpcai_node.cli.main").main(["--version"]) == 0
+
+
+def test_name_of_a_tree_follows_its_content() -> None:
+    one = payload.tool_tree("1.0", {"a.py": b"1", "b.py": b"2"})
+    assert payload.tool_tree("1.0", {"b.py": b"2", "a.py": b"1"}) == one
+    others = [
+        payload.tool_tree("1.0", {"a.py": b"2", "b.py": b"1"}),
+        payload.tool_tree("1.0", {"a.py": b"1", "c.py": b"2"}),
+        payload.tool_tree("1.0", {"a.py": b"1"}),
+        payload.tool_tree("1.1", {"a.py": b"1", "b.py": b"2"}),
+    ]
+    assert len({one.name, *(other.name for other in others)}) == 5
+
+
+def test_a_tree_is_read_back_as_it_was_made(tmp_path: pathlib.Path) -> None:
+    path, digest = wheel(tmp_path, "pynvml.py", METADATA)
+    tree = payload.wheel_tree(path, digest.upper())
+    assert tree.name.startswith("nvidia_ml_py-1.2-")
+    assert payload.read_tree({**tree.files, "stray.py": b""}) == (tree, digest)
+    assert payload.read_tree({**tree.files, "pynvml.py": b"other"}) == (None, None)
+    assert payload.read_tree({name: text for name, text in tree.files.items() if name != METADATA}) == (None, None)
+
+
+@pytest.mark.parametrize("manifest", [b"", b"[]", b"1", b'{"files": 3}', b'{"files": ["a"]}', b"\xff"])
+def test_a_manifest_that_makes_no_sense_is_no_tree(manifest: bytes) -> None:
+    assert payload.read_tree({payload.MANIFEST: manifest, "a": b""}) == (None, None)
+
+
+def test_a_wheel_that_is_not_the_wanted_one_is_refused(tmp_path: pathlib.Path) -> None:
+    path, digest = wheel(tmp_path, "pynvml.py", METADATA)
+    with pytest.raises(ToolsError, match=f"{path} has the SHA-256 {digest}, and {'0' * 64} is wanted"):
+        payload.wheel_tree(path, "0" * 64)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "a/../../passwd", "..", "nvidia_ml_py-1.2.data/scripts/run"])
+def test_a_wheel_that_reaches_beyond_its_folder_is_refused(tmp_path: pathlib.Path, name: str) -> None:
+    path, digest = wheel(tmp_path, METADATA, name)
+    with pytest.raises(ToolsError, match="only wheels of plain Python"):
+        payload.wheel_tree(path, digest)
+
+
+def test_a_zip_file_that_is_no_wheel_is_refused(tmp_path: pathlib.Path) -> None:
+    path, digest = wheel(tmp_path, "pynvml.py")
+    with pytest.raises(ToolsError, match="is no wheel"):
+        payload.wheel_tree(path, digest)
+
+
+def test_a_wheel_that_cannot_be_read_is_named(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ToolsError, match=r"none\.whl cannot be read"):
+        payload.wheel_tree(str(tmp_path / "none.whl"), "0" * 64)
+    (tmp_path / "text.whl").write_text("text", encoding="ascii")
+    with pytest.raises(ToolsError, match=r"text\.whl cannot be read"):
+        payload.wheel_tree(str(tmp_path / "text.whl"), hashlib.sha256(b"text").hexdigest())
+
+
+def test_launcher_names_a_python_that_survives_an_upgrade(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(files.sys, "executable", str(pathlib.Path("/usr/bin/python3").resolve()))
+    assert files.choose_interpreter(None) == "/usr/bin/python3"
+    monkeypatch.setattr(files.sys, "executable", str(tmp_path / "python"))
+    assert files.choose_interpreter(None) == str(tmp_path / "python")
+    assert files.choose_interpreter("/opt/python/bin/python3") == "/opt/python/bin/python3"
+
+
+@pytest.mark.parametrize("path", ["python3", "/opt/my python/bin/python3", "/" + "x" * 120])
+def test_an_interpreter_that_the_kernel_cannot_start_is_refused(path: str) -> None:
+    with pytest.raises(ToolsError, match="set interpreter"):
+        files.choose_interpreter(path)
