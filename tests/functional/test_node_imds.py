@@ -1,0 +1,81 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The node core's own client of the metadata service, against the simulated one."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from simulator import imds as simulated
+from simulator.testing import Simulator, running
+
+MODULE_UTILS = Path(__file__).resolve().parents[2] / "plugins" / "module_utils"
+SCENARIO: dict[str, Any] = {
+    "scale_sets": [
+        {"name": "uni", "capacity": 2, "instance_ids": [0, 17], "vm_size": "Standard_ND96isr_H100_v5"},
+    ],
+}
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A simulator without machines: callers name themselves."""
+    with running(SCENARIO) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def node() -> ModuleType:
+    """The node core as hpcnode has it on a node: a package of its own, without Ansible."""
+    folder = MODULE_UTILS / "_node"
+    spec = importlib.util.spec_from_file_location(
+        "hpcai_node", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["hpcai_node"] = package
+    spec.loader.exec_module(package)
+    return package
+
+
+def part(name: str) -> Any:
+    """A module of the node core."""
+    return importlib.import_module(f"hpcai_node.{name}")
+
+
+@pytest.mark.usefixtures("node")
+def test_reads_the_instance_that_asks(simulator: Simulator) -> None:
+    read_compute = part("machine.imds").read_compute
+    found = read_compute(10, simulator.imds_endpoint, {simulated.INSTANCE_HEADER: "uni_17"})
+    assert (found["name"], found["vmSize"]) == ("uni_17", "Standard_ND96isr_H100_v5")
+    assert found["vmId"] == simulator.instance("uni_17").vm_id
+
+
+@pytest.mark.usefixtures("node")
+def test_waits_for_an_instance_that_the_service_does_not_know_yet(simulator: Simulator) -> None:
+    imds = part("machine.imds")
+    paused: list[float] = []
+    with pytest.raises(imds.ImdsError, match="HTTP status 404"):
+        imds.read_compute(2, simulator.imds_endpoint, {simulated.INSTANCE_HEADER: "uni_99"}, sleep=paused.append)
+    assert paused[:3] == [0.2, 0.5, 1.0]
+
+
+@pytest.mark.usefixtures("node")
+def test_learns_the_size_and_finds_its_topology(simulator: Simulator, tmp_path: Path) -> None:
+    vm_size, root = part("machine.vm_size"), part("machine.root").Root(str(tmp_path))
+    headers = {simulated.INSTANCE_HEADER: "uni_0"}
+    compute = part("machine.imds").read_compute(10, simulator.imds_endpoint, headers)
+    vm_size.remember(root, compute)
+    size, name = vm_size.size_facts(root)
+    assert (size.name, name.origin) == ("Standard_ND96isr_H100_v5", "remembered")
+    assert part("setup.nccl.topology").topology_of(size).family.name == "ndv5"
