@@ -45,6 +45,10 @@ CODES: Mapping[str, tuple[str, str]] = {
 """Severity and meaning of each finding, by its code."""
 
 
+class UnknownFinding(ValueError):
+    """A code or severity that is none; the message lists those that are."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something to know about the pinning.
@@ -82,11 +86,11 @@ def matching(findings: Collection[Finding], wanted: Collection[str]) -> tuple[Fi
 def check_wanted(wanted: Collection[str]) -> None:
     """Check that each of ``wanted`` is a code or a severity.
 
-    :raises ValueError: one is not.
+    :raises UnknownFinding: one is not.
     """
     strange = [name for name in wanted if name not in CODES and name not in SEVERITIES]
     if strange:
-        raise ValueError(
+        raise UnknownFinding(
             f"{', '.join(strange)} is neither a finding's code nor a severity; "
             f"severities are {', '.join(SEVERITIES)}, codes {', '.join(CODES)}."
         )

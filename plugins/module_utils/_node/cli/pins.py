@@ -1,0 +1,100 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode pins: is a job pinned well, and how should its ranks be started?"""
+
+from __future__ import annotations
+
+import argparse
+
+from ..machine.config import read_config
+from ..machine.gpu import compute_processes
+from ..machine.root import Root
+from ..pinning.advise import DISJOINT, MASKS, AdviceError
+from ..pinning.check import Wanted, check
+from ..pinning.finding import ERROR, UnknownFinding, check_wanted, matching
+from ..pinning.inspect import UNKNOWN as NOTHING_JUDGED
+from ..pinning.launch import LAUNCHERS, SRUN
+from ..pinning.layout import UnknownLayout
+from ..pinning.report import as_data, as_text
+from ..pinning.select import Selection, SelectionError
+from ..sku import find_size
+from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+
+_DESCRIPTION = """\
+Looks at the processes of a job, all their threads, the CPUs they may run on, the GPUs and adapters they use, and says
+what is wrong with their pinning. Then it says where the ranks should run, and the line that puts them there. Without
+processes it only does the latter.
+
+Processes that belong to one rank (the program, the shell it was started by, the workers it started) count as one. Who
+has no rank although others have one is a launcher, and is not judged. Neither is hpcnode itself.
+
+Which GPUs a process uses the driver says (NVML); below another root, or without NVML, CUDA_VISIBLE_DEVICES does as far
+as it can. Run as root to see the processes of others.
+
+Examples:
+
+    hpcnode pins --job 4711
+    hpcnode pins --processes xhpl --memory
+    hpcnode pins --vm-size nd96asr_v4 --launcher openmpi
+
+Nothing is changed. Exit status 1: a finding of severity error, or of those that --fail-on names. Exit status 2: the
+processes were not found or cannot be read, or the machine cannot be understood.
+"""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--processes", metavar="REGEX", help="processes whose name or command line matches; narrows the next three")
+    add("--pids", metavar="PID,...", type=_numbers, default=(), help="processes with these ids")
+    add("--cgroup", metavar="PATH", help="processes of a control group and of those below it")
+    add("--job", metavar="ID", type=int, help="processes of a Slurm job")
+    add("--memory", action="store_true", help="look where their memory lies, which holds big processes up for a moment")
+    add("--vm-size", metavar="SIZE", help="advise for this VM size, not for this machine")
+    add("--launcher", choices=LAUNCHERS, default=SRUN, help="what starts the ranks (default: %(default)s)")
+    add("--ranks", metavar="N", type=int, help="ranks per node (default: those found, else one per GPU or NUMA node)")
+    add("--threads", metavar="N", type=int, help="threads per rank (default: all CPUs of its share)")
+    add(
+        "--masks", choices=MASKS, default=DISJOINT, help="CPUs of their own, or whole NUMA nodes (default: %(default)s)"
+    )
+    add("--fail-on", metavar="WHAT,...", help=f"codes and severities of findings that are bad (default: {ERROR})")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of process ids such as 4711,4712") from error
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    root = Root(args.root)
+    bad = args.fail_on.split(",") if args.fail_on else [ERROR]
+    described = (read_config(root, "node") or {}).get("vm_sizes")
+    size = find_size(args.vm_size, described) if args.vm_size else None
+    try:
+        check_wanted(bad)
+        chosen = Selection(args.processes, args.pids, args.cgroup, args.job)
+        wanted = Wanted(chosen, size, args.launcher, args.ranks, args.threads, args.masks, args.memory)
+        report = check(root, wanted, compute_processes)
+    except UnknownLayout as error:
+        return Answer(UNKNOWN, str(error), {"verdict": NOTHING_JUDGED, "problem": str(error)})
+    except (AdviceError, SelectionError, UnknownFinding) as error:
+        raise UsageError(str(error)) from error
+    inspection = report.inspection
+    status = GOOD
+    if inspection and inspection.verdict == NOTHING_JUDGED:
+        status = UNKNOWN
+    elif inspection and matching(inspection.findings, bad):
+        status = BAD
+    return Answer(status, as_text(report), as_data(report))
+
+
+COMMAND = Command(
+    name="pins",
+    summary="whether a job is pinned well, and how to start it",
+    description=_DESCRIPTION,
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

@@ -1,0 +1,283 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: numa_pin_check
+short_description: Check the pinning of a job's processes, and advise how to start them
+version_added: "0.1.0"
+description:
+  - Looks at the processes of a job, all their threads, the CPUs they may run on and last ran on, their memory's NUMA
+    nodes, the GPUs and InfiniBand adapters they use, and reports what is wrong with their pinning as findings, each
+    with a code, a severity, plain words and what to do.
+  - Says where the ranks of a node should run and which C(srun) or C(mpirun) line puts them there, for this machine or
+    for an Azure VM size. Without processes it only does that.
+  - Knows the machine from C(/sys) and C(/proc) alone, whatever VM size it is. No C(lstopo), no C(nvidia-smi).
+  - Processes that belong to one rank (the program, the shell it was started by, the workers it started) count as one.
+    Where some have a rank number in their environment, those without are launchers, and are not judged.
+  - It never looks at itself, nor at the processes it was started by, unless O(pids) names them.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  processes:
+    description:
+      - Regular expression. Processes are looked at whose name or command line it matches somewhere.
+      - Together with O(cgroup), O(slurm_job_id) or O(pids) it chooses among their processes.
+    type: str
+  pids:
+    description: Processes with these ids. Each is judged, also one that has no rank.
+    type: list
+    elements: int
+    default: []
+  cgroup:
+    description:
+      - Processes of this control group and of those below it. The path is the one below C(/sys/fs/cgroup), of version 1
+        or 2.
+    type: str
+  slurm_job_id:
+    description:
+      - Processes of this Slurm job on this node. Found by the job's control groups, or by C(SLURM_JOB_ID) in the
+        environment of processes where Slurm does not use control groups.
+    type: int
+  memory:
+    description:
+      - Look where the processes' memory lies, too, for the findings C(memory_far) and C(memory_policy).
+      - The kernel walks through all pages of a process for that, which holds up its memory management for a moment,
+        a second or so for a hundred GiB in small pages. So it is not done by default.
+    type: bool
+    default: false
+  vm_size:
+    description:
+      - Advise for this Azure VM size in any spelling, for example V(nd96asr_v4), instead of this machine.
+    type: str
+  vm_sizes:
+    description: VM sizes described by hand, by name, as the inventory variable C(hpcai_vm_sizes) has them.
+    type: dict
+    default: {}
+  launcher:
+    description:
+      - What starts the ranks. V(openmpi) stands for HPC-X, too.
+    type: str
+    choices: [srun, openmpi]
+    default: srun
+  ranks_per_node:
+    description:
+      - Ranks on a node. By default as many as were found, else one for each GPU, else one for each NUMA node.
+    type: int
+  threads_per_rank:
+    description:
+      - Threads of each rank. With O(masks=disjoint) it gets as many cores instead of its whole share, or as many
+        hardware threads where its share has fewer cores.
+    type: int
+  masks:
+    description:
+      - With V(disjoint) each rank has whole cores of its own.
+      - With V(whole_domain) the ranks of a NUMA node share all its CPUs.
+    type: str
+    choices: [disjoint, whole_domain]
+    default: disjoint
+  fail_on:
+    description:
+      - Codes of findings, or the severities V(error), V(warning) and V(info). Any finding of these makes the task fail.
+      - The task also fails if this is not empty and nothing could be judged, for example because there is no such
+        process.
+    type: list
+    elements: str
+    default: []
+  root:
+    description:
+      - Read C(/proc) and C(/sys) below this folder, for a captured tree. Which GPUs are used is known by
+        C(CUDA_VISIBLE_DEVICES) only, then.
+    type: path
+    default: /
+attributes:
+  check_mode:
+    description: Never changes anything, so check mode is the same.
+    support: full
+  diff_mode:
+    description: There is no difference to show.
+    support: none
+  idempotent:
+    description: Never reports a change.
+    support: full
+  platform:
+    description: Works on any Linux with C(/proc) and C(/sys).
+    platforms: linux
+    support: full
+notes:
+  - Run it as root to see the processes of others. Which GPUs they use is known by NVML, from the package nvidia-ml-py.
+  - Ranks that share a whole NUMA node are a finding of severity V(info), C(shared_domain), because
+    O(masks=whole_domain) makes them so. Any other sharing of CPUs is an C(overlap), severity V(error).
+  - The guide to pinning lists all findings.
+seealso:
+  - name: Pinning processes to CPUs
+    description: The guide to this module and C(hpcnode pins).
+    link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_pinning.rst
+"""
+
+EXAMPLES = r"""
+- name: How should eight ranks be started on an ND A100 v4?
+  hpcai.azure.numa_pin_check:
+    vm_size: Standard_ND96asr_v4
+  register: pinning
+
+- name: Show the line for srun
+  ansible.builtin.debug:
+    var: pinning.advice.line
+
+- name: Fail if a rank of the running job is pinned badly
+  hpcai.azure.numa_pin_check:
+    slurm_job_id: 4711
+    fail_on: [error]
+
+- name: See whether HPL's ranks share CPUs or have memory on the far side
+  hpcai.azure.numa_pin_check:
+    processes: xhpl
+    memory: true
+    fail_on: [overlap, memory_far]
+"""
+
+RETURN = r"""
+verdict:
+  description:
+    - V(good), V(bad) if there is a finding of severity V(error), or V(unknown) if processes were to be looked at and
+      none was found or none could be read.
+  returned: always
+  type: str
+  sample: bad
+findings:
+  description: What is wrong or worth knowing, the worst first.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - code: far_from_gpu
+      severity: error
+      text: Rank 0 runs on NUMA node 0, its GPU 0 on 1.
+      action: Give it CPUs of NUMA node 1, or another GPU.
+      ranks: ["0"]
+      pids: [48213]
+      cpus: 0-11
+      nodes: [0]
+      gpus: [0]
+ranks:
+  description: The ranks found, and what belongs to each. RV(ranks[].gpus) is null where that is not known.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - rank: 0
+      label: "0"
+      verdict: error
+      pids: [48213]
+      processes: [{name: xhpl, pid: 48213, threads: 14}]
+      threads: 14
+      busy_threads: 9
+      threads_by_cpus: {0-11: 14}
+      cpus: 0-11
+      mask: fff
+      offline_cpus: ""
+      nodes: [0]
+      last_cpus: 0-5,7,9
+      last_nodes: [0]
+      gpus: [0]
+      gpus_assumed: false
+      hcas: [mlx5_ib0]
+      memory_nodes: [0, 1, 2, 3]
+      memory_mib: {"0": 20480.5}
+      memory_policies: [default]
+others:
+  description: Processes that matched and are no ranks, such as launchers and shells.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{name: srun, pid: 48100, threads: 6}]
+machine:
+  description: NUMA nodes with their CPUs, GPUs and InfiniBand adapters; those of the VM size if only advice was asked.
+  returned: always
+  type: dict
+  sample:
+    origin: machine
+    cpus_online: 0-95
+    cpus_usable: 0-95
+    nodes: [{node: 0, cpus: 0-23, gpus: [2, 3], hcas: [mlx5_ib2, mlx5_ib3]}]
+    memory_only_nodes: []
+    gpus: [{index: 0, busid: "0001:00:00.0", node: 1}]
+    hcas: [{name: mlx5_ib0, busid: "0101:00:00.0", node: 1}]
+advice:
+  description: Where each rank should run, and the line that puts it there; null where RV(no_advice) says why not.
+  returned: always
+  type: dict
+  sample:
+    vm_size: Standard_ND96asr_v4
+    masks: disjoint
+    ranks_per_node: 8
+    threads_per_rank: null
+    ranks: [{rank: 0, gpus: [0], node: 1, cpus: 24-35, mask: fff000000}]
+    launcher: srun
+    line: srun --ntasks-per-node=8 --gpus-per-node=8 --cpu-bind=mask_cpu:fff000000,... --mpi=pmix
+    arguments: [srun, --ntasks-per-node=8, --gpus-per-node=8, "--cpu-bind=mask_cpu:fff000000,...", --mpi=pmix]
+    environment: {OMPI_MCA_coll_hcoll_enable: "0"}
+    notes: [Each rank takes the GPU of its local rank.]
+no_advice:
+  description: Why there is no advice; empty if there is some.
+  returned: always
+  type: str
+  sample: ""
+"""
+
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import read_config
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import compute_processes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning import advise, finding, launch, report, select
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Wanted, check
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "processes": {"type": "str"},
+            "pids": {"type": "list", "elements": "int", "default": []},
+            "cgroup": {"type": "str"},
+            "slurm_job_id": {"type": "int"},
+            "memory": {"type": "bool", "default": False},
+            "vm_size": {"type": "str"},
+            "vm_sizes": {"type": "dict", "default": {}},
+            "launcher": {"type": "str", "choices": list(launch.LAUNCHERS), "default": launch.SRUN},
+            "ranks_per_node": {"type": "int"},
+            "threads_per_rank": {"type": "int"},
+            "masks": {"type": "str", "choices": list(advise.MASKS), "default": advise.DISJOINT},
+            "fail_on": {"type": "list", "elements": "str", "default": []},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    asked, root = module.params, Root(module.params["root"])
+    try:
+        finding.check_wanted(asked["fail_on"])
+        chosen = select.Selection(asked["processes"], tuple(asked["pids"]), asked["cgroup"], asked["slurm_job_id"])
+        described = {**((read_config(root, "node") or {}).get("vm_sizes") or {}), **asked["vm_sizes"]}
+        size = find_size(asked["vm_size"], described) if asked["vm_size"] else None
+        ranks, threads = asked["ranks_per_node"], asked["threads_per_rank"]
+        wanted = Wanted(chosen, size, asked["launcher"], ranks, threads, asked["masks"], asked["memory"])
+        made = check(root, wanted, compute_processes)
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+    data = report.as_data(made)
+    problem = report.refusal(made, asked["fail_on"])
+    if problem:
+        module.fail_json(msg=problem, changed=False, **data)
+    module.exit_json(changed=False, **data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Real processes, pinned and not, compared with what the kernel and taskset say of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Wanted, check
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.inspect import inspect
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.layout import read_layout
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.report import as_data
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection
+
+PROGRAM = """
+import os, sys, threading, time
+mask = sys.argv[1]
+if mask:
+    os.sched_setaffinity(0, {int(cpu) for cpu in mask.split(",")})
+for _ in range(int(sys.argv[2]) - 1):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print("up", flush=True)
+time.sleep(60)
+"""
+Start = Callable[..., int]
+OWN = sorted(os.sched_getaffinity(0))
+several_cpus = pytest.mark.skipif(len(OWN) < 2, reason="needs two CPUs")
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a rank on a set of CPUs; gives its process id once it is pinned."""
+    running = []
+
+    def started(rank: int, cpus: str = "", threads: int = 1) -> int:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, cpus, str(threads), f"hpcai-test-{os.getpid()}"],
+            env={**os.environ, "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        return process.pid
+
+    yield started
+    for process in running:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def ours() -> Selection:
+    """The processes of this test."""
+    return Selection(f"hpcai-test-{os.getpid()}")
+
+
+@several_cpus
+def test_sees_each_rank_where_the_kernel_put_it(start: Start) -> None:
+    pids = [start(0, str(OWN[0]), 3), start(1, str(OWN[1]))]
+    found = inspect(Root(), read_layout(Root()), ours(), None)
+    assert [rank.pids for rank in found.ranks] == [(pid,) for pid in pids]
+    assert [set(rank.cpus) for rank in found.ranks] == [os.sched_getaffinity(pid) for pid in pids]
+    assert [len(rank.threads) for rank in found.ranks] == [3, 1]
+    assert {finding.code for finding in found.findings} <= {"threads_exceed_cpus", "cpus_restricted", "use_unknown"}
+
+
+@several_cpus
+def test_sees_two_ranks_on_one_cpu(start: Start) -> None:
+    start(0, str(OWN[0]))
+    start(1, str(OWN[0]))
+    found = inspect(Root(), read_layout(Root()), ours(), None)
+    overlap = next(finding for finding in found.findings if finding.code == "overlap")
+    assert set(overlap.cpus) == {OWN[0]}
+    assert found.verdict == "bad"
+
+
+@several_cpus
+def test_ranks_that_are_moved_apart_are_good(start: Start) -> None:
+    first, second = start(0, str(OWN[0])), start(1, str(OWN[0]))
+    os.sched_setaffinity(second, {OWN[1]})
+    found = inspect(Root(), read_layout(Root()), ours(), None)
+    assert "overlap" not in {finding.code for finding in found.findings}
+    assert {rank.pids[0] for rank in found.ranks} == {first, second}
+
+
+@pytest.mark.skipif(not shutil.which("taskset"), reason="there is no taskset")
+def test_masks_are_written_as_taskset_writes_them(start: Start) -> None:
+    pid = start(0, str(OWN[-1]))
+    said = subprocess.run(["taskset", "-p", str(pid)], capture_output=True, text=True, check=True).stdout
+    report = as_data(check(Root(), Wanted(ours()), lambda _root: None))
+    assert report["ranks"][0]["mask"] == said.split()[-1]
+
+
+def test_memory_of_a_real_process_is_found(start: Start) -> None:
+    if not os.path.exists("/proc/self/numa_maps"):
+        pytest.skip("this kernel has no NUMA")
+    start(0)
+    (rank,) = as_data(check(Root(), Wanted(ours(), memory=True), lambda _root: None))["ranks"]
+    assert sum(rank["memory_mib"].values()) > 1
+
+
+def test_one_pass_reads_hundreds_of_threads(start: Start) -> None:
+    start(0, threads=300)
+    (rank,) = as_data(check(Root(), Wanted(ours()), lambda _root: None))["ranks"]
+    assert rank["threads"] == 300
+    assert sum(rank["threads_by_cpus"].values()) == 300

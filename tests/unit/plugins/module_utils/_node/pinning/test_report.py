@@ -1,0 +1,142 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How a report is told: to programs and to people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from stand_ins.machine_tree import MachineTree
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.advise import AdviceError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Report, Wanted, check
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.report import as_data, as_text, refusal
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
+
+ALL = Selection("xhpl|mpirun")
+
+
+def made(tree: MachineTree, wanted: Wanted) -> Report:
+    """The report on a tree."""
+    return check(Root(str(tree.path)), wanted, lambda _root: None)
+
+
+@pytest.fixture
+def job(nd: MachineTree) -> MachineTree:
+    """Two ranks that overlap, one of them far from its GPU, and their launcher."""
+    nd.process(40, "0-95", "mpirun")
+    nd.process(50, "24-35", environment={"LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": "0"}, command="./xhpl --key=s3cret")
+    nd.process(51, "35-36", environment={"LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": "2"})
+    return nd
+
+
+def test_people_get_tables_findings_and_a_line(job: MachineTree) -> None:
+    text = as_text(made(job, Wanted(ALL)))
+    lines = [line.split() for line in text.splitlines()]
+    assert ["1", "24-47", "24-47", "0-1", "mlx5_ib0,mlx5_ib1"] in lines
+    assert ["0", "50", "xhpl", "1", "24-35", "1", "0", "(assumed)", "error"] in lines
+    assert ["1", "51", "xhpl", "1", "35-36", "1", "2", "(assumed)", "error"] in lines
+    assert "Matched too, and no ranks: mpirun (40)" in text
+    assert "ERROR overlap: Ranks 0-1 share CPUs 35. Start them with one of the lines advised." in text
+    # As many ranks as were found.
+    assert "srun --ntasks-per-node=2 --gpus-per-node=8 --cpu-bind=mask_cpu:" in text
+
+
+def test_programs_get_the_same_and_json_holds_it(job: MachineTree) -> None:
+    data = json.loads(json.dumps(as_data(made(job, Wanted(ALL)))))
+    assert data["verdict"] == "bad"
+    rank = data["ranks"][0]
+    assert (rank["rank"], rank["cpus"], rank["mask"], rank["nodes"], rank["gpus"]) == (
+        0,
+        "24-35",
+        "fff000000",
+        [1],
+        [0],
+    )
+    assert rank["threads_by_cpus"] == {"24-35": 1}
+    assert data["findings"][0] == {
+        "code": "overlap",
+        "severity": "error",
+        "text": "Ranks 0-1 share CPUs 35.",
+        "action": "Start them with one of the lines advised.",
+        "ranks": ["0", "1"],
+        "pids": [50, 51],
+        "cpus": "35",
+        "nodes": [1],
+        "gpus": [],
+    }
+    assert data["others"] == [{"pid": 40, "name": "mpirun", "threads": 1}]
+    assert data["advice"]["ranks_per_node"] == 2
+    assert data["machine"]["nodes"][1] == {
+        "node": 1,
+        "cpus": "24-47",
+        "gpus": [0, 1],
+        "hcas": ["mlx5_ib0", "mlx5_ib1"],
+    }
+
+
+def test_command_lines_are_told_to_nobody(job: MachineTree) -> None:
+    report = made(job, Wanted(ALL))
+    assert "s3cret" not in as_text(report) + json.dumps(as_data(report))
+
+
+def test_without_processes_there_is_advice_alone(nd: MachineTree) -> None:
+    report = made(nd, Wanted())
+    data = as_data(report)
+    assert (data["verdict"], data["ranks"], data["findings"]) == ("good", [], [])
+    assert data["advice"]["ranks_per_node"] == 8
+    assert "RANK  GPUS  NODE  CPUS   MASK" in as_text(report)
+
+
+def test_advice_for_a_size_needs_no_machine(tmp_path: Path) -> None:
+    report = made(MachineTree(tmp_path), Wanted(size=find_size("nd96asr_v4")))
+    data = as_data(report)
+    assert (data["advice"]["vm_size"], data["machine"]["origin"]) == ("Standard_ND96asr_v4", "Standard_ND96asr_v4")
+    assert data["verdict"] == "good"
+
+
+def test_processes_are_judged_on_their_machine_whatever_size_is_advised(job: MachineTree) -> None:
+    data = as_data(made(job, Wanted(ALL, size=find_size("ND96isr_H100_v5"), ranks_per_node=8)))
+    assert data["machine"]["origin"] == "machine"
+    assert data["advice"]["vm_size"] == "Standard_ND96isr_H100_v5"
+    assert data["verdict"] == "bad"
+
+
+def test_findings_are_told_even_where_no_advice_fits(job: MachineTree) -> None:
+    report = made(job, Wanted(ALL, ranks_per_node=1000))
+    data = as_data(report)
+    assert data["advice"] is None
+    assert "cannot have a core each" in data["no_advice"]
+    assert "No advice: " in as_text(report)
+    assert data["findings"]
+    with pytest.raises(AdviceError):
+        made(job, Wanted(ranks_per_node=1000))
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "told"),
+    [([], ""), (["shared_domain"], ""), (["overlap"], "[overlap] Ranks 0-1 share CPUs 35."), (["error"], "[overlap]")],
+)
+def test_refuses_by_code_and_severity_on_one_line(job: MachineTree, fail_on: list[str], told: str) -> None:
+    message = refusal(made(job, Wanted(ALL)), fail_on)
+    assert bool(message) == bool(told)
+    assert told in message
+    assert "\n" not in message
+
+
+def test_nothing_judged_is_refused_whatever_is_to_be_failed_on(nd: MachineTree) -> None:
+    report = made(nd, Wanted(ALL))
+    assert "[no_process]" in refusal(report, ["shared_domain"])
+    assert refusal(report, []) == ""
+
+
+def test_the_driver_is_asked_only_on_this_machine(job: MachineTree) -> None:
+    asked = []
+    check(Root(str(job.path)), Wanted(ALL), lambda root: asked.append(root))
+    assert asked == []

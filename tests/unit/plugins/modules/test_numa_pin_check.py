@@ -1,0 +1,128 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module numa_pin_check on captured trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stand_ins.machine_tree import MachineTree, nd_a100_v4
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.modules import numa_pin_check
+
+RunModule = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> MachineTree:
+    """An ND A100 v4 with two ranks that share a CPU."""
+    tree = nd_a100_v4(tmp_path)
+    for rank, cpus in enumerate(("0-11", "11-12")):
+        tree.process(50 + rank, cpus, environment={"LOCAL_RANK": str(rank)})
+    return tree
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_reports_and_never_changes_anything(run_module: RunModule, tree: MachineTree, check_mode: bool) -> None:
+    before = {file: file.stat().st_mtime_ns for file in tree.path.rglob("*") if file.is_file()}
+    answer = run_module(numa_pin_check.main, check_mode, root=str(tree.path), processes="xhpl")
+    assert (answer["_exit"], answer["changed"], answer["verdict"]) == (0, False, "bad")
+    assert [rank["pids"] for rank in answer["ranks"]] == [[50], [51]]
+    assert answer["findings"][0]["code"] == "overlap"
+    assert answer["advice"]["line"].startswith("srun --ntasks-per-node=2 ")
+    assert {file: file.stat().st_mtime_ns for file in tree.path.rglob("*") if file.is_file()} == before
+
+
+def test_fails_on_a_code_with_one_line_and_all_that_was_found(run_module: RunModule, tree: MachineTree) -> None:
+    answer = run_module(numa_pin_check.main, root=str(tree.path), processes="xhpl", fail_on=["overlap"])
+    assert answer["_exit"] == 1
+    assert answer["msg"] == (
+        "The pinning is not as it should be. [overlap] Ranks 0-1 share CPUs 11. "
+        "Start them with one of the lines advised."
+    )
+    assert answer["findings"][0]["pids"] == [50, 51]
+
+
+def test_does_not_fail_on_other_findings(run_module: RunModule, tree: MachineTree) -> None:
+    assert run_module(numa_pin_check.main, root=str(tree.path), processes="xhpl", fail_on=["unpinned"])["_exit"] == 0
+
+
+def test_no_such_process_is_never_a_pass(run_module: RunModule, tree: MachineTree) -> None:
+    asked = {"root": str(tree.path), "processes": "nothing"}
+    assert run_module(numa_pin_check.main, **asked)["verdict"] == "unknown"
+    assert "[no_process]" in run_module(numa_pin_check.main, **asked, fail_on=["unpinned"])["msg"]
+
+
+def test_advises_for_a_size_with_whole_domains(run_module: RunModule, tree: MachineTree) -> None:
+    answer = run_module(
+        numa_pin_check.main, root=str(tree.path), vm_size="nd96asr_v4", ranks_per_node=8, masks="whole_domain"
+    )
+    assert (
+        "--cpu-bind=mask_cpu:ffffff000000,ffffff000000,ffffff,ffffff,ffffff000000000000000000,"
+        "ffffff000000000000000000,ffffff000000000000,ffffff000000000000 "
+    ) in answer["advice"]["line"]
+    assert [rank["gpus"] for rank in answer["advice"]["ranks"]] == [[index] for index in range(8)]
+
+
+def test_knows_sizes_described_by_hand(run_module: RunModule, tmp_path: Path) -> None:
+    sizes = {"Standard_Mine": {"numa_nodes": [{"id": 0, "cpus": "0-1"}, {"id": 1, "cpus": "2-3"}]}}
+    answer = run_module(
+        numa_pin_check.main, root=str(tmp_path), vm_size="mine", vm_sizes=sizes, launcher="openmpi", threads_per_rank=2
+    )
+    assert answer["advice"]["line"] == "mpirun -np 2 --map-by ppr:1:numa:pe=2 --bind-to core -x OMP_NUM_THREADS=2"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vm_size": "nd96asr_v5"}, "nearest known sizes"),
+        ({"fail_on": ["unpined"]}, "unpined is neither a finding's code nor a severity"),
+        ({"processes": "("}, "no regular expression"),
+        ({"pids": [1], "slurm_job_id": 2}, "Give one of"),
+        ({"ranks_per_node": 1000}, "cannot have a core each"),
+    ],
+)
+def test_says_in_one_line_what_is_wrong_with_the_options(
+    run_module: RunModule, tree: MachineTree, options: dict[str, Any], message: str
+) -> None:
+    answer = run_module(numa_pin_check.main, root=str(tree.path), **options)
+    assert answer["_exit"] == 1
+    assert message in answer["msg"]
+    assert "\n" not in answer["msg"]
+
+
+def test_a_folder_that_is_no_machine_is_an_error(run_module: RunModule, tmp_path: Path) -> None:
+    assert "names no CPU" in run_module(numa_pin_check.main, root=str(tmp_path))["msg"]
+
+
+def test_asks_the_driver_on_this_machine(
+    run_module: RunModule, tree: MachineTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Played(Root):
+        """The tree as if it were this machine."""
+
+        is_this_machine = True
+
+        def at(self, path: str) -> str:
+            return f"{self.path}{path}"
+
+    asked: list[Root] = []
+
+    def compute_processes(root: Root) -> dict[int, tuple[str, ...]]:
+        asked.append(root)
+        return {50: ("0001:00:00.0",), 51: ("0003:00:00.0",)}
+
+    monkeypatch.setattr(numa_pin_check, "Root", Played)
+    monkeypatch.setattr(numa_pin_check, "compute_processes", compute_processes)
+    answer = run_module(numa_pin_check.main, root=str(tree.path), processes="xhpl")
+    assert len(asked) == 1
+    assert [rank["gpus"] for rank in answer["ranks"]] == [[0], [2]]
+    assert "far_from_gpu" in {finding["code"] for finding in answer["findings"]}
+    run_module(numa_pin_check.main, root=str(tree.path))
+    assert len(asked) == 1
