@@ -11,6 +11,11 @@ import json
 from testinfra.host import Host
 
 
+def run_job(controller: Host, options: str, command: str) -> str:
+    """What a job prints. Without nodes for it srun would wait for ever, and none of its limits would count."""
+    return str(controller.check_output(f"timeout 60 srun {options} --time=2 {command}"))
+
+
 def test_there_are_two_compute_nodes(computes: list[Host]) -> None:
     assert len(computes) == 2
 
@@ -21,7 +26,7 @@ def test_all_nodes_are_idle(controller: Host) -> None:
 
 
 def test_two_node_job_runs_on_two_machines(controller: Host, computes: list[Host]) -> None:
-    ran = controller.check_output("srun --mpi=none --nodes=2 --ntasks-per-node=1 --time=2 cat /etc/machine-id").split()
+    ran = run_job(controller, "--mpi=none --nodes=2 --ntasks-per-node=1", "cat /etc/machine-id").split()
     machine_ids = [host.file("/etc/machine-id").content_string.strip() for host in computes]
     assert sorted(ran) == sorted(machine_ids)
     assert len(set(ran)) == 2
@@ -29,7 +34,7 @@ def test_two_node_job_runs_on_two_machines(controller: Host, computes: list[Host
 
 def test_mpi_ranks_see_each_other(controller: Host) -> None:
     program = "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.allreduce(c.rank + 1))"
-    sums = controller.check_output(f"srun --mpi=pmix --nodes=2 --ntasks=4 --time=2 python3 -c '{program}'").split()
+    sums = run_job(controller, "--mpi=pmix --nodes=2 --ntasks=4", f"python3 -c '{program}'").split()
     assert sums == ["10"] * 4
 
 

@@ -21,10 +21,11 @@ NAME, PORT, NETWORK = "functional", 8490, "10.79.0.0/24"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here needs real nodes."""
+    """Everything here needs real nodes, and the first test waits for three of them to be made and configured."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("nodes")
+            item.add_marker(pytest.mark.timeout(900))
 
 
 def simulator(*arguments: str) -> None:
