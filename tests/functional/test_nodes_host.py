@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 from simulator.backends import BackendError
-from simulator.backends.containers import apt_sources, podman
+from simulator.backends.containers import apt_sources, podman, privilege
 from simulator.backends.containers.places import IMAGE_FILES, run_dir
 
 TESTS = Path(__file__).parents[1]
@@ -128,6 +128,14 @@ def test_runtime_follows_the_cgroup_hierarchy(
             podman._runtime()
     else:
         assert podman._runtime() == runtime
+
+
+def test_roots_programs_are_found_with_an_ordinary_users_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privilege.os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", "/home/user/bin:/usr/bin:/sbin")
+    privilege.require_root()
+    privilege.require_root()
+    assert os.environ["PATH"] == "/home/user/bin:/usr/bin:/sbin:/usr/local/sbin:/usr/sbin"
 
 
 def provisioning() -> ModuleType:

@@ -17,10 +17,16 @@ from simulator.backends.containers.places import REPOSITORY, cache_dir
 KEPT = ("PYTHONPATH", "PATH", "http_proxy", "https_proxy", "no_proxy")
 
 
+ROOTS_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Where nft, iptables and runc lie. A Debian user's PATH, which comes along through sudo and su, lacks them."""
+
+
 def require_root() -> None:
-    """Refuse early and in words, instead of a failing podman later."""
+    """Refuse early and in words, instead of a failing podman later; let this process find root's programs."""
     if os.geteuid() != 0:
         raise BackendError("machines need root: run this with sudo, or use --backend none")
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join([*path, *(folder for folder in ROOTS_FOLDERS if folder not in path)])
 
 
 def become_root(arguments: list[str], report: Callable[[str], None]) -> None:
