@@ -165,7 +165,7 @@ findings:
       nodes: [0]
       gpus: [0]
 ranks:
-  description: The ranks found, and what belongs to each. RV(ranks[].gpus) is null where that is not known.
+  description: The ranks found, and what belongs to each. C(gpus) and C(hcas) are null where they are not known.
   returned: always
   type: list
   elements: dict

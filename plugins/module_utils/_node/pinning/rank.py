@@ -30,7 +30,9 @@ GpuUse = Mapping[int, tuple[str, ...]]
 _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK")
 _SLURM_LOCAL_RANK, _SLURM_STEP = "SLURM_LOCALID", ("SLURM_STEP_ID", "SLURM_STEPID")
 _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-_NAMES = frozenset((*_LOCAL_RANK, _SLURM_LOCAL_RANK, *_SLURM_STEP, _VISIBLE_GPUS))
+# By these OpenMP binds each thread to a place of its own, the main thread too.
+_THREAD_BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+_NAMES = frozenset((*_LOCAL_RANK, _SLURM_LOCAL_RANK, *_SLURM_STEP, _VISIBLE_GPUS, *_THREAD_BINDING))
 _INFINIBAND, _VERBS = "/dev/infiniband", "/sys/class/infiniband_verbs"
 
 
@@ -41,6 +43,7 @@ class Member:
     :ivar threads: its threads, the main thread first.
     :ivar local_rank: its rank within the node; None where its environment says none.
     :ivar visible_gpus: ``CUDA_VISIBLE_DEVICES`` of its environment; None where it is not set.
+    :ivar binds_threads: its environment tells OpenMP to bind each thread by itself.
     :ivar hcas: names of the InfiniBand adapters that it has open; None where that cannot be read.
     """
 
@@ -48,6 +51,7 @@ class Member:
     threads: tuple[ThreadFacts, ...]
     local_rank: int | None = None
     visible_gpus: str | None = None
+    binds_threads: bool = False
     hcas: tuple[str, ...] | None = None
 
 
@@ -107,6 +111,7 @@ def read_members(root: Root, processes: Sequence[Process], layout: Layout) -> tu
                 threads,
                 local_rank=_local_rank(environment),
                 visible_gpus=environment.get(_VISIBLE_GPUS),
+                binds_threads=any(environment.get(name, "false").lower() != "false" for name in _THREAD_BINDING),
                 hcas=None if opened is None else tuple(sorted({verbs[name] for name in opened if name in verbs})),
             )
         )
@@ -148,7 +153,7 @@ def make_rank(
     :param with_memory: look where its memory lies, which costs the process something.
     """
     number, pid = members[0].local_rank, members[0].process.pid
-    given, stray = _given_cpus([thread for member in members for thread in member.threads], layout)
+    given, stray = _given_cpus(members, layout)
     gpus, assumed = _gpus_of(members, layout, gpu_use)
     opened = [member.hcas for member in members if member.hcas is not None]
     memories = [memory for member in members if with_memory and (memory := read_memory(root, member.process.pid))]
@@ -168,20 +173,19 @@ def make_rank(
     )
 
 
-def _given_cpus(threads: Sequence[ThreadFacts], layout: Layout) -> tuple[CpuSet, tuple[ThreadFacts, ...]]:
+def _given_cpus(members: Sequence[Member], layout: Layout) -> tuple[CpuSet, tuple[ThreadFacts, ...]]:
     """The CPUs a rank was given, and the threads that may run elsewhere.
 
-    The main thread has the process's mask, unless OpenMP bound each thread, the main one too, to a core of its own:
-    then the threads' cores together are what the rank has.
+    The main thread has the process's mask. Where OpenMP bound that one too, what the threads have together is the
+    rank's, without those that may run everywhere, which OpenMP did not make.
     """
+    threads = [thread for member in members for thread in member.threads]
     main = threads[0].cpus
-    if len(layout.cores_of(main)) > 1 or main >= layout.usable:
+    if not any(member.binds_threads for member in members) or main >= layout.usable:
         return main, tuple(thread for thread in threads if not thread.cpus <= main)
-    bound = [thread for thread in threads if not thread.cpus >= layout.usable]
-    return (
-        CpuSet(cpu for cpus in {thread.cpus for thread in bound} for cpu in cpus),
-        tuple(thread for thread in threads if thread.cpus >= layout.usable),
-    )
+    bound = {thread.cpus for thread in threads if not thread.cpus >= layout.usable}
+    cpus = CpuSet(cpu for own in bound for cpu in own)
+    return cpus, tuple(thread for thread in threads if not thread.cpus <= cpus)
 
 
 def _gpus_of(members: Sequence[Member], layout: Layout, gpu_use: GpuUse | None) -> tuple[tuple[int, ...] | None, bool]:

@@ -83,13 +83,26 @@ def test_a_process_that_vanishes_between_two_looks_is_left_out(nd: MachineTree, 
     assert [rank.pids for rank in look(nd).ranks] == [(50,)]
 
 
-def test_threads_bound_one_by_one_have_their_cores_together(nd: MachineTree, look: Look) -> None:
-    # As OMP_PROC_BIND=close does it, the main thread included; the last one is somebody's progress thread.
+@pytest.mark.parametrize("variable", [{"OMP_PROC_BIND": "close"}, {"OMP_PLACES": "cores"}, {"KMP_AFFINITY": "compact"}])
+def test_threads_that_openmp_binds_one_by_one_have_their_cores_together(
+    nd: MachineTree, look: Look, variable: dict[str, str]
+) -> None:
+    # The main thread is bound too; the last one is somebody's progress thread.
     threads = [(50, "0", 0, "R"), (51, "1", 1, "R"), (52, "2", 2, "R"), (53, "0-95", 70, "S")]
-    nd.process(50, "0", threads=threads)
+    nd.process(50, "0", threads=threads, environment=variable)
     (rank,) = look(nd).ranks
     assert rank.cpus.as_list() == "0-2"
     assert [thread.tid for thread in rank.stray] == [53]
+
+
+@pytest.mark.parametrize("environment", [{}, {"OMP_PROC_BIND": "false"}, None])
+def test_a_thread_that_moved_away_from_a_process_on_one_cpu_is_stray(
+    nd: MachineTree, look: Look, environment: dict[str, str] | None
+) -> None:
+    nd.process(50, "0", threads=[(50, "0", 0, "S"), (51, "72", 72, "S")], environment=environment)
+    (rank,) = look(nd).ranks
+    assert rank.cpus.as_list() == "0"
+    assert [thread.tid for thread in rank.stray] == [51]
 
 
 def test_threads_outside_the_processes_mask_are_stray(nd: MachineTree, look: Look) -> None:
