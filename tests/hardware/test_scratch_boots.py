@@ -20,10 +20,8 @@ from hardware.controller import Task, play
 from hardware.scratch import MOUNTPOINT, Scratch
 from hardware.vm import ALL, Machine
 
-# Stands for slurmd: it starts after what a node must have, and notes down what it finds.
+# Stands for slurmd, and bears its name: it must not start before, or without, the scratch. It notes down what it finds.
 DAEMON = f"""
-[Unit]
-After=hpcai-boot.target
 [Service]
 Type=oneshot
 ExecStart=sh -c '{{ findmnt -rno SOURCE -M {MOUNTPOINT}; cat {MOUNTPOINT}/file; true; }} > /run/daemon-found'
@@ -40,8 +38,8 @@ def installed(started: Machine) -> Iterator[Scratch]:
     """hpcnode and its units, a persistent scratch, and a daemon that needs it."""
     scratch = Scratch(started)
     scratch.clear()
-    started.write("/etc/systemd/system/daemon.service", DAEMON)
-    started.run("systemctl --quiet enable daemon.service")
+    started.write("/etc/systemd/system/slurmd.service", DAEMON)
+    started.run("systemctl --quiet enable slurmd.service")
     options = {**scratch.options(), "expected_count": 8}
     tools, raid, again = play(started, Task("node_tools"), Task("nvme_raid", options), Task("nvme_raid", options))
     assert not tools.failed, tools.msg
@@ -49,7 +47,7 @@ def installed(started: Machine) -> Iterator[Scratch]:
     assert (again.failed, again.changed) == (False, False), again.msg
     started.run(f"echo kept > {MOUNTPOINT}/file; sync")
     yield scratch
-    started.run("systemctl --quiet disable daemon.service; rm -f /etc/systemd/system/daemon.service")
+    started.run("systemctl --quiet disable slurmd.service; rm -f /etc/systemd/system/slurmd.service")
     scratch.clear()
     play(started, Task("node_tools", {"state": "absent"}))
 
@@ -123,6 +121,7 @@ def test_a_disk_gone_at_boot_is_not_passed_over(node: Scratch) -> None:
     # Seven where eight are expected: the node does not get a smaller scratch behind its owner's back.
     assert service_state(machine) == "failed"
     assert node.mounted() == ""
+    assert not machine.succeeds("test -e /run/daemon-found"), "the daemon started without scratch"
     journal = machine.run(f"journalctl --boot --no-pager --output=cat --unit={SERVICE}")
     assert "7" in journal
     assert "8" in journal

@@ -16,15 +16,17 @@ from hardware.scratch import MOUNTPOINT, Scratch
 from hardware.vm import Machine
 
 PARTITION = "echo 'label: gpt\n,64M' | sfdisk -q {disk}"
+# Mounted read-only, for a mounted file system writes by itself, now and then.
 OCCUPANTS = {
     "file_system": "mkfs.xfs -q -L precious {disk}",
-    "file_system_mounted": "mkfs.ext4 -q {disk}; mkdir -p /mnt/data; mount {disk} /mnt/data; echo 1 > /mnt/data/file",
+    "file_system_mounted": "mkfs.ext4 -q {disk}; mkdir -p /mnt/data; mount -o ro {disk} /mnt/data",
     "partition": PARTITION,
     "foreign_superblock": "mdadm --create /dev/md77 --quiet --run --force --level=0 --raid-devices=1 {disk}; "
     "mdadm --stop --quiet /dev/md77",
     "device_mapper": 'dmsetup create held --table "0 2048 linear {disk} 0"',
     "swap": "mkswap -q {disk}; swapon {disk}",
-    "loop_device": "losetup /dev/loop6 {disk}; mkdir -p /mnt/loop; mkfs.ext4 -q /dev/loop6; mount /dev/loop6 /mnt/loop",
+    "loop_device": "losetup /dev/loop6 {disk}; mkfs.ext4 -q /dev/loop6; mkdir -p /mnt/loop; "
+    "mount -o ro /dev/loop6 /mnt/loop",
 }
 
 
