@@ -181,7 +181,7 @@ def main() -> NoReturn:
             after, wheel_needed = wanted.wanted_disk(found, wish)
         made = plan.plan(found, after)
         if made.changed and not module.check_mode:
-            made = disk.apply(root, after)
+            disk.apply(root, after)
             if made.touches_units and root.is_this_machine and root.exists("/run/systemd/system"):
                 must(run(["systemctl", "daemon-reload"]))
     except (ToolsError, CommandFailed, OSError) as error:

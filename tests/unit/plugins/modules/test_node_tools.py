@@ -1,0 +1,220 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module node_tools, in this process and as Ansible sends it to a node."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import COMMANDS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.modules import node_tools
+
+RunModule = Callable[..., dict[str, Any]]
+AnsiblePlaybook = Callable[..., subprocess.CompletedProcess[str]]
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture
+def root(tmp_path: pathlib.Path) -> pathlib.Path:
+    """The root of a machine that has nothing yet."""
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that went out."""
+    commands: list[list[str]] = []
+
+    def run(command: Sequence[str]) -> Result:
+        commands.append(list(command))
+        return Result(tuple(command), 0, "", "")
+
+    monkeypatch.setattr(node_tools, "run", run)
+    return commands
+
+
+def paths(root: pathlib.Path) -> set[str]:
+    """All there is below the root."""
+    return {str(path.relative_to(root)) for path in root.rglob("*")}
+
+
+def test_check_mode_tells_the_same_and_does_nothing(root: pathlib.Path, run_module: RunModule) -> None:
+    would = run_module(node_tools.main, check_mode=True, root=str(root))
+    assert paths(root) == set()
+    did = run_module(node_tools.main, root=str(root))
+    assert would["changed"] is did["changed"] is True
+    assert (would["written"], would["diff"]) == (did["written"], did["diff"])
+    again = run_module(node_tools.main, root=str(root))
+    assert (again["changed"], again["written"], again["removed"]) == (False, [], [])
+    assert again["diff"] == {"before": "", "after": ""}
+
+
+def test_restores_and_reports_an_edited_file(root: pathlib.Path, run_module: RunModule) -> None:
+    run_module(node_tools.main, root=str(root))
+    edited = (root / "usr/lib/hpcai/lib/hpcai_node/cli/main.py").resolve()
+    original = edited.read_bytes()
+    edited.write_bytes(original + b"# mine\n")
+    answer = run_module(node_tools.main, root=str(root))
+    shown = f"/{edited.relative_to(root)}"
+    assert (answer["changed"], answer["restored"], answer["written"]) == (True, [shown], [shown])
+    assert shown in answer["diff"]["before"]
+    assert edited.read_bytes() == original
+
+
+def test_absent_and_present_again(root: pathlib.Path, run_module: RunModule) -> None:
+    run_module(node_tools.main, root=str(root))
+    gone = run_module(node_tools.main, root=str(root), state="absent")
+    assert (gone["changed"], gone["written"]) == (True, [])
+    assert "/usr/bin/hpcnode" in gone["removed"]
+    assert not (root / "usr/lib/hpcai").exists()
+    assert run_module(node_tools.main, root=str(root), state="absent")["changed"] is False
+    assert run_module(node_tools.main, root=str(root))["restored"] == []
+
+
+def test_launcher_runs_on_the_given_interpreter(root: pathlib.Path, run_module: RunModule) -> None:
+    answer = run_module(node_tools.main, root=str(root), interpreter="/opt/python/bin/python3")
+    assert answer["interpreter"] == "/opt/python/bin/python3"
+    first = (root / "usr/bin/hpcnode").read_text(encoding="utf-8").splitlines()[0]
+    assert first == "#!/opt/python/bin/python3 -I"
+    answer = run_module(node_tools.main, root=str(root), interpreter="/usr/bin/python3")
+    assert answer["written"] == ["/usr/bin/hpcnode"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"wheel": "/tmp/a.whl"}, "missing parameter(s) required by 'wheel': wheel_sha256"),
+        ({"wheel": "/none.whl", "wheel_sha256": "0" * 64}, "the wheel /none.whl cannot be read"),
+        ({"interpreter": "/opt/my python"}, "hpcnode cannot be run by '/opt/my python'"),
+        ({"state": "latest"}, "value of state must be one of: present, absent"),
+    ],
+)
+def test_refuses_what_makes_no_sense_and_changes_nothing(
+    root: pathlib.Path, run_module: RunModule, arguments: dict[str, Any], words: str
+) -> None:
+    answer = run_module(node_tools.main, root=str(root), **arguments)
+    assert answer["failed"] is True
+    assert words in answer["msg"]
+    assert paths(root) == set()
+
+
+def test_says_what_is_in_the_way(root: pathlib.Path, run_module: RunModule) -> None:
+    (root / "usr/bin").mkdir(parents=True)
+    (root / "usr/bin/hpcnode").write_text("mine", encoding="utf-8")
+    answer = run_module(node_tools.main, root=str(root))
+    assert answer["msg"] == "/usr/bin/hpcnode was not made by this module: move it away"
+
+
+def test_a_full_disk_is_an_error_of_one_line(
+    root: pathlib.Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: Any) -> None:
+        raise OSError(28, "No space left on device", "/usr/lib/hpcai")
+
+    monkeypatch.setattr(node_tools.disk, "apply", full)
+    answer = run_module(node_tools.main, root=str(root))
+    assert answer["msg"] == "[Errno 28] No space left on device: '/usr/lib/hpcai'"
+
+
+def test_systemd_of_this_machine_is_not_told_of_another_root(
+    root: pathlib.Path, run_module: RunModule, told: list[list[str]]
+) -> None:
+    run_module(node_tools.main, root=str(root))
+    assert told == []
+
+
+@pytest.mark.parametrize(("booted", "commands"), [(True, [["systemctl", "daemon-reload"]]), (False, [])])
+def test_running_systemd_is_told_of_its_units(
+    root: pathlib.Path,
+    run_module: RunModule,
+    told: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    booted: bool,
+    commands: list[list[str]],
+) -> None:
+    if booted:
+        (root / "run/systemd/system").mkdir(parents=True)
+
+    class ThisMachine(node_tools.Root):
+        @property
+        def is_this_machine(self) -> bool:
+            return True
+
+        def at(self, path: str) -> str:
+            return str(root / path.lstrip("/"))
+
+    monkeypatch.setattr(node_tools, "Root", ThisMachine)
+    run_module(node_tools.main, check_mode=True)
+    assert told == []
+    run_module(node_tools.main)
+    assert told == commands
+    run_module(node_tools.main)
+    assert told == commands
+
+
+@pytest.mark.parametrize("pipelining", [True, False])
+def test_as_ansible_sends_it(ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path, pipelining: bool) -> None:
+    """From AnsiballZ's zip file on the ansible-core at hand; what it installs is what a clone has, and it works."""
+    root = tmp_path / "root"
+    root.mkdir()
+    task = {"hpcai.azure.node_tools": {"root": str(root)}, "register": "answer"}
+    show = {"content": "{{ answer | to_json }}", "mode": "0600"}
+    tasks = [task, {"ansible.builtin.copy": {**show, "dest": f"{tmp_path}/first"}}]
+    tasks += [task, {"ansible.builtin.copy": {**show, "dest": f"{tmp_path}/second"}}]
+    play = {"hosts": "node", "gather_facts": False, "tasks": tasks}
+    node = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"node": node}}}), encoding="utf-8")
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
+    done = ansible_playbook(
+        tmp_path,
+        "-i",
+        "hosts.yml",
+        "play.yml",
+        ANSIBLE_PIPELINING=str(pipelining),
+        ANSIBLE_KEEP_REMOTE_FILES=str(not pipelining),
+        ANSIBLE_LOCAL_TEMP=str(tmp_path / "local"),
+        ANSIBLE_REMOTE_TEMP=str(tmp_path / "remote"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = (json.loads((tmp_path / name).read_text(encoding="utf-8")) for name in ("first", "second"))
+    assert (first["changed"], second["changed"]) == (True, False)
+    assert first["commands"] == [command.name for command in COMMANDS]
+    installed = root / "usr/lib/hpcai/lib/hpcai_node"
+    for path in installed.rglob("*.py"):
+        original = REPOSITORY / "plugins/module_utils/_node" / path.relative_to(installed)
+        assert path.read_bytes() == original.read_bytes()
+    environment = {"PATH": "/usr/bin:/bin"}
+
+    def hpcnode(*words: str) -> str:
+        command = [str(root / "usr/bin/hpcnode"), *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert all(command.summary[:20] in hpcnode("--help") for command in COMMANDS)
+    assert json.loads(hpcnode("sku", "ND96asr_v4", "--json"))["vm_size"] == "Standard_ND96asr_v4"
+
+
+def test_installed_tool_is_for_all_users(root: pathlib.Path, run_module: RunModule) -> None:
+    before = os.umask(0o077)
+    try:
+        run_module(node_tools.main, root=str(root))
+    finally:
+        os.umask(before)
+    for path in (root / "usr/lib/hpcai").rglob("*"):
+        if not path.is_symlink():
+            assert path.stat().st_mode & 0o7777 == (0o755 if path.is_dir() else 0o644), path
+    assert (root / "usr/bin/hpcnode").stat().st_mode & 0o7777 == 0o755
