@@ -233,7 +233,7 @@ adopted:
   sample: false
 """
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -247,7 +247,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wa
     parse,
 )
 
-ARGUMENTS = {
+ARGUMENTS: dict[str, dict[str, Any]] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "devices": {"type": "list", "elements": "str", "default": []},
     "models": {

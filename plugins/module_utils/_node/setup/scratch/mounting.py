@@ -52,6 +52,9 @@ def mount_steps(
     :param adopted: it is not ours: it is mounted where it is not, and left alone otherwise.
     :raises Refused: something is in the way.
     """
+    if not adopted:
+        # Who does not exist is said before anything is done.
+        uid_of(wanted.owner), gid_of(wanted.group)
     here, _device = facts.mount_at(wanted.mountpoint)
     mine = [mount for mount in mounts if mount.root == "/"]
     if here is not None and here in mine:

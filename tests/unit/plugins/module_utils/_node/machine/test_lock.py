@@ -1,0 +1,69 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Only one at a time."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import Locked, only_one
+
+
+def test_the_second_is_told_who_is_at_work(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "lock/ours")
+    with only_one(path, 0), pytest.raises(Locked, match=f"process {os.getpid()} holds {path}"), only_one(path, 0.2):
+        pass
+
+
+def test_the_second_waits_until_the_first_is_done(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "ours")
+    order = []
+
+    def second() -> None:
+        with only_one(path, 30):
+            order.append("second")
+
+    with only_one(path, 0):
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.3)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_an_error_gives_it_back(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "ours")
+    with pytest.raises(ZeroDivisionError), only_one(path, 0):
+        raise ZeroDivisionError
+    with only_one(path, 0):
+        pass
+
+
+def test_a_program_that_was_started_meanwhile_does_not_keep_it(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "ours")
+    with only_one(path, 0):
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
+    try:
+        # The kernel lets the parent go on a moment before the child has closed its files.
+        with only_one(path, 10):
+            pass
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_does_not_follow_a_link(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "ours").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic links"), only_one(str(tmp_path / "ours"), 0):
+        pass
+    assert not (tmp_path / "precious").exists()

@@ -1,0 +1,22 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A played node for each test."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+
+from .node import Node
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """A node with eight blank local disks; whoever runs the test is its root."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda *_arguments: None)
+    return Node(tmp_path)

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Each command failing midway: what was made is gone again, what was there stays, and the message says so."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.ensure import ABSENT
+
+from .node import Node
+
+EIGHT = [f"nvme{n}n1" for n in range(8)]
+PATHS = " ".join(f"/dev/{name}" for name in EIGHT)
+
+
+def failure(node: Node, goal: str = "present", **options: Any) -> str:
+    """What is said about the command that fails."""
+    with pytest.raises(CommandFailed) as failed:
+        node.ensure(goal, **options)
+    return str(failed.value)
+
+
+def is_clean(node: Node) -> bool:
+    """Whether nothing of ours is left."""
+    return not node.arrays and not any(node.disks[name].signatures for name in EIGHT) and len(node.mounts) == 1
+
+
+@pytest.mark.parametrize("begins", ["mdadm --create", "mkfs.xfs", "mount -t xfs"])
+def test_cleans_up_what_it_made_and_the_next_run_succeeds(node: Node, begins: str) -> None:
+    node.failing = {begins: (1, f"{begins}: first line\n{begins}: no such luck")}
+    said = failure(node)
+    assert f"'{begins}" in said
+    assert "no such luck" in said or begins.startswith("mount")
+    assert said.endswith(f"What had been made was removed again: {' '.join(EIGHT)} are blank.")
+    assert is_clean(node)
+    assert not node.root.exists("/scratch")
+    node.failing = {}
+    assert node.ensure().changed
+    assert len(node.mounts) == 2
+
+
+def test_cleans_up_where_mdadm_fails_although_it_made_an_array(node: Node) -> None:
+    real = node._mdadm
+
+    def create(words: list[str]) -> str:
+        answer = real(words)
+        if words[0] == "--create":
+            # As killed by its time limit after the kernel had started the array.
+            node.failing = {"mkfs": (124, "no answer within 120 s")}
+        return answer
+
+    node._mdadm = create  # type: ignore[method-assign]
+    said = failure(node)
+    assert node.commands[-2:] == ["mdadm --stop /dev/md125", f"wipefs --all --quiet {PATHS}"]
+    assert "no answer within 120 s" in said
+    assert is_clean(node)
+
+
+def test_says_if_cleaning_up_failed_too(node: Node) -> None:
+    node.failing = {"mkfs": (1, "mkfs.xfs: no"), "mdadm --stop": (1, "mdadm: still in use")}
+    said = failure(node)
+    assert "Cleaning up failed too: 'mdadm --stop /dev/md125': mdadm: still in use." in said
+
+
+def test_a_single_disk_is_blank_again_after_mkfs_failed(node: Node) -> None:
+    node.failing = {"mkfs": (1, "mkfs.xfs: no")}
+    assert failure(node, devices=["/dev/nvme3n1"]).endswith("nvme3n1 are blank.")
+    assert node.commands[-1] == "wipefs --all --quiet /dev/nvme3n1"
+
+
+def test_never_undoes_what_it_did_not_make(node: Node) -> None:
+    node.ours(mounted=False)
+    node.failing = {"mount": (32, "mount: /scratch: unknown filesystem type 'xfs'.")}
+    said = failure(node)
+    assert "unknown filesystem type" in said
+    assert said.endswith("Nothing was changed.")
+    assert node.arrays
+    assert node.disks["nvme0n1"].signatures
+
+
+def test_wrong_mount_options_do_not_cost_the_file_system(node: Node) -> None:
+    node.ours(mounted=False)
+    node.failing = {"mount -t xfs -o nonsense": (32, "mount: /scratch: wrong fs type, bad option, bad superblock")}
+    said = failure(node, mount_options=["nonsense"])
+    assert said.startswith("mount_options of /scratch do not suit xfs: mount: /scratch: wrong fs type, bad option")
+    assert node.commands[-1] == "umount /scratch"
+    assert not any(words.startswith("mkfs") for words in node.commands)
+
+
+def test_a_used_scratch_is_not_unmounted_and_its_users_are_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.ours()
+    node.failing = {"umount": (32, "umount: /scratch: target is busy.")}
+    process = node.folder / "proc/4711"
+    (process / "fd").mkdir(parents=True)
+    (process / "comm").write_text("python3\n")
+    (process / "fd/3").symlink_to("/scratch/data/part-0")
+    bystander = node.folder / "proc/4712"
+    (bystander / "fd").mkdir(parents=True)
+    (bystander / "cwd").symlink_to("/scratch2")
+    said = failure(node, ABSENT)
+    assert said.startswith(
+        "/scratch cannot be unmounted, it is used by python3 (4711): umount: /scratch: target is busy"
+    )
+    assert node.commands == ["umount /scratch"]
+
+
+def test_says_what_was_done_before_a_step_failed(node: Node) -> None:
+    node.ours()
+    node.failing = {"mdadm --stop": (1, "mdadm: Cannot get exclusive access to /dev/md127")}
+    said = failure(node, ABSENT)
+    assert said.endswith("Done before that: unmount /scratch; wipe the signature on md127.")
+
+
+def test_a_remount_that_fails_leaves_the_mount(node: Node) -> None:
+    node.ours()
+    node.failing = {"mount -o remount": (32, "mount: /scratch: bad option")}
+    assert failure(node, mount_options=["nonsense"]).endswith("Nothing was changed.")
+    assert len(node.mounts) == 2
+
+
+def test_gives_up_where_what_was_done_does_not_show(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.ours(mounted=False)
+    node._mount = lambda words: None  # type: ignore[method-assign]
+    assert "the scratch is not as it should be after 4 attempts" in failure(node)
+
+
+def test_a_folder_that_was_there_stays_when_what_was_made_is_removed(node: Node, tmp_path: pathlib.Path) -> None:
+    (node.folder / "scratch").mkdir()
+    node.failing = {"mount -t": (32, "mount: no")}
+    failure(node)
+    assert node.root.exists("/scratch")

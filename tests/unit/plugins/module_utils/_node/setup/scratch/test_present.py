@@ -1,0 +1,296 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The states in which the scratch can be found, and what is done about each."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from .node import UUID, Array, Disk, Node, filesystem, foreign, member
+
+EIGHT = [f"nvme{n}n1" for n in range(8)]
+PATHS = " ".join(f"/dev/{name}" for name in EIGHT)
+
+
+def verbs(node: Node) -> list[str]:
+    """The programs that changed something, with mdadm's mode."""
+    return [" ".join(words[: 2 if words[0] == "mdadm" else 1]) for words in (c.split() for c in node.commands)]
+
+
+def test_builds_of_blank_disks(node: Node) -> None:
+    done = node.ensure(expected_count=8)
+    assert done.changed
+    created, made, mounted = node.commands
+    uuid = node.disks["nvme0n1"].signatures[0]["uuid"]
+    assert created == (
+        "mdadm --create /dev/md/hpcai-scratch --run --name=hpcai-scratch --homehost=any --metadata=1.2 "
+        f"--uuid={uuid.replace('-', '')} --level=0 --chunk=512K --raid-devices=8 {PATHS}"
+    )
+    assert made == (
+        f"mkfs.xfs -f -q -K -L hpcaiscratch -m uuid={filesystem(uuid)['uuid']} -d su=524288,sw=8 -l su=32768 /dev/md125"
+    )
+    assert mounted == "mount -t xfs -o noatime /dev/md125 /scratch"
+    assert (done.device, done.filesystem, done.mountpoint) == ("/dev/md125", "xfs", "/scratch")
+    assert done.devices == tuple(PATHS.split())
+    assert done.size_bytes == node.root.number("/sys/block/md125/size") * 512  # type: ignore[operator]
+    assert os.stat(node.root.at("/scratch")).st_mode & 0o7777 == 0o1777
+
+
+def test_leaves_a_healthy_mounted_one_alone_and_looks_once(node: Node) -> None:
+    node.ours()
+    done = node.ensure(expected_count=8)
+    assert (done.changed, done.steps, done.warnings, node.commands) == (False, (), (), [])
+    assert done.before == done.after
+    assert (done.device, len(done.devices)) == ("/dev/md127", 8)
+    assert [words.split()[0] for words in node.looked] == ["wipefs"]
+
+
+def test_a_second_run_after_each_change_changes_nothing(node: Node) -> None:
+    node.ensure(mount_options=["noatime", "nofail", "x-systemd.idle-timeout=1"], mode="0750")
+    node.commands.clear()
+    again = node.ensure(mount_options=["noatime", "nofail", "x-systemd.idle-timeout=1"], mode="0750")
+    assert (again.changed, node.commands) == (False, [])
+
+
+def test_check_mode_says_the_same_and_does_nothing(node: Node) -> None:
+    foreseen = node.ensure(check=True)
+    assert node.commands == []
+    assert not node.root.exists("/scratch")
+    done = node.ensure()
+    assert foreseen.steps == done.steps
+    assert foreseen.changed
+    assert {**foreseen.after, "device": "md125"} == done.after
+    assert foreseen.before == done.before == {}
+    assert (foreseen.device, foreseen.devices) == (None, done.devices)
+
+
+@pytest.mark.parametrize("name", ["hpcai-scratch", "any:hpcai-scratch", "oldhost:hpcai-scratch"])
+def test_mounts_ours_under_another_number_and_after_the_host_was_renamed(node: Node, name: str) -> None:
+    node.ours(mounted=False, device="md42")
+    for disk in EIGHT:
+        node.disks[disk].signatures = [member(name=name)]
+    done = node.ensure()
+    assert node.commands == ["mount -t xfs -o noatime /dev/md42 /scratch"]
+    assert done.steps[0] == "mount md42 on /scratch"
+
+
+def test_assembles_what_is_stopped_and_mounts_it(node: Node) -> None:
+    node.ours(device="", mounted=False)
+    done = node.ensure()
+    assert node.commands == [
+        f"mdadm --assemble /dev/md/hpcai-scratch --run --uuid={UUID.replace('-', '')} {PATHS}",
+        "mount -t xfs -o noatime /dev/md126 /scratch",
+    ]
+    assert done.steps == (
+        f"assemble {' '.join(EIGHT)}",
+        "mount md126 on /scratch",
+        f"make /scratch {os.getuid()}:{os.getgid()} 1777",
+    )
+
+
+def test_starts_one_that_udev_only_half_assembled(node: Node) -> None:
+    node.ours(mounted=False, state="inactive")
+    node.arrays["md127"].level, node.arrays["md127"].raid_disks = "", 0
+    node.write()
+    node.ensure()
+    assert verbs(node) == ["mdadm --stop", "mdadm --assemble", "mount"]
+
+
+def test_rebuilds_when_a_member_is_blank(node: Node) -> None:
+    node.ours(device="", mounted=False)
+    node.disks["nvme5n1"].signatures = []
+    node.write()
+    done = node.ensure(expected_count=8)
+    assert verbs(node) == ["wipefs", "mdadm --create", "mkfs.xfs", "mount"]
+    # The blank disk has nothing to wipe.
+    assert "/dev/nvme5n1" not in node.commands[0]
+    assert len(done.devices) == 8
+
+
+def test_rebuilds_when_all_disks_are_blank_after_a_redeploy(node: Node) -> None:
+    node.ours()
+    node.arrays.clear()
+    node.mounts.pop()
+    for disk in EIGHT:
+        node.disks[disk].signatures = []
+    node.write()
+    node.ensure()
+    assert verbs(node) == ["mdadm --create", "mkfs.xfs", "mount"]
+
+
+def test_rebuilds_of_what_is_left_where_fewer_disks_will_do(node: Node) -> None:
+    node.ours(state="broken")
+    node.arrays["md127"].members.remove("nvme7n1")
+    del node.disks["nvme7n1"]
+    node.write()
+    done = node.ensure(expected_count=8, on_count_mismatch="warn")
+    assert node.commands[0] == "umount /scratch"
+    assert verbs(node) == ["umount", "mdadm --stop", "wipefs", "mdadm --create", "mkfs.xfs", "mount"]
+    assert done.warnings == ("the scratch lies on 7 local NVMe disks where 8 are expected",)
+    assert len(done.devices) == 7
+
+
+def test_an_inactive_array_of_too_few_members_is_stopped_and_built_anew(node: Node) -> None:
+    node.ours(mounted=False, state="inactive")
+    node.arrays["md127"].members.remove("nvme3n1")
+    node.disks["nvme3n1"].signatures = []
+    node.write()
+    node.ensure()
+    assert verbs(node) == ["mdadm --stop", "wipefs", "mdadm --create", "mkfs.xfs", "mount"]
+
+
+def test_makes_the_file_system_that_a_power_cut_prevented(node: Node) -> None:
+    node.ours(mounted=False)
+    node.arrays["md127"].signatures = []
+    node.write()
+    node.ensure()
+    assert verbs(node) == ["mkfs.xfs", "mount"]
+    assert filesystem()["uuid"] in node.commands[0]
+
+
+def test_makes_the_file_system_anew_that_a_power_cut_left_half_made(node: Node) -> None:
+    node.ours(mounted=False)
+    # mkfs.xfs clears the byte sb_inprogress of the superblock last of all.
+    half = bytearray(b"XFSB".ljust(512, b"\0"))
+    half[126] = 1
+    node.contents["md127"] = bytes(half)
+    node.write()
+    assert node.ensure(check=True).steps[0] == "make xfs hpcaiscratch on md127"
+    half[126] = 0
+    node.contents["md127"] = bytes(half)
+    node.write()
+    assert node.ensure(check=True).steps[0] == "mount md127 on /scratch"
+
+
+def test_does_not_take_an_earlier_arrays_file_system_for_its_own(node: Node) -> None:
+    # Power was cut between mdadm and mkfs: what an earlier array of the same disks held shines through.
+    node.ours(mounted=False)
+    node.arrays["md127"].signatures = [filesystem("an earlier array")]
+    node.write()
+    node.ensure()
+    assert verbs(node) == ["mkfs.xfs", "mount"]
+
+
+def test_makes_a_damaged_file_system_of_ours_anew_and_says_so(node: Node) -> None:
+    node.ours(mounted=False)
+    said = "mount: /scratch: mount(2) system call failed: Structure needs cleaning.\n       dmesg(1) may have more"
+    node.failing = {"mount -t xfs": (32, said)}
+    real = node._mkfs
+
+    def mkfs(words: list[str]) -> None:
+        node.failing = {}
+        real(words)
+
+    node._mkfs = mkfs  # type: ignore[method-assign]
+    done = node.ensure()
+    assert verbs(node) == ["mount", "mount", "mkfs.xfs", "mount"]
+    assert "the file system on md127 was damaged" in done.steps[-1]
+    assert "Structure needs cleaning" in done.steps[-1]
+
+
+def test_one_disk_needs_no_array(node: Node) -> None:
+    done = node.ensure(devices=["/dev/nvme3n1"])
+    assert node.commands == [
+        f"mkfs.xfs -f -q -K -L hpcaiscratch -m uuid={filesystem('SN3')['uuid']} /dev/nvme3n1",
+        "mount -t xfs -o noatime /dev/nvme3n1 /scratch",
+    ]
+    assert (done.device, done.devices) == ("/dev/nvme3n1", ("/dev/nvme3n1",))
+    node.commands.clear()
+    assert node.ensure(devices=["/dev/nvme3n1"]).changed is False
+    # After a reboot it is known by its UUID alone.
+    node.mounts.pop()
+    os.unlink(node.root.at("/run/hpcai/scratch.json"))
+    node.write()
+    assert node.ensure(devices=["/dev/nvme3n1"]).steps[0] == "mount nvme3n1 on /scratch"
+
+
+def test_a_copy_of_another_disks_file_system_is_made_anew(node: Node) -> None:
+    node.disks["nvme3n1"].signatures = [filesystem("SN of another disk")]
+    node.write()
+    node.ensure(devices=["/dev/nvme3n1"])
+    assert verbs(node) == ["wipefs", "mkfs.xfs", "mount"]
+
+
+def test_moves_to_another_mountpoint_without_touching_what_is_in_it(node: Node) -> None:
+    node.ours()
+    node.ensure(mountpoint="/mnt/fast")
+    assert node.commands == ["umount /scratch", "mount -t xfs -o noatime /dev/md127 /mnt/fast"]
+
+
+def test_a_bind_mount_of_a_folder_in_the_scratch_is_not_disturbed(node: Node) -> None:
+    node.ours()
+    bound = f"99 1 {node.number('md127')} /enroot /var/lib/enroot rw shared:1 - xfs /dev/md127 rw\n"
+    mountinfo = node.folder / "proc/self/mountinfo"
+    mountinfo.write_text(mountinfo.read_text() + bound)
+    assert node.ensure().changed is False
+
+
+def test_ext4_gets_its_stripes_too(node: Node) -> None:
+    node.ensure(filesystem="ext4", chunk="256K", label="a-longer-label")
+    uuid = node.disks["nvme0n1"].signatures[0]["uuid"]
+    assert node.commands[1] == (
+        f"mkfs.ext4 -F -q -b 4096 -m 0 -L a-longer-label -U {filesystem(uuid)['uuid']} "
+        "-E nodiscard,lazy_itable_init=1,lazy_journal_init=1,stride=64,stripe_width=512 /dev/md125"
+    )
+
+
+def test_a_small_chunk_bounds_the_logs_stripe_unit(node: Node) -> None:
+    node.ensure(chunk="16K")
+    assert "-d su=16384,sw=8 -l su=16384 " in node.commands[1]
+
+
+def test_takes_the_disks_of_its_models_only(node: Node) -> None:
+    node.disks["nvme1n1"].model = "Microsoft NVMe Direct Disk v2"
+    node.disks["nvme6n1"].model = "MSFT NVMe Accelerator v1.0"
+    node.disks["nvme7n1"].model = "Samsung SSD"
+    node.disks["nvme7n1"].signatures = [foreign()]
+    node.write()
+    assert [path[5:] for path in node.ensure().devices] == EIGHT[:6]
+
+
+def test_named_devices_are_taken_whatever_their_model_and_by_any_link(node: Node) -> None:
+    node.disks["vdb"] = Disk("", "V1")
+    node.disks["vdc"] = Disk("", "V2")
+    node.links = {"by-id/virtio-V1": "vdb"}
+    node.write()
+    done = node.ensure(devices=["/dev/disk/by-id/virtio-V1", "/dev/vdc", "/dev/vdb"])
+    assert done.devices == ("/dev/vdb", "/dev/vdc")
+
+
+def test_nothing_to_do_where_no_disk_is_expected_and_none_is_there(node: Node) -> None:
+    node.disks = {"sda": node.disks["sda"]}
+    node.write()
+    done = node.ensure(expected_count=0)
+    assert (done.changed, done.device, done.devices, done.filesystem) == (False, None, (), None)
+
+
+def test_adopts_a_healthy_array_and_only_mounts_it(node: Node) -> None:
+    for disk in EIGHT:
+        node.disks[disk].signatures = [member("77777777-0000-4000-8000-000000000000", "oldsite:128")]
+    node.arrays["md128"] = Array(EIGHT, "clean", 8, 65536, signatures=[foreign("ext4", "old")])
+    node.write()
+    done = node.ensure(adopt=True)
+    assert node.commands == ["mount -t ext4 -o noatime /dev/md128 /scratch"]
+    assert (done.adopted, done.filesystem, done.device) == (True, "ext4", "/dev/md128")
+    record = json.loads(node.root.text("/run/hpcai/scratch.json") or "")
+    assert record["adopted"] == "md128"
+    node.commands.clear()
+    again = node.ensure(adopt=True, mode="0700")
+    assert (again.changed, node.commands) == (False, [])
+
+
+def test_builds_ours_when_the_adopted_arrays_disks_were_blanked(node: Node) -> None:
+    assert node.ensure(adopt=True).adopted is False
+    assert verbs(node) == ["mdadm --create", "mkfs.xfs", "mount"]
+
+
+def test_warns_of_disks_that_a_healthy_scratch_does_not_use(node: Node) -> None:
+    node.ours(6)
+    done = node.ensure()
+    assert done.changed is False
+    assert done.warnings == ("nvme6n1 nvme7n1 are not part of the scratch: state=absent, then present, takes them in",)

@@ -1,0 +1,342 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is refused, by name and reason, and that nothing is changed by it (Node.refusal holds that for all)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch import facts as facts_module
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
+
+from .node import Array, Disk, Node, filesystem, foreign, member
+
+OTHER = "77777777-0000-4000-8000-000000000000"
+
+
+def other_array(node: Node, *members: str, name: str = "site:128", device: str = "md128") -> None:
+    """Somebody else's array."""
+    for disk in members:
+        node.disks[disk].signatures = [member(OTHER, name)]
+    node.arrays[device] = Array(list(members), "clean", len(members), signatures=[foreign("ext4", "old")])
+
+
+def holds_file_system(node: Node) -> None:
+    node.disks["nvme2n1"].signatures = [foreign("ext4", "precious")]
+
+
+def holds_partition_table(node: Node) -> None:
+    node.disks["nvme2n1"].signatures = [{"type": "gpt"}]
+
+
+def has_partitions(node: Node) -> None:
+    node.disks["nvme2n1"].partitions = ["nvme2n1p1"]
+
+
+def has_foreign_superblock(node: Node) -> None:
+    node.disks["nvme2n1"].signatures = [member(OTHER, "site:data")]
+
+
+def holds_more_than_our_superblock(node: Node) -> None:
+    node.disks["nvme2n1"].signatures = [member(), foreign("xfs", "")]
+
+
+FORCEABLE: dict[str, tuple[Callable[[Node], None], str]] = {
+    "file system": (holds_file_system, "holds a file system or other data of type ext4 'precious'"),
+    "partition table": (holds_partition_table, "holds a partition table"),
+    "partitions": (has_partitions, "has partitions (nvme2n1p1)"),
+    "superblock": (has_foreign_superblock, "holds a superblock of the md array 'site:data'"),
+    "beside ours": (holds_more_than_our_superblock, "holds a file system or other data of type xfs"),
+}
+
+
+@pytest.mark.parametrize("kind", FORCEABLE)
+def test_refuses_a_disk_with_foreign_content_by_name(node: Node, kind: str) -> None:
+    make, words = FORCEABLE[kind]
+    make(node)
+    node.write()
+    assert node.refusal() == f"/dev/nvme2n1 {words}, and is not in force_devices."
+    # Another disk's force does not help it.
+    assert "/dev/nvme2n1" in node.refusal(force_devices=["/dev/nvme3n1"])
+
+
+@pytest.mark.parametrize("kind", FORCEABLE)
+def test_takes_a_disk_with_foreign_content_that_is_forced(node: Node, kind: str) -> None:
+    FORCEABLE[kind][0](node)
+    node.write()
+    done = node.ensure(force_devices=["/dev/nvme2n1"])
+    partition = "/dev/nvme2n1p1 " if kind == "partitions" else ""
+    assert node.commands[0] == f"wipefs --all --quiet {partition}/dev/nvme2n1"
+    assert len(done.devices) == 8
+
+
+def test_names_all_refused_disks_at_once(node: Node) -> None:
+    holds_file_system(node)
+    node.disks["nvme5n1"].signatures = [{"type": "dos"}]
+    node.write()
+    said = node.refusal()
+    assert "/dev/nvme2n1 holds a file system" in said
+    assert "; /dev/nvme5n1 holds a partition table" in said
+
+
+def mounted(node: Node) -> None:
+    node.disks["nvme2n1"].signatures = [foreign()]
+    node.mounts.append(["nvme2n1", "/data", "ext4", "rw"])
+
+
+def partition_mounted(node: Node) -> None:
+    node.disks["nvme2n1"].partitions = ["nvme2n1p1"]
+    node.mounts.append(["nvme2n1p1", "/data", "ext4", "rw"])
+
+
+def swapped_to(node: Node) -> None:
+    node.swaps = ["nvme2n1"]
+
+
+def swapped_to_partition(node: Node) -> None:
+    node.disks["nvme2n1"].partitions = ["nvme2n1p1"]
+    node.swaps = ["nvme2n1p1"]
+
+
+def held_by_device_mapper(node: Node) -> None:
+    node.disks["nvme2n1"].holders = ["dm-0"]
+
+
+def member_of_other_array(node: Node) -> None:
+    other_array(node, "nvme2n1", "nvme3n1")
+
+
+def os_disk(node: Node) -> None:
+    node.disks["nvme2n1"].partitions = ["nvme2n1p1"]
+    node.mounts = [["nvme2n1p1", "/", "ext4", "rw"]]
+
+
+def below_the_os(node: Node) -> None:
+    other_array(node, "nvme2n1", device="md0")
+    node.mounts = [["md0", "/", "ext4", "rw"]]
+
+
+def remote(node: Node) -> None:
+    node.disks["nvme2n1"].model = "MSFT NVMe Accelerator v1.0"
+
+
+UNFORCEABLE: dict[str, tuple[Callable[[Node], None], str]] = {
+    "mounted": (mounted, "is mounted on /data"),
+    "partition mounted": (partition_mounted, "is mounted on /data"),
+    "swap": (swapped_to, "is the operating system's disk"),
+    "swap partition": (swapped_to_partition, "is the operating system's disk"),
+    "device-mapper": (held_by_device_mapper, "is held by dm-0"),
+    "other array": (member_of_other_array, "is a member of md128 (raid0, clean)"),
+    "operating system": (os_disk, "is the operating system's disk"),
+    "below the operating system": (below_the_os, "is the operating system's disk"),
+    "remote disk": (remote, "is a remote, managed disk (model MSFT NVMe Accelerator v1.0)"),
+}
+
+
+@pytest.mark.parametrize("kind", UNFORCEABLE)
+def test_no_force_beats_a_disk_in_use(node: Node, kind: str) -> None:
+    make, words = UNFORCEABLE[kind]
+    make(node)
+    node.write()
+    disks = ["/dev/nvme1n1", "/dev/nvme2n1"]
+    assert f"/dev/nvme2n1 {words}" in node.refusal(devices=disks)
+    assert f"/dev/nvme2n1 {words}" in node.refusal(devices=disks, force_devices=disks)
+
+
+def test_refuses_a_disk_behind_a_loop_device(node: Node) -> None:
+    node.loops = {"loop6": "/dev/nvme2n1"}
+    node.write()
+    assert "/dev/nvme2n1 is held by /dev/loop6" in node.refusal(force_devices=["/dev/nvme2n1"])
+
+
+def test_refuses_a_disk_that_a_program_keeps_for_itself(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts_module, "_is_busy", lambda _root, device: device.name == "nvme2n1")
+    said = node.refusal(force_devices=["/dev/nvme2n1"])
+    assert said == "/dev/nvme2n1 is in use by a program that keeps it for itself."
+
+
+def test_refuses_what_cannot_be_read_even_if_forced(node: Node) -> None:
+    # One unreadable disk ends wipefs for all; then each is asked alone.
+    whole = "wipefs --no-act --json " + " ".join(f"{node.folder}/dev/{name}" for name in node.disks)
+    node.failing = {f"{whole}": (1, "wipefs: error"), f"wipefs --no-act --json {node.folder}/dev/nvme2n1": (1, "")}
+    said = node.refusal(force_devices=["/dev/nvme2n1"])
+    assert said.startswith("/dev/nvme2n1 cannot be read")
+    assert "nvme3n1" not in said
+
+
+def test_refuses_a_partition_as_a_device(node: Node) -> None:
+    node.disks["nvme2n1"].partitions = ["nvme2n1p1"]
+    node.write()
+    assert node.refusal(devices=["/dev/nvme2n1p1"]) == "/dev/nvme2n1p1 is no whole disk."
+
+
+def test_refuses_an_array_that_is_not_ours_and_says_how_to_use_it(node: Node) -> None:
+    other_array(node, *[f"nvme{n}n1" for n in range(8)])
+    node.mounts.append(["md128", "/mnt/resource_nvme", "xfs", "rw"])
+    node.write()
+    said = node.refusal()
+    assert "/dev/nvme0n1 is a member of md128 (raid0, clean, mounted on /mnt/resource_nvme)" in said
+    assert "adopt=true uses it as it is" in said
+
+
+def test_adopts_nothing_that_is_mounted_elsewhere(node: Node) -> None:
+    other_array(node, "nvme0n1", "nvme1n1")
+    node.mounts.append(["md128", "/mnt/resource_nvme", "ext4", "rw"])
+    node.write()
+    assert "set mountpoint to /mnt/resource_nvme" in node.refusal(adopt=True)
+    assert node.ensure(adopt=True, mountpoint="/mnt/resource_nvme", owner="root").changed is False
+
+
+def test_adopts_nothing_without_a_file_system(node: Node) -> None:
+    other_array(node, "nvme0n1", "nvme1n1")
+    node.arrays["md128"].signatures = []
+    node.write()
+    assert "md128 holds no file system, and an adopted array is never formatted" in node.refusal(adopt=True)
+
+
+def test_adopts_neither_of_two(node: Node) -> None:
+    other_array(node, "nvme0n1", "nvme1n1")
+    other_array(node, "nvme2n1", "nvme3n1", device="md129")
+    node.write()
+    assert "there are several arrays, md128 md129" in node.refusal(adopt=True)
+
+
+def test_adopts_no_array_that_lies_on_other_disks_too(node: Node) -> None:
+    node.disks["nvme1n1"].model = "Samsung SSD"
+    other_array(node, "nvme0n1", "nvme1n1")
+    node.write()
+    assert "/dev/nvme0n1 is a member of md128" in node.refusal(adopt=True)
+
+
+@pytest.mark.parametrize("state", ["broken", "inactive"])
+def test_adopts_no_broken_array(node: Node, state: str) -> None:
+    other_array(node, "nvme0n1", "nvme1n1")
+    node.arrays["md128"].state = state
+    node.write()
+    assert f"/dev/nvme0n1 is a member of md128 (raid0, {state})" in node.refusal(adopt=True)
+
+
+def test_our_name_on_another_raid_level_is_not_ours(node: Node) -> None:
+    node.ours(mounted=False)
+    node.arrays["md127"].level = "raid5"
+    node.write()
+    assert "is a member of md127 (raid5, clean)" in node.refusal()
+
+
+def test_refuses_a_mountpoint_with_something_in_it(node: Node) -> None:
+    (node.folder / "scratch").mkdir()
+    (node.folder / "scratch/file").touch()
+    assert node.refusal().startswith("/scratch is not empty, and the mount would hide what is in it")
+    node.ours(mounted=False)
+    assert node.refusal().startswith("/scratch is not empty")
+
+
+def test_refuses_a_mountpoint_that_is_a_link(node: Node) -> None:
+    (node.folder / "scratch").symlink_to("/tmp")
+    assert node.refusal() == "/scratch is no folder: remove it, or choose another mountpoint."
+
+
+@pytest.mark.parametrize("there", ["blank", "stopped", "under ours"])
+def test_refuses_a_mountpoint_that_is_a_mount_of_something_else(node: Node, there: str) -> None:
+    if there == "stopped":
+        node.ours(mounted=False)
+    if there == "under ours":
+        node.ours()
+    node.disks["vdb"] = Disk("", "D")
+    node.mounts.append(["vdb", "/scratch", "ext4", "rw"])
+    node.write()
+    assert node.refusal() == "/scratch is a mount of /dev/vdb (ext4): choose another mountpoint."
+
+
+def test_refuses_a_label_that_is_taken(node: Node) -> None:
+    node.disks["vdb"] = Disk("", "D", [foreign("ext4", "hpcaiscratch")])
+    node.links = {"by-label/hpcaiscratch": "vdb"}
+    node.write()
+    assert node.refusal() == "label hpcaiscratch is taken by /dev/vdb: set another label."
+    # udev's link to what is ours, and about to be made anew, is no other's.
+    node.links = {"by-label/hpcaiscratch": "nvme2n1"}
+    node.disks["nvme2n1"].signatures = [filesystem("SN2")]
+    node.write()
+    node.ensure(devices=["/dev/nvme1n1", "/dev/nvme2n1"], force_devices=["/dev/nvme2n1"])
+
+
+@pytest.mark.parametrize(
+    ("options", "difference"),
+    [
+        ({"chunk": "256K"}, "chunk is 512K, not 256K"),
+        ({"filesystem": "ext4"}, "filesystem is xfs, not ext4"),
+        ({"label": "other"}, "label is 'hpcaiscratch', not 'other'"),
+    ],
+)
+def test_refuses_to_change_what_only_making_it_anew_can_change(
+    node: Node, options: dict[str, str], difference: str
+) -> None:
+    node.ours()
+    assert f"md127 was made with other options ({difference})" in node.refusal(**options)
+
+
+def test_refuses_a_file_system_that_users_made_on_our_array(node: Node) -> None:
+    node.ours(mounted=False)
+    node.arrays["md127"].signatures = [foreign("xfs", "mine")]
+    node.write()
+    assert "md127 is ours, but holds xfs that this module did not make" in node.refusal()
+
+
+def test_refuses_two_complete_arrays_of_ours(node: Node) -> None:
+    node.ours(4)
+    for n in range(4, 8):
+        node.disks[f"nvme{n}n1"].signatures = [member(OTHER)]
+    node.arrays["md126"] = Array([f"nvme{n}n1" for n in range(4, 8)], "clean", 4, signatures=[filesystem(OTHER)])
+    node.write()
+    assert node.refusal().startswith("there are 2 complete arrays of ours (md127 on nvme0n1")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_refuses_another_number_of_disks_than_expected(node: Node, there: bool) -> None:
+    if there:
+        node.ours(8)
+    said = node.refusal(expected_count=7)
+    assert f"{'the scratch lies on' if there else 'there are'} 8 local NVMe disks where 7 are expected" in said
+    assert node.ensure(expected_count=7, on_count_mismatch="ignore").warnings == ()
+
+
+def test_each_named_device_is_expected(node: Node) -> None:
+    names = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme9n1"]
+    said = node.refusal(devices=names)
+    assert "there are 2 local NVMe disks where 3 are expected (not there: /dev/nvme9n1)" in said
+
+
+def test_no_disk_at_all_is_not_passed_over(node: Node) -> None:
+    said = node.refusal(models=["QEMU NVMe Ctrl"])
+    assert "no disk has one of the models QEMU NVMe Ctrl; there are Microsoft NVMe Direct Disk, Virtual Disk" in said
+    assert "expected_count=0" in said
+    assert node.refusal(devices=["/dev/nvme9n1"]) == "none of the devices exists (/dev/nvme9n1)."
+
+
+def test_disks_where_none_is_expected_are_not_passed_over(node: Node) -> None:
+    assert "there are 8 local NVMe disks where 0 are expected" in node.refusal(expected_count=0)
+
+
+@pytest.mark.parametrize("option", ["owner", "group"])
+def test_refuses_an_unknown_user_before_anything_is_made(node: Node, option: str) -> None:
+    assert node.refusal(**{option: "nobody-of-that-name"}).startswith(f"{option}: there is no")
+
+
+def test_refuses_to_change_a_captured_tree(node: Node) -> None:
+    captured = Root(str(node.folder))
+    assert node.ensure(check=True, root=captured).changed
+    with pytest.raises(Refused, match="is a captured tree, it can be looked at only: use check mode"):
+        node.ensure(root=captured)
+    assert node.commands == []
+
+
+def test_refuses_a_disk_of_a_captured_tree_whose_content_is_not_there(node: Node) -> None:
+    for file in (node.folder / "dev").glob("nvme2n1"):
+        file.unlink()
+    with pytest.raises(Refused, match="nvme2n1 cannot be read"):
+        node.ensure(check=True, root=Root(str(node.folder)))

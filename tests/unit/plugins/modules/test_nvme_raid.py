@@ -1,0 +1,132 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module nvme_raid and the boot's settings, on a node that is played; Ansible's side of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import only_one
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch import ensure as core
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch import wanted
+from ansible_collections.hpcai.azure.plugins.modules import nvme_raid
+
+from ..module_utils._node.setup.scratch.node import Node
+
+RunModule = Callable[..., dict[str, Any]]
+SETTINGS = "/etc/hpcai/scratch.json"
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """Eight blank disks, and the service for the boot installed."""
+    played = Node(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda *_arguments: None)
+    monkeypatch.setattr(nvme_raid, "Root", lambda _path: played.root)
+    monkeypatch.setattr(nvme_raid, "run", played.run)
+    unit = tmp_path / "usr/lib/systemd/system/hpcai-scratch.service"
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    return played
+
+
+ME = {"owner": str(os.getuid()), "group": str(os.getgid())}
+
+
+def test_builds_then_changes_nothing_and_tells_what_there_is(node: Node, run_module: RunModule) -> None:
+    foreseen = run_module(nvme_raid.main, check_mode=True, **ME)
+    assert node.commands == []
+    assert node.root.text(SETTINGS) is None
+    built = run_module(nvme_raid.main, **ME)
+    assert (built["_exit"], built["changed"], built["actions"]) == (0, True, foreseen["actions"])
+    assert built["actions"][-1] == "write /etc/hpcai/scratch.json"
+    assert built["array"] == "/dev/md125"
+    assert built["diff"]["after"]["mountpoint"] == "/scratch"
+    again = run_module(nvme_raid.main, **ME)
+    assert (again["changed"], again["actions"]) == (False, [])
+    assert again["diff"]["before"] == again["diff"]["after"]
+    for key in ("array", "devices", "filesystem", "mountpoint", "size_bytes", "adopted"):
+        assert again[key] == built[key]
+
+
+def test_keeps_the_settings_for_the_boot_without_the_force(node: Node, run_module: RunModule) -> None:
+    options = {"expected_count": 8, "chunk": "256K", "force_devices": ["/dev/nvme0n1"], **ME}
+    run_module(nvme_raid.main, **options)
+    kept = json.loads(node.root.text(SETTINGS) or "")
+    assert kept.pop("schema") == 1
+    assert (kept["expected_count"], kept["chunk"]) == (8, "256K")
+    assert "force_devices" not in kept
+    node.commands.clear()
+    changed = run_module(nvme_raid.main, **{**options, "on_count_mismatch": "warn"})
+    assert (changed["actions"], node.commands) == (["write /etc/hpcai/scratch.json"], [])
+    assert '"on_count_mismatch": "fail"' in changed["diff"]["before"]["settings"]
+    assert '"on_count_mismatch": "warn"' in changed["diff"]["after"]["settings"]
+
+
+@pytest.mark.parametrize("goal", [{"persistent": False}, {"state": "absent"}])
+def test_removes_the_settings(node: Node, run_module: RunModule, goal: dict[str, Any]) -> None:
+    run_module(nvme_raid.main, **ME)
+    gone = run_module(nvme_raid.main, **{**ME, **goal})
+    assert "remove /etc/hpcai/scratch.json" in gone["actions"]
+    assert not node.root.exists(SETTINGS)
+    assert run_module(nvme_raid.main, **{**ME, **goal})["changed"] is False
+
+
+def test_warns_where_nothing_mounts_it_at_boot(
+    node: Node, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(nvme_raid.AnsibleModule, "warn", lambda _module, warning: said.append(warning))
+    run_module(nvme_raid.main, **ME)
+    assert said == []
+    (node.folder / "usr/lib/systemd/system/hpcai-scratch.service").unlink()
+    assert run_module(nvme_raid.main, **ME)["changed"] is False
+    assert len(said) == 1
+    assert "hpcai-scratch.service is not installed" in said[0]
+    run_module(nvme_raid.main, persistent=False, **ME)
+    assert len(said) == 1
+
+
+def test_a_refusal_fails_in_one_line_and_keeps_the_settings(node: Node, run_module: RunModule) -> None:
+    run_module(nvme_raid.main, **ME)
+    before = node.root.text(SETTINGS)
+    node.commands.clear()
+    answer = run_module(nvme_raid.main, expected_count=7, **ME)
+    assert answer["failed"] is True
+    assert "8 local NVMe disks where 7 are expected" in answer["msg"]
+    assert (node.root.text(SETTINGS), node.commands) == (before, [])
+
+
+def test_an_option_that_makes_no_sense_fails(node: Node, run_module: RunModule) -> None:
+    answer = run_module(nvme_raid.main, label="hpcai-scratch")
+    assert answer["failed"] is True
+    assert "label must be 1 to 12 letters" in answer["msg"]
+
+
+def test_a_second_run_at_the_same_time_is_refused_after_its_wait(node: Node, run_module: RunModule) -> None:
+    with only_one(node.root.at(core.LOCK), 0):
+        answer = run_module(nvme_raid.main, lock_timeout=0, **ME)
+    assert answer["failed"] is True
+    assert f"another run is at work on the scratch: process {os.getpid()} holds" in answer["msg"]
+    assert node.commands == []
+    assert run_module(nvme_raid.main, lock_timeout=0, **ME)["changed"]
+
+
+def test_needs_root(node: Node, run_module: RunModule, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "needs root: run with become" in run_module(nvme_raid.main, **ME)["msg"]
+
+
+def test_the_modules_defaults_are_those_of_the_boot() -> None:
+    defaults = {name: argument.get("default") for name, argument in nvme_raid.ARGUMENTS.items()}
+    only_now = {"state", "persistent", "lock_timeout", "root"}
+    assert {name: value for name, value in defaults.items() if name not in only_now} == dict(wanted.DEFAULTS)
