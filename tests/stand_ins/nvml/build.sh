@@ -3,8 +3,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Builds the stand-in for NVML into a folder:  build.sh FOLDER [-DWITHOUT_APPLICATION_CLOCKS]
-# With that definition it is a library of CUDA 14 or later, which has no functions for application clocks at all.
+# Builds the stand-ins for NVML and nvidia-smi into a folder:  build.sh FOLDER [-DWITHOUT_APPLICATION_CLOCKS]
+# With that definition it is a library of CUDA 14 or later, which has no functions for application clocks at all, and
+# there is no nvidia-smi.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,3 +20,7 @@ mkdir -p "$folder"
 cc -std=gnu11 -O1 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror "$@" \
   -Wl,-soname,libnvidia-ml.so.1 -Wl,-z,defs -o "$folder/libnvidia-ml.so.1.$$" "$here"/*.c
 mv "$folder/libnvidia-ml.so.1.$$" "$folder/libnvidia-ml.so.1"
+
+[ $# -eq 0 ] || exit 0
+cc -std=gnu11 -O1 -Wall -Wextra -Werror -o "$folder/nvidia-smi" "$here/../nvidia_smi/nvidia-smi.c" \
+  "$folder/libnvidia-ml.so.1" -Wl,-rpath,"$folder"

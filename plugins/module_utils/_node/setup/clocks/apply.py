@@ -61,8 +61,7 @@ def _lock_instead(made: GpuPlan, done: tuple[Action, ...], refused: str, driver:
     tried = {action.what for action in done}
     rest = tuple(action for action in instead.actions if action.what not in tried)
     then = apply(replace(instead, actions=rest), driver, wanted)
-    unsupported = then.unsupported and f"application clocks: {refused}; {then.unsupported}"
-    return replace(then, made=(*done, *then.made), unsupported=unsupported)
+    return replace(then, made=(*done, *then.made))
 
 
 def check(done: Done, gpu: GpuFacts) -> Done:

@@ -36,7 +36,7 @@ def result(done: Done, gpu: GpuFacts, changed: bool) -> dict[str, Any]:
         "failed": bool(problem),
         "msg": problem,
         "supported": None if problem else not unsupported,
-        "reason": unsupported or (gpu.application_reason if plan.method == LOCKED else None) or _refused(record),
+        "reason": _reason(plan, unsupported),
         "method": None if unsupported or problem else plan.method,
         "recorded": plan.recorded and not problem and not unsupported,
         "clocks": {
@@ -52,8 +52,13 @@ def result(done: Done, gpu: GpuFacts, changed: bool) -> dict[str, Any]:
     }
 
 
-def _refused(record: Lock | None) -> str | None:
-    return record.application_refused if record else None
+def _reason(plan: GpuPlan, unsupported: str | None) -> str | None:
+    """Return the driver's words for all that it cannot do."""
+    application = None
+    if plan.method == LOCKED:
+        application = plan.gpu.application_reason or (plan.after and plan.after.application_refused)
+    parts = (f"application clocks: {application}" if application else None, unsupported)
+    return "; ".join(part for part in parts if part) or None
 
 
 def _memory_lock(plan: GpuPlan, record: Lock | None) -> str | None:

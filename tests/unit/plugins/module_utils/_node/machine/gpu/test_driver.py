@@ -1,0 +1,127 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which driver is taken, and what is known of a GPU that cannot be read."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import gpu
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError, driver
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+
+PCI = ("0001:00:00.0", "0002:00:00.0")
+
+
+class PlayedWorker:
+    """A worker whose answers are told."""
+
+    closed = False
+
+    def __init__(self, answers: dict[Any, Any]) -> None:
+        self.answers = answers
+
+    def ask(self, request: str, *arguments: Any) -> Any:
+        """Answer, or raise."""
+        answer = self.answers.get((request, *arguments), self.answers.get(request))
+        if isinstance(answer, GpuError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """Remember."""
+        self.closed = True
+
+
+def facts(index: int, busid: str) -> dict[str, Any]:
+    """What a session answers."""
+    names = ("uuid", "name", "mig", "persistence", "highest", "application", "application_reason", "default", "current")
+    return {
+        **dict.fromkeys((*names, "slowed")),
+        "index": index,
+        "busid": busid,
+        "mig_instances": [],
+        "supported": {"1215": [1095, 1410]},
+    }
+
+
+def nvml(monkeypatch: pytest.MonkeyPatch, answers: dict[Any, Any], pci: tuple[str, ...] = PCI) -> driver.NvmlDriver:
+    """A driver over a played worker."""
+    monkeypatch.setattr(driver, "Worker", lambda *_: PlayedWorker(answers))
+    return driver.NvmlDriver(pci=pci)
+
+
+LOST = GpuError("gpu_is_lost", "GPU is lost")
+
+
+@pytest.mark.parametrize(
+    ("pci", "told"),
+    [
+        (PCI, "0002:00:00.0"),
+        # Not the GPUs that the driver numbers: nothing is concluded.
+        (("0001:00:00.0",), None),
+        (("000a:00:00.0", "000b:00:00.0"), None),
+    ],
+)
+def test_a_lost_gpu_sits_where_no_other_does(
+    monkeypatch: pytest.MonkeyPatch, pci: tuple[str, ...], told: str | None
+) -> None:
+    answers = {"count": 2, ("read", 0): facts(0, PCI[0]), ("read", 1): LOST}
+    first, second = nvml(monkeypatch, answers, pci).read()
+    assert (first.busid, first.problem) == (PCI[0], None)
+    assert (second.index, second.busid, second.problem) == (1, told, "GPU is lost")
+
+
+def test_numbers_as_keys_survive_the_way_through_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    (one,) = nvml(monkeypatch, {("read", 1): facts(1, PCI[1])}).read([1])
+    assert one.supported == {1215: (1410, 1095)}
+    assert str(one.highest) == "memory 1215 MHz, graphics 1410 MHz"
+
+
+def test_processes_are_unknown_if_any_gpu_keeps_them_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"count": 2, ("processes", 0): [7], ("busid", 0): PCI[0], ("processes", 1): None, ("busid", 1): PCI[1]}
+    assert nvml(monkeypatch, answers).processes() is None
+    answers[("processes", 1)] = LOST
+    assert nvml(monkeypatch, answers).processes() == {7: (PCI[0],)}
+
+
+@pytest.mark.parametrize("kind", ["no_bindings", "library_not_found"])
+def test_nvidia_smi_is_asked_where_nvml_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, kind: str
+) -> None:
+    monkeypatch.setattr(driver, "Worker", lambda *_: PlayedWorker({"versions": GpuError(kind, "no NVML")}))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GpuError, match="no NVML, and there is no nvidia-smi: install NVIDIA's driver"):
+        gpu.connect(Root(str(tmp_path)))
+    (tmp_path / "nvidia-smi").touch(mode=0o755)
+    assert gpu.connect(Root(str(tmp_path))).via == "nvidia-smi"
+
+
+def test_nvidia_smi_is_not_asked_where_nvml_says_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(driver, "Worker", lambda *_: PlayedWorker({"versions": GpuError("no_answer", "no answer")}))
+    with pytest.raises(GpuError, match=r"^no answer$"):
+        gpu.connect(Root(str(tmp_path)))
+
+
+def test_another_root_has_no_processes(tmp_path: pathlib.Path) -> None:
+    assert gpu.compute_processes(Root(str(tmp_path))) is None
+
+
+def test_only_nvidias_gpus_count(tmp_path: pathlib.Path) -> None:
+    for busid, code, vendor in (
+        ("0001:00:00.0", "0x030200", "0x10de"),
+        ("0002:00:00.0", "0x120000", "0x1002"),
+        ("0003:00:00.0", "0x068000", "0x10de"),
+    ):
+        device = tmp_path / "sys/bus/pci/devices" / busid
+        device.mkdir(parents=True)
+        (device / "class").write_text(code, encoding="ascii")
+        (device / "vendor").write_text(vendor, encoding="ascii")
+    assert gpu.nvidia_gpus(Root(str(tmp_path))) == ("0001:00:00.0",)
