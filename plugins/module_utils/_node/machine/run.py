@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Sequence
@@ -31,6 +32,10 @@ class CommandFailed(RuntimeError):
     """A command that had to succeed did not; the message names it and what it said."""
 
 
+_BURIAL_S = 1.0
+"""How long a killed command is waited for, in seconds."""
+
+
 def run(command: Sequence[str], timeout_s: float = 120) -> Result:
     """Run ``command`` without a shell, in the C locale and UTC, and return what it answered.
 
@@ -40,23 +45,38 @@ def run(command: Sequence[str], timeout_s: float = 120) -> Result:
     env = {**os.environ, "LC_ALL": "C", "LANG": "C", "TZ": "UTC"}
     try:
         # This core knows nothing of Ansible: there is no AnsibleModule here whose run_command could be called.
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
+        process = subprocess.Popen(  # pylint: disable=ansible-bad-function
             list(command),
             env=env,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=timeout_s,
-            check=False,
         )
     except FileNotFoundError:
         return Result(tuple(command), 127, "", f"{command[0]}: command not found")
     except OSError as error:
         return Result(tuple(command), 126, "", f"{command[0]}: {error.strerror}")
+    try:
+        stdout, stderr = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
+        _give_up(process)
         return Result(tuple(command), 124, "", f"no answer within {timeout_s:g} s")
-    return Result(tuple(command), done.returncode, done.stdout, done.stderr)
+    except BaseException:
+        _give_up(process)
+        raise
+    return Result(tuple(command), process.returncode, stdout, stderr)
+
+
+def _give_up(process: subprocess.Popen[str]) -> None:
+    """Kill a process, and wait for it briefly: one that sits in a driver does not even die, and waiting would hang."""
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_BURIAL_S)
+    for output in (process.stdout, process.stderr):
+        if output:
+            output.close()
 
 
 def must(result: Result) -> Result:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import subprocess
 import sys
 import time
 
@@ -53,6 +54,18 @@ def test_a_command_that_outlasts_its_time_is_ended_and_124() -> None:
     result = run(["sleep", "20"], timeout_s=0.1)
     assert (result.rc, result.stderr) == (124, "no answer within 0.1 s")
     assert time.monotonic() - start < 10
+
+
+def test_a_command_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[str]] = []
+    # A process that sits in a driver does not die of SIGKILL.
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda process: started.append(process))
+    start = time.monotonic()
+    assert run(["sleep", "20"], timeout_s=0.1).rc == 124
+    assert time.monotonic() - start < 10
+    monkeypatch.undo()
+    started[0].kill()
+    started[0].wait()
 
 
 def test_a_command_that_asks_gets_no_answer() -> None:
