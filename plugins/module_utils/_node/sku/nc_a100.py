@@ -9,23 +9,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .stated import ECC, cores, gpus, memory_within, numa_nodes, port_rate, vm_size
+from .stated import ECC, cores, gpus, memory_sold, memory_within, numa_nodes, port_rate, vm_size
 from .types import Contradiction, CpuModel, Threshold
 
 _CHECKED: Mapping[str, Any] = {"hca_count": 0, "hcas": ()}
+_CPU = CpuModel("x86_64", "AuthenticAMD", 175, 1)
 _GPU = {"gpu_model": "A100-PCIe-80GB", "gpu_memory_gb": 80}
 _NVME_MODEL = {"nvme_model": "Microsoft NVMe Direct Disk"}
 _ACCELERATED = {"accelerated_nic_gbps": 100}
 _HOST = {"gpu_host_bandwidth": Threshold(21, "GB/s", "C")}
 _PEER = {"gpu_peer_bandwidth": Threshold(238, "GB/s", "C")}
 
+
+def _cpu(letter: str) -> Contradiction:
+    return Contradiction(
+        "cpu",
+        {letter: "family 175", "D": "EPYC 7V13 (Milan), whose family is 25 by AMD's count"},
+        letter,
+        "it is NCCL's way to count: the base 15 and sixteen times the extended family 10, which Linux adds once.",
+    )
+
+
 NC24ADS = vm_size(
     "Standard_NC24ads_A100_v4",
     {
         "C": {"memory_mib": 221450, **cores(1, 24), "gpu_count": 1, **_CHECKED},
-        "D": {**_GPU, "ethernet_gbps": 20},
-        # A quarter of the largest of the family, which T and O describe; of this one nobody says it.
-        "G": {"nvme_count": 1, "numa_nodes": numa_nodes("0-23")},
+        # One to four disks, D says of the family; O has two and four for the other members.
+        "D": {**_GPU, "ethernet_gbps": 20, "nvme_count": 1},
+        # A quarter of the largest of the family, which T describes; of this one nobody says it.
+        "G": {"numa_nodes": numa_nodes("0-23")},
         "W": _NVME_MODEL,
         "H": _ACCELERATED,
     },
@@ -34,6 +46,7 @@ NC24ADS = vm_size(
         Contradiction(
             "gpu_peer_bandwidth", {"C": "238 GB/s between GPUs, of which it counts one"}, "", "one GPU has no peer."
         ),
+        *memory_sold("221450 MB", "220 GB"),
         *port_rate("H", 100, 20),
     ),
 )
@@ -44,7 +57,7 @@ NC48ADS = vm_size(
         "C": {"memory_mib": 433 * 1024, **cores(1, 48), "gpu_count": 2, **_CHECKED},
         "D": {**_GPU, "ethernet_gbps": 40},
         "P, O": {"numa_nodes": numa_nodes("0-23", "24-47"), "gpus": gpus("0001 0002", "0 1")},
-        "O": {"nvme_count": 2},
+        "O": {"cpu": _CPU, "nvme_count": 2},
         "W": _NVME_MODEL,
         "H": _ACCELERATED,
     },
@@ -56,6 +69,8 @@ NC48ADS = vm_size(
             "C",
             "C is measured over the NVLink between the two GPUs, O without it: below 193 look at the NVLink first.",
         ),
+        _cpu("O"),
+        *memory_sold("433 GB", "440 GB"),
         *port_rate("H", 100, 40),
     ),
 )
@@ -67,23 +82,19 @@ NC96ADS = vm_size(
         "D": {**_GPU, "ethernet_gbps": 80},
         # T leaves speed and width of the links empty: so they are unknown here.
         "T": {
-            "cpu": CpuModel("x86_64", "AuthenticAMD", 175, 1),
+            "cpu": _CPU,
             "numa_nodes": numa_nodes("0-23", "24-47", "48-71", "72-95"),
         },
         "T, P": {"gpus": gpus("0001 0002 0003 0004", "0 1 2 3")},
-        "O": {"nvme_count": 4},
+        "O, D": {"nvme_count": 4},
         "W": _NVME_MODEL,
         "H": _ACCELERATED,
         "A, P": {"nccl_settings": {"NCCL_IB_DISABLE": "1", "NCCL_IGNORE_CPU_AFFINITY": "1"}},
     },
     {**ECC, **memory_within(3), **_HOST, **_PEER, "nccl_allreduce": Threshold(25, "GB/s", "C", at="8G")},
     (
-        Contradiction(
-            "cpu",
-            {"T": "family 175", "G": "family 25 (EPYC of the third generation)"},
-            "T",
-            "T is NCCL's way to count: the base 15 and sixteen times the extended family 10, which Linux adds once.",
-        ),
+        _cpu("T"),
+        *memory_sold("908185720 kB", "880 GB"),
         Contradiction(
             "gpus",
             {"T": "NVLinks of each GPU to itself (since 2024-02)", "O": "NVLinks of 0001 with 0002, 0003 with 0004"},

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .stated import ECC, cores, vm_size
+from .stated import ECC, cores, memory_sold, memory_within, port_rate, vm_size
 from .types import Contradiction, Threshold
 
 _CHECKED: Mapping[str, Any] = {"hca_count": 0, "hcas": ()}
-_DOCUMENTED = {"gpu_model": "H100-NVL"}
+# D counts one local disk, which may be several NVMe disks taken together: their number is unknown.
+_DOCUMENTED = {"gpu_model": "H100-NVL", "gpu_memory_gb": 94}
 _ACCELERATED = {"accelerated_nic_gbps": 100}
 _HOST = {"gpu_host_bandwidth": Threshold(48, "GB/s", "C")}
 
@@ -21,14 +22,16 @@ NC40ADS = vm_size(
     "Standard_NC40ads_H100_v5",
     {
         "C": {"memory_mib": 329977992 // 1024, **cores(1, 40), "gpu_count": 1, **_CHECKED},
-        "D": _DOCUMENTED,
+        "D": {**_DOCUMENTED, "ethernet_gbps": 40},
         "H": _ACCELERATED,
     },
-    {**ECC, **_HOST},
+    {**ECC, **memory_within(3), **_HOST},
     (
         Contradiction(
             "gpu_peer_bandwidth", {"C": "335 GB/s between GPUs, of which it counts one"}, "", "one GPU has no peer."
         ),
+        *memory_sold("329977992 kB", "320 GB"),
+        *port_rate("H", 100, 40),
     ),
 )
 
@@ -36,10 +39,10 @@ NC80ADIS = vm_size(
     "Standard_NC80adis_H100_v5",
     {
         "C": {"memory_mib": 660463936 // 1024, **cores(1, 80), "gpu_count": 2, **_CHECKED},
-        "D": _DOCUMENTED,
+        "D": {**_DOCUMENTED, "ethernet_gbps": 80},
         "H": _ACCELERATED,
     },
-    {**ECC, **_HOST, "nccl_allreduce": Threshold(208, "GB/s", "C", at="16G")},
+    {**ECC, **memory_within(3), **_HOST, "nccl_allreduce": Threshold(208, "GB/s", "C", at="16G")},
     (
         Contradiction(
             "gpu_peer_bandwidth",
@@ -47,6 +50,8 @@ NC80ADIS = vm_size(
             "",
             "335 is copied from ND H100 v5, where 18 links are up, and would fail these machines; measure some first.",
         ),
+        *memory_sold("660463936 kB", "640 GB"),
+        *port_rate("H", 100, 80),
     ),
 )
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .stated import ECC, cores, gpus, hcas, memory_within, numa_nodes, port_rate, vm_size
+from .stated import ECC, cores, gpus, hcas, memory_sold, memory_within, numa_nodes, port_rate, vm_size
 from .types import Contradiction, CpuModel, Threshold
 
 # GPU 0 is not on NUMA node 0: the order of the PCI addresses goes through the nodes as 1, 0, 3, 2.
@@ -43,6 +43,16 @@ _CONTRADICTIONS = (
     *port_rate("H", 40, 24),
 )
 
+
+def _disks(counted: str, documented: str) -> Contradiction:
+    return Contradiction(
+        "nvme_count",
+        {**dict.fromkeys(counted.split(", "), "8"), "D": f"1 disk of {documented}"},
+        "O",
+        "D counts what they add up to; those who have such machines build an array of 8.",
+    )
+
+
 ND96ASR = vm_size(
     "Standard_ND96asr_v4",
     {
@@ -68,12 +78,8 @@ ND96ASR = vm_size(
         "nccl_ib_loopback": Threshold(18, "GB/s", "C", at="8G"),
     },
     (
-        Contradiction(
-            "memory_mib",
-            {"C": "928858388 kB", "D": "900 GiB"},
-            "C",
-            "D is what the size is sold with, C what the operating system reports of it.",
-        ),
+        *memory_sold("928858388 kB", "900 GiB"),
+        _disks("O, E", "6000 GiB"),
         Contradiction(
             "gpu_host_bandwidth",
             {"C": "21 GB/s", "R": "23 GB/s", "O": "24 GB/s", "K": "24 GB/s", "E": "24 GB/s"},
@@ -109,7 +115,7 @@ ND96AMSR = vm_size(
         "D": {"gpu_model": "A100-SXM4-80GB", "gpu_memory_gb": 80, "ethernet_gbps": 24},
         # Never read from such a machine or a document; gpu_clocks asks the driver and needs neither.
         "G": {"gpu_memory_clock_mhz": 1593, "gpu_graphics_clock_mhz": 1410},
-        "O, D": {"nvme_count": 8},
+        "O": {"nvme_count": 8},
         "W": {"nvme_model": "Microsoft NVMe Direct Disk"},
         "H": {"accelerated_nic_gbps": 40},
         "A, P": {"nccl_settings": _NCCL},
@@ -121,6 +127,8 @@ ND96AMSR = vm_size(
         "nccl_ib_loopback": Threshold(18, "GB/s", "C", at="16G"),
     },
     (
+        *memory_sold("1857830712 kB", "1900 GiB"),
+        _disks("O", "6400 GiB"),
         Contradiction("gpu_host_bandwidth", {"C": "21 GB/s", "O": "24 GB/s"}, "C", "the newest and most lenient."),
         Contradiction("ib_gdr_write", {"C": "180 Gb/s", "O": "185 Gb/s"}, "C", "the newest and most lenient."),
         *_CONTRADICTIONS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .stated import ECC, cores, gpus, hcas, memory_within, numa_nodes, port_rate, vm_size
+from .stated import ECC, cores, gpus, hcas, memory_sold, memory_within, numa_nodes, port_rate, vm_size
 from .types import Contradiction, CpuModel, Threshold
 
 _NODES_OF_SLOTS = "0 0 0 0 1 1 1 1"
@@ -37,11 +37,13 @@ _NCCL = {
 }
 _NVME_MODEL = {"nvme_model": "Microsoft NVMe Direct Disk"}
 
-_H100 = {"gpu_model": "H100-SXM5-80GB", "gpu_memory_gb": 80, "ethernet_gbps": 80}
+_H100 = {"gpu_model": "H100-SXM5-80GB", "gpu_memory_gb": 80}
+# D names the sizes with InfiniBand only; what the others may have of the network it does not say.
+_ETHERNET = {"ethernet_gbps": 80}
 _H100_CLOCKS = {"gpu_graphics_clock_mhz": 1980}
 _H100_MEMORY_CLOCK = {"gpu_memory_clock_mhz": 2619}
 _H100_MEMORY = {"memory_mib": 1915071}
-_H200 = {"gpu_model": "H200-SXM5-141GB", "gpu_memory_gb": 141, "ethernet_gbps": 80}
+_H200 = {"gpu_model": "H200-SXM5-141GB", "gpu_memory_gb": 141}
 _H200_CLOCKS = {"gpu_memory_clock_mhz": 3201, "gpu_graphics_clock_mhz": 1980}
 _H200_CHECKED = {"memory_mib": 1909409116 // 1024, "gpu_count": 8, "accelerated_nic_gbps": 100}
 
@@ -102,7 +104,7 @@ ND96ISR_H100 = vm_size(
         "C, T": cores(2, 96),
         "T": {**_TOPOLOGY, **_HCAS},
         "T, S, I": _GPUS,
-        "D": _H100,
+        "D": {**_H100, **_ETHERNET},
         "I": _H100_CLOCKS,
         "C, D": {"nvme_count": 8},
         "W": _NVME_MODEL,
@@ -131,6 +133,7 @@ ND96ISR_H100 = vm_size(
         ),
         _H100_CLOCK,
         _GEMM_UNIT,
+        *memory_sold("1915071 MB", "1900 GB"),
         *port_rate("H", 100, 80),
     ),
 )
@@ -144,11 +147,12 @@ ND96IS_H100 = vm_size(
         "T, A": {**_TOPOLOGY, **_GPUS},
         "D": _H100,
         "I": _H100_CLOCKS,
-        "H": {**_H100_MEMORY_CLOCK, "accelerated_nic_gbps": 100},
+        # Not in H's lists of mlx5_an0.
+        "H": _H100_MEMORY_CLOCK,
         "A, G": _NCCL,
     },
     {**_H100_THRESHOLDS, "nccl_allreduce": Threshold(460, "GB/s", "C", at="16G")},
-    (_H100_CLOCK, _GEMM_UNIT, *port_rate("H", 100, 80)),
+    (_H100_CLOCK, _GEMM_UNIT),
 )
 
 ND96ISR_H200 = vm_size(
@@ -157,7 +161,7 @@ ND96ISR_H200 = vm_size(
         "C": {**_H200_CHECKED, **_INFINIBAND},
         "C, T": cores(2, 96),
         "T": {**_TOPOLOGY, **_HCAS, **_GPUS},
-        "D": _H200,
+        "D": {**_H200, **_ETHERNET},
         "I": _H200_CLOCKS,
         "C, D": {"nvme_count": 8},
         "W": _NVME_MODEL,
@@ -168,7 +172,7 @@ ND96ISR_H200 = vm_size(
         "nccl_allreduce": Threshold(431, "GB/s", "C, I", at="16G", typical=480),
         "ib_gdr_write": Threshold(360, "Gb/s", "C", at="8388608 B"),
     },
-    (_H200_HOST, _h200_nccl(431), _H200_GDR, *port_rate("C", 100, 80)),
+    (_H200_HOST, _h200_nccl(431), _H200_GDR, *memory_sold("1909409116 kB", "1850 GiB"), *port_rate("C", 100, 80)),
 )
 
 ND96ISRF_H200 = vm_size(
@@ -187,7 +191,7 @@ ND96ISRF_H200 = vm_size(
         "nccl_allreduce": Threshold(432, "GB/s", "C", at="16G"),
         "ib_gdr_write": Threshold(360, "Gb/s", "C", at="8388608 B"),
     },
-    (_H200_HOST, _h200_nccl(432), _H200_GDR, *port_rate("C", 100, 80)),
+    (_H200_HOST, _h200_nccl(432), _H200_GDR),
 )
 
 ND96IS_H200 = vm_size(
@@ -201,7 +205,7 @@ ND96IS_H200 = vm_size(
         "A, G": _NCCL,
     },
     {**_H200_THRESHOLDS, "nccl_allreduce": Threshold(432, "GB/s", "C", at="16G")},
-    (_H200_HOST, _h200_nccl(432), *port_rate("C", 100, 80)),
+    (_H200_HOST, _h200_nccl(432)),
 )
 
 ND_HOPPER = (ND96ISR_H100, ND96IS_H100, ND96ISR_H200, ND96ISRF_H200, ND96IS_H200)

@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-from .stated import cores, memory_within, vm_size
+from .stated import cores, memory_sold, memory_within, port_rate, vm_size
 from .types import Threshold
 
 ND96ISR_MI300X = vm_size(
     "Standard_ND96isr_MI300X_v5",
     {
         "C": {"memory_mib": 1915059, **cores(2, 96), "gpu_count": 8, "hca_count": 8, "ib_rate_gbps": 400},
-        # D gives 1535 GB for all eight.
-        "D": {"gpu_model": "MI300X", "gpu_memory_gb": 192, "nvme_count": 8},
+        "D": {"gpu_model": "MI300X", "gpu_memory_gb": 192, "nvme_count": 8, "ethernet_gbps": 80},
         "W": {"nvme_model": "Microsoft NVMe Direct Disk"},
         "H": {"accelerated_nic_gbps": 100},
     },
@@ -25,6 +24,7 @@ ND96ISR_MI300X = vm_size(
         "rccl_allreduce": Threshold(314, "GB/s", "C", at="16G"),
         "ib_write": Threshold(390, "Gb/s", "C", at="host memory"),
     },
+    (*memory_sold("1915059 MB", "1850 GB"), *port_rate("H", 100, 80)),
 )
 
 ND_MI300X = (ND96ISR_MI300X,)

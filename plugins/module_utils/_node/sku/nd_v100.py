@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .stated import RETIRED_PAGES, cores, gpus, hcas, memory_within, numa_nodes, vm_size
+from .stated import RETIRED_PAGES, cores, gpus, hcas, memory_sold, memory_within, numa_nodes, vm_size
 from .types import CpuModel, Threshold
 
 ND40RS = vm_size(
@@ -36,6 +36,7 @@ ND40RS = vm_size(
         "nccl_allreduce": Threshold(110, "GB/s", "C", at="8G"),
         "ib_write": Threshold(78, "Gb/s", "C", at="65536 B, host memory"),
     },
+    memory_sold("693505424 kB", "672 GiB"),
 )
 
 ND_V100 = (ND40RS,)

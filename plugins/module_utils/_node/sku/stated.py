@@ -78,6 +78,18 @@ def memory_within(percent: int) -> dict[str, Threshold]:
     return {"memory_deviation": Threshold(percent, "%", "C", at_most=True)}
 
 
+def memory_sold(checked: str, sold: str) -> tuple[Contradiction, ...]:
+    """Return the two figures of the memory: what the health check found, and what the size is sold with."""
+    return (
+        Contradiction(
+            "memory_mib",
+            {"C": checked, "D": sold},
+            "C",
+            "D is what the size is sold with, C what the operating system reports of it.",
+        ),
+    )
+
+
 def port_rate(source: str, gbps: int, ethernet: int) -> tuple[Contradiction, ...]:
     """Return the two rates of the front-end network: what ``mlx5_an0`` reports, and what Azure allows."""
     return (
