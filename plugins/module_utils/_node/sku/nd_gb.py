@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from .stated import vm_size
 from .types import Contradiction, Threshold
 
@@ -57,7 +60,7 @@ ND128ISR_GB200 = vm_size(
     ),
 )
 
-_GB300 = {
+_GB300: Mapping[str, Mapping[str, Any]] = {
     "D": {
         "vcpus": 128,
         "memory_mib": 864 * 1024,
