@@ -82,3 +82,38 @@ def test_record_of_installed_packages_is_true(controller: Host, computes: list[H
         assert recorded
         for package in recorded:
             assert host.package(package).is_installed, package
+
+
+def test_hpcnode_answers_on_every_node(controller: Host, computes: list[Host]) -> None:
+    """As an ordinary user, from a place of its own, on the version that the modules have."""
+    for host in (controller, *computes):
+        with host.sudo("nobody"):
+            told = json.loads(host.check_output("hpcnode --version --json"))
+        assert (told["schema"], told["command"], told["status"]) == (1, "version", 0)
+        sizes = json.loads(host.check_output("hpcnode sku --all --json"))["sizes"]
+        assert sizes["Standard_ND96amsr_A100_v4"]["gpu_count"] == 8
+        assert host.run("hpcnode sku no_such_size").rc == 2
+        assert host.run("hpcnode no-such-command").rc == 3
+
+
+def test_hpcnode_knows_the_machine_without_asking_anybody(computes: list[Host]) -> None:
+    for host in computes:
+        told = json.loads(host.check_output("hpcnode sku --json"))
+        assert (told["vm_size"], told["origin"]) == ("Standard_ND96asr_v4", "node.json")
+        # Described by hand for simulated nodes.
+        assert told["facts"]["vcpus"] == 2
+
+
+def test_hpcnodes_units_start_at_boot_before_slurmd(controller: Host, computes: list[Host]) -> None:
+    for host in (controller, *computes):
+        for unit in ("hpcai-boot.target", "hpcai-scratch.service"):
+            assert host.check_output(f"systemctl is-enabled {unit}") == "enabled"
+        assert host.run("systemctl is-failed hpcai-boot.target hpcai-scratch.service").rc != 0
+    for host in computes:
+        assert "hpcai-scratch.service" in host.check_output("systemctl show --property=Requires slurmd")
+
+
+def test_nvidia_ml_py_lies_where_hpcnode_and_modules_look(computes: list[Host]) -> None:
+    look = "import sys; sys.path.insert(0, '/usr/lib/hpcai/site'); import pynvml; print(pynvml.__file__)"
+    for host in computes:
+        assert host.check_output(f'python3 -I -c "{look}"') == "/usr/lib/hpcai/site/pynvml.py"

@@ -65,3 +65,9 @@ def test_the_execution_environment_names_files_that_exist(repository: pathlib.Pa
     named = list(environment["dependencies"].values())
     assert named
     assert not [name for name in named if not (repository / name).is_file()]
+
+
+def test_the_node_tool_has_the_collections_version(repository: pathlib.Path) -> None:
+    galaxy = yaml.safe_load((repository / "galaxy.yml").read_text(encoding="utf-8"))
+    source = (repository / "plugins/module_utils/_node/cli/version.py").read_text(encoding="utf-8")
+    assert re.findall(r'^VERSION = "(.+)"$', source, re.MULTILINE) == [galaxy["version"]]
