@@ -132,10 +132,10 @@ def test_runtime_follows_the_cgroup_hierarchy(
 
 def test_roots_programs_are_found_with_an_ordinary_users_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(privilege.os, "geteuid", lambda: 0)
-    monkeypatch.setenv("PATH", "/home/user/bin:/usr/bin:/sbin")
+    monkeypatch.setenv("PATH", "/opt/bin:/usr/bin:/sbin")
     privilege.require_root()
     privilege.require_root()
-    assert os.environ["PATH"] == "/home/user/bin:/usr/bin:/sbin:/usr/local/sbin:/usr/sbin"
+    assert os.environ["PATH"] == "/opt/bin:/usr/bin:/sbin:/usr/local/sbin:/usr/sbin"
 
 
 def provisioning() -> ModuleType:
