@@ -3,7 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# Run the benchmark of the inventory; options are handed on (--help lists them).
+# Run the benchmark of the inventory, or the one that the first word names (`run.sh pinning`); options are handed on
+# (--help lists them).
 #
 # The first run makes .venv-bench with azure_rm and the packages that its collection asks for: about 1.5 GB, three
 # minutes. `run.sh --no-azure-rm` does without it.
@@ -21,6 +22,14 @@ die() {
 }
 
 [ -x .venv/bin/python ] || die "there is no .venv: run 'make setup' first"
+
+case "${1-}" in
+  [a-z]*)
+    name=$1
+    shift
+    PYTHONPATH=tests:.collections exec .venv/bin/python -m "benchmarks.$name" "$@"
+    ;;
+esac
 
 make_environment() {
   local core hash

@@ -23,6 +23,8 @@ _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD among a task's flags (include/linux/sched.h)."""
 # More than stat and status hold on a machine of 8192 CPUs.
 _SHORT = 1 << 15
+# Where each thread has a mask of its own, remembering more of them costs more than it saves.
+_MASKS_REMEMBERED = 4
 _CPUS = re.compile(rb"^Cpus_allowed_list:\s*(\S*)", re.MULTILINE)
 _MEMS = re.compile(rb"^Mems_allowed_list:\s*(\S*)", re.MULTILINE)
 _PAGES = re.compile(rb"\bN(\d+)=(\d+)")
@@ -133,19 +135,58 @@ def read_threads(root: Root, pid: int) -> tuple[ThreadFacts, ...]:
         tids = sorted(map(int, filter(str.isdecimal, os.listdir(folder))), key=lambda tid: (tid != pid, tid))
     except OSError:
         return ()
-    sets: dict[bytes, CpuSet] = {}
+    masks = _LiveMasks(folder) if root.is_this_machine else _Masks(folder)
     threads = []
     for tid in tids:
-        stat, status = _stat(f"{folder}/{tid}/stat"), _read_short(f"{folder}/{tid}/status")
-        allowed = _CPUS.search(status) if status else None
-        if stat is None or allowed is None or stat.state in "ZX":
-            continue
-        # Threads of a process mostly have the same few masks.
-        cpus = sets.get(allowed[1])
-        if cpus is None:
-            cpus = sets[allowed[1]] = CpuSet.parse_list(allowed[1].decode())
-        threads.append(ThreadFacts(tid, cpus, stat.last_cpu, stat.state))
+        stat = _stat(f"{folder}/{tid}/stat")
+        cpus = masks.of(tid) if stat and stat.state not in "ZX" else None
+        if stat and cpus is not None:
+            threads.append(ThreadFacts(tid, cpus, stat.last_cpu, stat.state))
     return tuple(threads)
+
+
+class _Masks:
+    """The CPUs that threads of one process may run on, by their ``status``; mostly the same few."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._parsed: dict[bytes, CpuSet] = {}
+
+    def of(self, tid: int) -> CpuSet | None:
+        """Return a thread's CPUs, offline ones too; None if it is gone."""
+        allowed = _CPUS.search(_read_short(f"{self._folder}/{tid}/status") or b"")
+        if allowed is None:
+            return None
+        cpus = self._parsed.get(allowed[1])
+        if cpus is None:
+            cpus = self._parsed[allowed[1]] = CpuSet.parse_list(allowed[1].decode())
+        return cpus
+
+
+class _LiveMasks(_Masks):
+    """The same of the running machine, where a system call tells it for less than half of the time.
+
+    It leaves offline CPUs out. So a thread is only asked by it whether it has the mask of one whose ``status`` was
+    read, and that is how nearly all are.
+    """
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self._seen: list[tuple[set[int], CpuSet]] = []
+
+    def of(self, tid: int) -> CpuSet | None:
+        """Return a thread's CPUs, offline ones too; None if it is gone."""
+        try:
+            active = os.sched_getaffinity(tid)
+        except OSError:
+            return None
+        for known, cpus in self._seen:
+            if active == known:
+                return cpus
+        written = super().of(tid)
+        if written is not None and len(self._seen) < _MASKS_REMEMBERED:
+            self._seen.append((active, written))
+        return written
 
 
 def read_memory_nodes(root: Root, pid: int) -> CpuSet | None:
