@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..machine import imds
 from ..machine.config import ConfigError, read_config
 from ..machine.root import Root
 from ..setup.nccl.conf import SettingsError
@@ -76,7 +75,7 @@ def _apply(args: argparse.Namespace) -> Answer:
         raise ConfigError(f"{CONFIG_PATH} is not there: the module nccl_topology writes it.")
     options = replace(options_of(remembered), persistent=True)
     try:
-        done = configure(options, ask=lambda: imds.read_compute(_BOOT_LIMIT_S))
+        done = configure(options, ask=_ask_at_boot)
     except (Refused, SettingsError) as error:
         mismatches = [mismatch.as_dict() for mismatch in getattr(error, "mismatches", ())]
         return Answer(BAD, str(error), {"changed": False, "error": str(error), "mismatches": mismatches})
@@ -84,6 +83,14 @@ def _apply(args: argparse.Namespace) -> Answer:
     lines += [f"warning: {warning}" for warning in done["warnings"]]
     kept = {key: value for key, value in done.items() if key not in ("diff", "topology")}
     return Answer(GOOD, "\n".join(lines), kept)
+
+
+def _ask_at_boot() -> dict[str, Any]:
+    """The network may not be up yet, and another size must not be taken for this machine's."""
+    # Not above: to import what speaks HTTP takes longer than everything else here.
+    from ..machine import imds
+
+    return imds.read_compute(_BOOT_LIMIT_S)
 
 
 def _verdict(seen: Inspection) -> Answer:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from ..sku import VmSize, canonical_size, find_size
-from . import imds
 from .atomic import write_file
 from .config import ConfigError, as_config, read_config
 from .root import Root
@@ -62,6 +61,9 @@ def vm_size_of(root: Root, given: str | None = None, ask: AskImds | None = None)
         return VmSizeName(canonical_size(str(told)), NODE_SETTINGS)
     problem = f"{root.path} is not the running machine, so the metadata service was not asked"
     if root.is_this_machine:
+        # Not above: to import what speaks HTTP takes longer than all that most callers do.
+        from . import imds
+
         try:
             compute = (ask or imds.read_compute)()
             return VmSizeName(canonical_size(compute["vmSize"]), METADATA, compute)

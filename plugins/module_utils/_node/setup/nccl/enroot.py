@@ -6,7 +6,7 @@
 
 Enroot mounts what ``mounts.d/*.fstab`` lists, and ends the container at the first entry that fails, unless it has
 ``nofail``: these have, since a file that is missing here must not stop every container of the node. Such a container
-sees an empty file, which NCCL reads as no topology and no variables.
+sees an empty file that nobody may read, which NCCL passes over. (Both seen with enroot-mount of April 2026.)
 
 ``environ.d/*.env`` overrides what a job exported, with pyxis too (unless it is named in ``--container-env``). So only
 the topology file is named there: it is a place of this node, which a job's environment or an image from elsewhere
