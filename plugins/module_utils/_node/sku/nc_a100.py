@@ -99,7 +99,7 @@ NC96ADS = vm_size(
             "gpus",
             {"T": "NVLinks of each GPU to itself (since 2024-02)", "O": "NVLinks of 0001 with 0002, 0003 with 0004"},
             "T",
-            "for addresses and NUMA nodes only. Before 2024-02 T had the links as O; NCCL is left to ask the driver.",
+            "for addresses and NUMA nodes only. Before 2024-02 T had the links as O; nccl_topology writes those.",
         ),
         *port_rate("H", 100, 80),
     ),

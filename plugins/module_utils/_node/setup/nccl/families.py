@@ -83,11 +83,12 @@ FAMILIES: Mapping[str, Family] = {
 WITHOUT: Mapping[str, str] = {
     "Standard_NC24ads_A100_v4": "one GPU has no peer in its node, and the file of the family's "
     "largest size breaks NCCL there (azhpc-images #327)",
-    "Standard_NC48ads_A100_v4": "the HPC images ship none for its two GPUs, and no source names its processor",
+    "Standard_NC48ads_A100_v4": "the HPC images ship none, and NCCL sees the NVLinks between its two GPUs by itself",
     "Standard_NC40ads_H100_v5": "one GPU has no peer in its node",
     "Standard_NC80adis_H100_v5": "the maintainers of the HPC images say that it needs none (azhpc-images #332)",
     "Standard_ND96isr_MI300X_v5": "no source says where its GPUs and adapters hang, and the HPC images ship none",
     "Standard_ND128isr_NDR_GB200_v6": "the HPC images ship none, and no source describes its layout",
     "Standard_ND128isr_GB300_v6": "the HPC images ship none, and no source describes its layout",
+    "Standard_ND128isrG5_GB300_v6": "the HPC images ship none, and no source describes its layout",
 }
-"""Sizes for which nothing is generated, and why NCCL's own detection is left to do it."""
+"""Sizes of the table for which nothing is generated, and why NCCL's own detection is left to do it."""

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ...machine.cpuset import CpuSet
-from ...sku import VmSize
+from ...sku import SIZES, VmSize
 from ...sku.types import CpuModel, Gpu, Hca
 from .elements import Element, as_text
 from .families import FAMILIES, WITHOUT, Family
@@ -68,9 +68,12 @@ class Topology:
 
 def topology_of(size: VmSize) -> Topology | str:
     """Return the topology of a VM size, or why there is none to be generated: NCCL's own detection is right then."""
+    # The same size described by hand is another matter: somebody looked at one.
+    if size.name in WITHOUT and size is SIZES.get(size.name):
+        return f"No topology file is generated for {size.name}: {WITHOUT[size.name]}."
     if size.cpu is None or not size.numa_nodes or not size.gpus or size.hcas is None:
         reason = "it has no GPUs" if size.gpu_count == 0 else "where its GPUs and adapters hang is not known"
-        return f"No topology file is generated for {size.name}: {WITHOUT.get(size.name, reason)}."
+        return f"No topology file is generated for {size.name}: {reason}."
     return Topology(
         size=size.name,
         family=FAMILIES.get(size.name, Family("other")),

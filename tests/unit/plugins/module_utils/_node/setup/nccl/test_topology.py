@@ -158,3 +158,9 @@ def test_a_size_described_by_hand_with_all_its_places_gets_one() -> None:
         "link_speed": "",
         "link_width": "8",
     }
+
+
+def test_a_size_without_topology_gets_one_where_somebody_described_it_by_hand() -> None:
+    model = find_size("nd96asr_v4")
+    size = VmSize("Standard_NC48ads_A100_v4", cpu=model.cpu, numa_nodes=model.numa_nodes, gpus=model.gpus, hcas=())
+    assert isinstance(topology_of(size), Topology)
