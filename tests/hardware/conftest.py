@@ -20,8 +20,8 @@ from hardware.vm import Machine
 
 LOGS = Path(__file__).resolve().parents[2] / ".test-logs"
 FAILED = pytest.StashKey[bool]()
-TEST_LIMIT_S = 600
-"""A test may boot twice, and the first one waits for the image."""
+TEST_LIMIT_S = 1200
+"""A test may boot twice, and the first one waits for the image; all of it on a host that may have other work."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

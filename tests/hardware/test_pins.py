@@ -25,7 +25,8 @@ JOBS: Mapping[str, tuple[str, ...]] = {
     "loose": ("{rank}",),
     "crowded": ("taskset -c 0,1 {rank}", "taskset -c 1,2 {rank}", "taskset -c 2 {rank}", "taskset -c 3 {rank}"),
     "lopsided": tuple(f"taskset -c {cpu} {{rank}}" for cpu in (0, 0, 0, 1)),
-    "busy": ("taskset -c 2 {rank} busy=4",),
+    # Threads that the quota holds up want to run all the same, and leave the emulator its time.
+    "busy": ("systemd-run --quiet --scope --property=CPUQuota=10% taskset -c 2 {rank} busy=4",),
     "astray": ("taskset -c 0 {rank} astray=3",),
     "bound": ("numactl --physcpubind=0 --membind=3 {rank}",),
     "late": ("numactl --cpunodebind=1 --localalloc {rank} mib=300",),

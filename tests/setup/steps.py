@@ -68,7 +68,7 @@ STEPS = (
     ),
     Step("docs-site", ("tests/setup/docs.sh",)),
     Step("host", ("tests/setup/host.sh",), limit=900),
-    Step("hardware", ("tests/setup/hardware.sh",), needs=("host",), limit=2400),
+    Step("hardware", ("tests/setup/hardware.sh",), needs=("host",), limit=3600),
     Step("nodes", (*PYTEST, "tests/functional", "-m", "nodes"), needs=("host",), limit=2400),
     Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("host",), limit=2400),
 )
