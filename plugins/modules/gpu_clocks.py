@@ -106,9 +106,8 @@ notes:
     the noted lock disproves it, and it is set anew; one below it without a reason of the driver's is warned of.
   - GPUs with HBM refuse a locked memory clock. That is no failure, and RV(gpus[].memory_lock) tells it.
 seealso:
-  - name: Guide to GPU clocks
-    description: Why, how, and what older procedures get wrong.
-    link: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceCommands.html
+  - ref: GPU clocks <ansible_collections.hpcai.azure.docsite.guide_gpu_clocks>
+    description: The two kinds of settings, what can be known of them, and what older procedures get wrong.
 """
 
 EXAMPLES = r"""

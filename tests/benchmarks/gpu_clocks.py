@@ -1,0 +1,154 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpu_clocks beside the plain nvidia-smi commands that it replaces, on eight GPUs.
+
+`PYTHONPATH=tests python -m benchmarks.gpu_clocks` from a clone's root. Driver and GPUs are the stand-ins for NVML and
+nvidia-smi, which answer at once. What carries over to a real machine is how many processes open the driver, and what
+our own code costs; a real nvidia-smi takes longer each time than this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stand_ins.gpu_machine import PLAYED, GpuMachine, build
+
+from benchmarks.machine import commit
+from benchmarks.measure import Sample, measure
+
+GPUS = 8
+QUERY = "clocks.max.memory,clocks.applications.memory,clocks.max.graphics,clocks.applications.graphics"
+# What administrators do by hand: count the GPUs, compare each one's clocks, set those that are lower.
+PLAIN = f"""
+count=$(nvidia-smi -i 0 --query-gpu=count --format=csv,noheader,nounits)
+i=0
+while [ $i -lt $count ]; do
+  nvidia-smi -i $i --query-gpu={QUERY} --format=csv,noheader,nounits | {{
+    IFS=', ' read -r most_memory memory most_graphics graphics
+    if [ $most_memory -gt $memory ] || [ $most_graphics -gt $graphics ]; then
+      nvidia-smi -i $i -ac $most_memory,$most_graphics
+    fi
+  }}
+  i=$((i + 1))
+done
+"""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to set the clocks."""
+
+    name: str
+    command: Callable[[GpuMachine], Sequence[str]]
+    nvml: bool
+
+
+def module(machine: GpuMachine) -> list[str]:
+    """The module, as Python runs it on a node."""
+    return [sys.executable, str(PLAYED), str(machine.root), "module", json.dumps({"state": "max"})]
+
+
+CONTENDERS = (
+    Contender("plain nvidia-smi commands", lambda _machine: ["/bin/sh", "-euc", PLAIN], True),
+    Contender("gpu_clocks through NVML", module, True),
+    Contender("gpu_clocks through nvidia-smi", module, False),
+    # What any module costs before it does anything.
+    Contender(
+        "a module that does nothing",
+        lambda _machine: [sys.executable, "-c", "import ansible.module_utils.basic, ansible.module_utils.testing"],
+        True,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a contender took: to set eight GPUs, and to find them set."""
+
+    name: str
+    case: str
+    opened: int
+    """Processes that opened the driver."""
+    cpu: float
+    wall: float
+
+
+def compare(library: Path, folder: Path, runs: int) -> list[Result]:
+    """Let each contender set the clocks and then find them set, in turn, so that a busy machine slows all alike."""
+    samples: dict[tuple[str, str], list[tuple[Sample, int]]] = {}
+    for run in range(runs):
+        for contender in CONTENDERS:
+            place = folder / f"{run} {contender.name}"
+            machine = GpuMachine(place, library if contender.nvml else None)
+            machine.path = f"{library}:{machine.path}"
+            machine.play(**{f"gpu__{index}__persistence": 1 for index in range(GPUS)})
+            for case in ("sets", "finds set"):
+                sample = measure(contender.command(machine), machine.environment, place)
+                taken = (sample, opened(machine))
+                samples.setdefault((contender.name, case), []).append(taken)
+            if contender.command is not CONTENDERS[-1].command:
+                assert machine.state[f"gpu.{GPUS - 1}.set.application_graphics"] == 1410, contender.name
+    return [
+        Result(
+            name,
+            case,
+            statistics.median_low([count for _sample, count in taken]),
+            statistics.median(sample.cpu for sample, _count in taken),
+            statistics.median(sample.wall for sample, _count in taken),
+        )
+        for (name, case), taken in samples.items()
+    ]
+
+
+def opened(machine: GpuMachine) -> int:
+    """How many processes opened the driver since the last time."""
+    file = machine.gpus / "calls"
+    lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
+    file.unlink(missing_ok=True)
+    return len({line.split()[0] for line in lines if "nvmlInit" in line})
+
+
+def table(results: Sequence[Result]) -> str:
+    """A Markdown table."""
+    rows = [f"| {GPUS} GPUs | | processes that open the driver | CPU s | wall s |", "|:--|:--|--:|--:|--:|"]
+    rows += [f"| {one.name} | {one.case} | {one.opened} | {one.cpu:.2f} | {one.wall:.2f} |" for one in results]
+    return "\n".join(rows)
+
+
+def ratios(results: Sequence[Result]) -> list[str]:
+    """How the module compares with the plain commands, in this run."""
+    by_key = {(one.name, one.case): one for one in results}
+    lines = []
+    for case in ("sets", "finds set"):
+        plain = by_key[CONTENDERS[0].name, case]
+        idle = by_key[CONTENDERS[3].name, case]
+        for contender in CONTENDERS[1:3]:
+            ours = by_key[contender.name, case]
+            opens = f"{ours.opened} processes of {contender.name} open the driver, {plain.opened} of the plain commands"
+            share = f"{idle.cpu / ours.cpu:.0%} of it what any module costs"
+            lines.append(f"* {case}: {opens}; CPU {ours.cpu / plain.cpu:.1f} times theirs, {share}")
+    return lines
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5, help="runs of each contender; the median counts (default: 5)")
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory() as folder:
+        results = compare(build(Path(folder, "library")), Path(folder), runs)
+    print(f"{commit()}, {runs} runs\n\n{table(results)}\n")
+    print("\n".join(ratios(results)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
