@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from stand_ins.machine_tree import MachineTree
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.advise import AdviceError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Report, Wanted, check
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.finding import CODES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.report import as_data, as_text, refusal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
@@ -140,3 +142,9 @@ def test_the_driver_is_asked_only_on_this_machine(job: MachineTree) -> None:
     asked = []
     check(Root(str(job.path)), Wanted(ALL), lambda root: asked.append(root))
     assert asked == []
+
+
+def test_the_guide_lists_every_finding_with_its_severity() -> None:
+    guide = (Path(__file__).parents[6] / "docs/docsite/rst/guide_pinning.rst").read_text(encoding="utf-8")
+    listed = re.findall(r"\* - ``(\w+)``\n     - (\w+)\n", guide)
+    assert dict(listed) == {code: severity for code, (severity, _meaning) in CODES.items()}
