@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import GOOD, Answer, UsageError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.sku import COMMAND
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError, as_config
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import (
@@ -135,6 +136,26 @@ def test_all_lists_a_line_for_each_size(root: pathlib.Path) -> None:
     assert "Standard_NC40ads_H100_v5 40 unknown 322244 1 x H100-NVL none unknown" in shown
     assert answer.data["sizes"] == {name: facts_of(size) for name, size in SIZES.items()}
     assert f"G: {SOURCES['G']}" in lines(sku(root, "--all", "--sources"))
+
+
+def test_all_tells_what_is_unknown_of_a_described_size(root: pathlib.Path) -> None:
+    settings(root, vm_sizes={"X": {"vcpus": 4, "gpu_count": 2, "hca_count": 1}})
+    assert lines(sku(root, "--all"))[-1] == "Standard_X 4 unknown unknown 2 1 unknown"
+    settings(root, vm_sizes={"X": {"vcpus": 4, "nvme_count": 0}})
+    assert lines(sku(root, "--all"))[-1] == "Standard_X 4 unknown unknown unknown unknown none"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [((ND,), 0), (("--all",), 0), (("nd96asr_v5",), 2), ((), 2), ((ND, "--all"), 3), (("--nonsense",), 3)],
+)
+def test_the_exit_status_tells_good_from_unknown_and_wrong_usage(
+    root: pathlib.Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], status: int
+) -> None:
+    assert main(["sku", "--root", str(root), *words]) == status
+    told = capsys.readouterr()
+    assert bool(told.out) is (status == 0)
+    assert told.err.count("\n") == (1 if status else 0)
 
 
 def test_a_size_and_all_make_no_sense_together(root: pathlib.Path) -> None:
