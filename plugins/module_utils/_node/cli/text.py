@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -40,12 +41,16 @@ def section(title: str, body: str) -> str:
 
 
 def paragraphs(text: str) -> str:
-    """Indented text, each paragraph filled. A paragraph with an indented line is an example and stays as it is."""
+    """Indented text, each paragraph filled.
+
+    A paragraph with an indented line is an example or a list and keeps its lines. In a list, what stands beside a term
+    is filled beside it.
+    """
     made = []
     for paragraph in textwrap.dedent(text).strip("\n").split("\n\n"):
         lines = paragraph.splitlines()
         if any(line.startswith(" ") for line in lines):
-            made.append(textwrap.indent(paragraph, _INDENT))
+            made.append("\n".join(_beside_its_term(_INDENT + line) for line in lines))
         else:
             made.append(
                 textwrap.fill(
@@ -58,6 +63,14 @@ def paragraphs(text: str) -> str:
                 )
             )
     return "\n\n".join(made)
+
+
+def _beside_its_term(line: str) -> str:
+    term = re.match(r"\s+\S+\s{2,}(?=\S)", line)
+    if not term or len(line) <= width():
+        return line
+    hanging = " " * term.end()
+    return textwrap.fill(line, width(), subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
 
 
 def terms(pairs: Iterable[Sequence[str]]) -> str:

@@ -39,8 +39,9 @@ class Root:
 
     def number(self, path: str) -> int | None:
         """Return the decimal or ``0x`` number that the file holds; None if there is none."""
+        text = self.text(path) or ""
         try:
-            return int(self.text(path) or "", 0)
+            return int(text, 16 if text.lower().startswith("0x") else 10)
         except ValueError:
             return None
 

@@ -215,11 +215,17 @@ def test_help_lists_each_command_and_each_option(capsys: pytest.CaptureFixture[s
     assert all(option in page for option in ("--level", "--json", "--root DIR", "--debug"))
 
 
-def test_help_keeps_examples_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    description = "First\nparagraph.\n\n    hpcnode demo \\\n      --level 3\n\nLast."
+def test_help_keeps_examples_and_lists_as_they_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    long = "x" * 70
+    listed = f"  up    {'word ' * 12}"
+    description = f"First\nparagraph.\n\n    hpcnode demo \\\n      --level 3 {long}\n\n{listed}\n\nLast."
     shown = Command("demo", "s", description, lambda _parser: None, lambda _args: Answer(GOOD, ""))
     page = Ran(capsys, "demo --help", shown).out
-    assert "    First paragraph.\n\n        hpcnode demo \\\n          --level 3\n\n    Last.\n" in page
+    assert f"    First paragraph.\n\n        hpcnode demo \\\n          --level 3 {long}\n\n      up    word" in page
+    assert "word\n            word word" in page
 
 
 @pytest.fixture
@@ -253,3 +259,35 @@ def test_letters_that_the_locale_lacks_are_replaced(program: list[str]) -> None:
         [*program, "--tail", "\u00e4"], env=environment, capture_output=True, text=True, timeout=30, check=False
     )
     assert (done.returncode, done.stdout) == (0, "xxxxxxxxxx\\xe4\n")
+
+
+def test_listed_commands_are_those_on_disk() -> None:
+    """A file that the tuple lacks would be missing on every node, and nobody would tell."""
+    folder = REPOSITORY / "plugins/module_utils/_node/cli"
+    of_the_frame = {"__init__", "main", "command", "text", "version"}
+    assert {each.name for each in frame.COMMANDS} == {path.stem for path in folder.glob("*.py")} - of_the_frame
+
+
+def test_every_command_takes_the_common_options_and_answers_in_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    """Below an empty root, so each finds nothing; whatever it makes of that, the form holds."""
+    words = {"sku": "--all", "scratch": "status", "clocks": "status", "nccl": "verify", "pins": ""}
+    assert set(words) == {each.name for each in frame.COMMANDS}
+    for name, rest in words.items():
+        status = frame.main(["--root", str(tmp_path), name, *rest.split(), "--json"])
+        told = json.loads(capsys.readouterr().out)
+        assert (told["schema"], told["command"], told["status"]) == (1, name, status)
+        assert status in (GOOD, BAD, UNKNOWN)
+        assert "defect" not in told.get("error", "")
+
+
+@pytest.mark.parametrize("name", [each.name for each in frame.COMMANDS])
+def test_every_page_of_help_fits(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert frame.main([name, "--help"]) == 0
+    page = capsys.readouterr().out
+    assert f"hpcnode-{name} - " in page
+    assert not [line for line in page.splitlines() if len(line) > 80]

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Settings that Ansible left on the node: read if they can be understood, else refused by name."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import (
+    SCHEMA,
+    ConfigError,
+    as_config,
+    read_config,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+
+
+def write(root: pathlib.Path, text: str) -> pathlib.Path:
+    """Write /etc/hpcai/scratch.json below a root."""
+    file = root / "etc/hpcai/scratch.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_what_was_written_is_read(tmp_path: pathlib.Path) -> None:
+    settings = {"mountpoint": "/scratch", "devices": ["/dev/nvme0n1"], "chunk": None}
+    write(tmp_path, as_config(settings))
+    assert read_config(Root(str(tmp_path)), "scratch") == settings
+
+
+def test_a_missing_file_is_no_error(tmp_path: pathlib.Path) -> None:
+    assert read_config(Root(str(tmp_path)), "scratch") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is no JSON"),
+        ('{"schema": 1', "is no JSON"),
+        ("[1]", "holds no JSON object"),
+        ("{}", "has no schema version"),
+        ('{"schema": "1"}', "has no schema version"),
+        ('{"schema": true}', "has no schema version"),
+        ('{"schema": 0}', "has no schema version"),
+        (json.dumps({"schema": SCHEMA + 1}), f"has schema {SCHEMA + 1}, and this hpcnode knows {SCHEMA} at most"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_by_name(tmp_path: pathlib.Path, text: str, words: str) -> None:
+    file = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(Root(str(tmp_path)), "scratch")
+    assert str(file) in str(caught.value)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_an_error_and_not_missing(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "etc/hpcai/scratch.json").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_config(Root(str(tmp_path)), "scratch")
+
+
+def test_text_of_a_settings_file_does_not_depend_on_order() -> None:
+    assert as_config({"b": 1, "a": 2}) == as_config({"a": 2, "b": 1})
+    assert as_config({"a": 2}).endswith("}\n")
