@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -89,6 +90,16 @@ def test_lines_of_the_hpc_images_lose_and_are_named(node: Node) -> None:
     ]
     assert "the line has no effect" in answer["_warned"]
     assert old.exists()
+
+
+def test_lines_that_are_no_text_can_be_told_of(node: Node) -> None:
+    node.conf.write_bytes(b"NCCL_SOCKET_IFNAME=\xe9\nNCCL_TOPO_FILE=/\xe9.xml\nNCCL_\xe9=1\n")
+    answer = node.run()
+    # Ansible refuses an answer that is not UTF-8.
+    assert json.dumps(answer, ensure_ascii=False).encode()
+    assert answer["overridden"] == ["NCCL_SOCKET_IFNAME=\ufffd", "NCCL_TOPO_FILE=/\ufffd.xml"]
+    assert answer["environment"]["NCCL_\ufffd"] == "1"
+    assert b"NCCL_SOCKET_IFNAME=\xe9\n" in node.conf.read_bytes()
 
 
 def test_what_wins_over_our_block_is_named(node: Node) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...machine.root import Root
 from ...machine.vm_size import AskImds, remember
-from ..managed_file import apply_all, diff_of
+from ..managed_file import apply_all, diff_of, printable
 from .facts import Facts, read_facts
 from .options import CONF_PATH, ENROOT_DIR, TOPOLOGY_PATH, Options
 from .plan import Plan, Refused, outcome, plan
@@ -38,12 +38,26 @@ def configure(options: Options, check_mode: bool = False, ask: AskImds | None = 
 
 def answer(made: Plan, facts: Facts) -> dict[str, Any]:
     """Return what the module returns of a plan."""
-    return {
-        "changed": any(change.changes for change in made.changes),
-        "diff": diff_of(made.changes),
-        "warnings": list(made.warnings),
-        **outcome(made, facts),
-    }
+    told: dict[str, Any] = _printable(
+        {
+            "changed": any(change.changes for change in made.changes),
+            "diff": diff_of(made.changes),
+            "warnings": list(made.warnings),
+            **outcome(made, facts),
+        }
+    )
+    return told
+
+
+def _printable(told: Any) -> Any:
+    """Others' lines may hold what is no UTF-8, which Ansible refuses in an answer."""
+    if isinstance(told, str):
+        return printable(told)
+    if isinstance(told, list):
+        return [_printable(item) for item in told]
+    if isinstance(told, dict):
+        return {_printable(key): _printable(value) for key, value in told.items()}
+    return told
 
 
 def _check_root(options: Options, check_mode: bool) -> None:
