@@ -97,7 +97,10 @@ CONTENDERS: dict[str, Contender] = {
 def job(processes: int, threads: int, mark: str) -> Iterator[list[int]]:
     """Processes with sleeping threads, all with ``mark`` in their command line."""
     program = [sys.executable, __file__, "--play", str(processes), str(threads), mark]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, start_new_session=True) as played:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        program, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as played:
         try:
             assert played.stdout is not None
             yield json.loads(played.stdout.readline())

@@ -59,14 +59,15 @@ class Report:
 def check(root: Root, wanted: Wanted, ask_gpus: Callable[[Root], GpuUse | None]) -> Report:
     """Look and advise. Nothing is changed.
 
-    :param ask_gpus: asks the driver which process uses which GPUs; asked only where there are processes and GPUs.
+    :param ask_gpus: says which process of the machine uses which GPUs, None where that is not known; called only where
+        there are GPUs and processes to look at.
     :raises UnknownLayout: the CPUs of the machine or of the size are not known.
     :raises AdviceError: the ranks do not fit, and no processes were to be looked at.
     """
     inspection, target = None, layout_of_size(wanted.size) if wanted.size else None
     if wanted.selection or target is None:
         layout = read_layout(root)
-        gpu_use = ask_gpus(root) if wanted.selection and layout.gpus and root.is_this_machine else None
+        gpu_use = ask_gpus(root) if wanted.selection and layout.gpus else None
         inspection = inspect(root, layout, wanted.selection, gpu_use, wanted.memory)
         target = target or inspection.layout
     found = len(inspection.ranks) if inspection else 0

@@ -84,7 +84,7 @@ def _judge_gpu(rank: Rank, layout: Layout, nodes: CpuSet) -> Iterator[Finding]:
     # Near one of several is as near as a rank on one NUMA node can be.
     if near and not near & nodes:
         names, which = ", ".join(gpu.name for gpu in gpus), "GPUs" if len(gpus) > 1 else "GPU"
-        assumed = " (as CUDA_VISIBLE_DEVICES says)" if rank.gpus_assumed else ""
+        assumed = " (as its environment says)" if rank.gpus_assumed else ""
         yield _finding(
             "far_from_assumed_gpu" if rank.gpus_assumed else "far_from_gpu",
             rank,

@@ -70,12 +70,13 @@ def _judge_sharing(ranks: Sequence[Rank], layout: Layout) -> Iterator[Finding]:
             text = f"{_who(group)} share CPUs {common.as_list()}."
             yield _of_group("overlap", group, layout, common, text, "Start them with one of the lines advised.")
     by_cpu = [(rank, set(rank.cpus)) for rank in ranks]
-    together = {frozenset(rank.label for rank in group) for group in _groups(by_cpu)}
+    together = {_ids(group) for group in _groups(by_cpu)}
     by_core = [(rank, {min(layout.siblings.get(cpu, {cpu})) for cpu in cpus}) for rank, cpus in by_cpu]
     for group in _groups(by_core):
-        if frozenset(rank.label for rank in group) in together:
+        ids = _ids(group)
+        if ids in together:
             continue
-        owners = Counter(core for rank, cores in by_core if rank in group for core in cores)
+        owners = Counter(core for rank, cores in by_core if rank.pids[0] in ids for core in cores)
         cores = CpuSet(core for core, count in owners.items() if count > 1)
         text = f"{_who(group)} have hardware threads of the same cores (of CPUs {cores.as_list()})."
         yield _of_group("shared_core", group, layout, cores, text, "Give each rank whole cores.")
@@ -123,7 +124,7 @@ def _judge_gpus(ranks: Sequence[Rank], layout: Layout, gpu_use: GpuUse | None) -
             users.setdefault(index, []).append(rank)
     for index, group in sorted(users.items()):
         if len(group) > 1:
-            assumed = " (as CUDA_VISIBLE_DEVICES says)" if any(rank.gpus_assumed for rank in group) else ""
+            assumed = " (as their environment says)" if any(rank.gpus_assumed for rank in group) else ""
             text = f"{_who(group)} use GPU {index}{assumed}."
             action = "Give each rank a GPU of its own, unless they share it on purpose through MPS or MIG."
             yield _of_group("gpu_shared", group, layout, EMPTY, text, action, CpuSet({index}))
@@ -171,6 +172,10 @@ def _groups(owned: Sequence[tuple[Rank, set[int]]]) -> list[list[Rank]]:
     for index, (rank, _things) in enumerate(owned):
         groups.setdefault(find(index), []).append(rank)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def _ids(ranks: Sequence[Rank]) -> frozenset[int]:
+    return frozenset(rank.pids[0] for rank in ranks)
 
 
 def _of_group(

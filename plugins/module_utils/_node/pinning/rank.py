@@ -29,10 +29,10 @@ GpuUse = Mapping[int, tuple[str, ...]]
 # Where a launcher says the rank within the node. The innermost launcher first: torchrun and mpirun may run below srun.
 _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK")
 _SLURM_LOCAL_RANK, _SLURM_STEP = "SLURM_LOCALID", ("SLURM_STEP_ID", "SLURM_STEPID")
-_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+_VISIBLE_GPUS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 # By these OpenMP binds each thread to a place of its own, the main thread too.
 _THREAD_BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
-_NAMES = frozenset((*_LOCAL_RANK, _SLURM_LOCAL_RANK, *_SLURM_STEP, _VISIBLE_GPUS, *_THREAD_BINDING))
+_NAMES = frozenset((*_LOCAL_RANK, _SLURM_LOCAL_RANK, *_SLURM_STEP, *_VISIBLE_GPUS, *_THREAD_BINDING))
 _INFINIBAND, _VERBS = "/dev/infiniband", "/sys/class/infiniband_verbs"
 
 
@@ -42,7 +42,7 @@ class Member:
 
     :ivar threads: its threads, the main thread first.
     :ivar local_rank: its rank within the node; None where its environment says none.
-    :ivar visible_gpus: ``CUDA_VISIBLE_DEVICES`` of its environment; None where it is not set.
+    :ivar visible_gpus: ``CUDA_VISIBLE_DEVICES`` of its environment, or AMD's like; None where it is not set.
     :ivar binds_threads: its environment tells OpenMP to bind each thread by itself.
     :ivar hcas: names of the InfiniBand adapters that it has open; None where that cannot be read.
     """
@@ -110,7 +110,7 @@ def read_members(root: Root, processes: Sequence[Process], layout: Layout) -> tu
                 process,
                 threads,
                 local_rank=_local_rank(environment),
-                visible_gpus=environment.get(_VISIBLE_GPUS),
+                visible_gpus=next((environment[name] for name in _VISIBLE_GPUS if name in environment), None),
                 binds_threads=any(environment.get(name, "false").lower() != "false" for name in _THREAD_BINDING),
                 hcas=None if opened is None else tuple(sorted({verbs[name] for name in opened if name in verbs})),
             )

@@ -144,7 +144,8 @@ def _member(member: Member) -> dict[str, Any]:
 
 
 def _verdict(rank: Rank, findings: Sequence[Finding]) -> str:
-    own = {found.severity for found in findings if rank.label in found.ranks}
+    # Not by the label, which ranks of two jobs may share.
+    own = {found.severity for found in findings if rank.pids[0] in found.pids}
     return next((severity for severity in SEVERITIES if severity in own and severity != "info"), "good")
 
 

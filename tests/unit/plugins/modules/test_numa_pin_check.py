@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from stand_ins.machine_tree import MachineTree, nd_a100_v4
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.modules import numa_pin_check
 
 RunModule = Callable[..., dict[str, Any]]
@@ -101,28 +100,11 @@ def test_a_folder_that_is_no_machine_is_an_error(run_module: RunModule, tmp_path
     assert "names no CPU" in run_module(numa_pin_check.main, root=str(tmp_path))["msg"]
 
 
-def test_asks_the_driver_on_this_machine(
+def test_asks_the_driver_which_gpus_are_used(
     run_module: RunModule, tree: MachineTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Played(Root):
-        """The tree as if it were this machine."""
-
-        is_this_machine = True
-
-        def at(self, path: str) -> str:
-            return f"{self.path}{path}"
-
-    asked: list[Root] = []
-
-    def compute_processes(root: Root) -> dict[int, tuple[str, ...]]:
-        asked.append(root)
-        return {50: ("0001:00:00.0",), 51: ("0003:00:00.0",)}
-
-    monkeypatch.setattr(numa_pin_check, "Root", Played)
-    monkeypatch.setattr(numa_pin_check, "compute_processes", compute_processes)
+    use = {50: ("0001:00:00.0",), 51: ("0003:00:00.0",)}
+    monkeypatch.setattr(numa_pin_check, "compute_processes", lambda _root: use)
     answer = run_module(numa_pin_check.main, root=str(tree.path), processes="xhpl")
-    assert len(asked) == 1
     assert [rank["gpus"] for rank in answer["ranks"]] == [[0], [2]]
     assert "far_from_gpu" in {finding["code"] for finding in answer["findings"]}
-    run_module(numa_pin_check.main, root=str(tree.path))
-    assert len(asked) == 1

@@ -123,6 +123,8 @@ def test_the_driver_says_which_gpus_are_used(nd: MachineTree, look: Look) -> Non
     ("environment", "gpus"),
     [
         ({"CUDA_VISIBLE_DEVICES": "3"}, (3,)),
+        ({"HIP_VISIBLE_DEVICES": "4"}, (4,)),
+        ({"ROCR_VISIBLE_DEVICES": "5"}, (5,)),
         ({"CUDA_VISIBLE_DEVICES": "2,3,0,1", "LOCAL_RANK": "2"}, (0,)),
         ({"CUDA_VISIBLE_DEVICES": "2,3,0,1"}, None),
         ({"CUDA_VISIBLE_DEVICES": "2,3", "LOCAL_RANK": "2"}, None),

@@ -17,6 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.advise import AdviceError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Report, Wanted, check
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.finding import CODES
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.rank import GpuUse
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.report import as_data, as_text, refusal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
@@ -138,10 +139,27 @@ def test_nothing_judged_is_refused_whatever_is_to_be_failed_on(nd: MachineTree) 
     assert refusal(report, []) == ""
 
 
-def test_the_driver_is_asked_only_on_this_machine(job: MachineTree) -> None:
-    asked = []
-    check(Root(str(job.path)), Wanted(ALL), lambda root: asked.append(root))
+def test_gpu_use_is_asked_for_only_where_there_are_processes_and_gpus(job: MachineTree, tmp_path: Path) -> None:
+    asked: list[Root] = []
+
+    def use(root: Root) -> GpuUse:
+        asked.append(root)
+        return {50: ("0003:00:00.0",)}
+
+    root = Root(str(job.path))
+    check(root, Wanted(), use)
+    bare = MachineTree(tmp_path / "bare").cpus("0-1").node(0, "0-1").process(5, "0")
+    check(Root(str(bare.path)), Wanted(ALL), use)
     assert asked == []
+    # Also of a captured tree, where the caller knows.
+    assert as_data(check(root, Wanted(ALL), use))["ranks"][0]["gpus"] == [2]
+    assert asked == [root]
+
+
+def test_the_verdict_on_a_rank_is_its_own_even_if_another_job_has_the_same_number(nd: MachineTree) -> None:
+    nd.process(50, "0-11", environment={"LOCAL_RANK": "0"}).process(60, "20-30", environment={"LOCAL_RANK": "0"})
+    nd.process(61, "48-59", environment={"LOCAL_RANK": "1"}).process(62, "72-83", environment={"LOCAL_RANK": "2"})
+    assert [rank["verdict"] for rank in as_data(made(nd, Wanted(ALL)))["ranks"]] == ["good", "error", "good", "good"]
 
 
 def test_the_guide_lists_every_finding_with_its_severity() -> None:
