@@ -111,6 +111,7 @@ def read_facts(wanted: Wanted, root: Root, run: Run) -> Facts:
         or (device.is_disk and not _NEVER_BY_ITSELF.match(name))
     ]
     signatures = read_signatures(root, looked_at, run)
+    forced = frozenset(name for name in (resolve(root, path) for path in wanted.force_devices) if name)
     loose = [name for name in looked_at if _is_loose_member(devices, name, signatures[name], wanted)]
     return Facts(
         devices=devices,
@@ -121,10 +122,15 @@ def read_facts(wanted: Wanted, root: Root, run: Run) -> Facts:
         mounted=mounted,
         swaps=frozenset(swaps),
         os_disks=_os_disks(devices, mounts, mounted, swaps),
-        busy=frozenset(name for name in selected if name in devices and _is_busy(root, devices[name])),
+        # Not the members of an array: udev could not assemble it while somebody else has one of them open.
+        busy=frozenset(
+            name
+            for name in selected
+            if name in devices and (name in forced or not signatures[name]) and _is_busy(root, devices[name])
+        ),
         selected=selected,
         absent=absent,
-        forced=frozenset(name for name in (resolve(root, path) for path in wanted.force_devices) if name),
+        forced=forced,
         labelled=resolve(root, f"/dev/disk/by-label/{wanted.label}"),
         folder=_read_folder(root, wanted.mountpoint),
         record=_read_record(root),

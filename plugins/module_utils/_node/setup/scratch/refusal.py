@@ -46,12 +46,12 @@ _FORCE = ", and is not in force_devices"
 def _never(facts: Facts, device: BlockDevice, ours: frozenset[str]) -> str | None:
     """What no force beats: the disk is in use, or was never ours to use."""
     names = {device.name, *(partition.name for partition in device.partitions)}
+    if names & facts.swaps:
+        return "is swapped to"
     if device.name in facts.os_disks:
         return "is the operating system's disk"
     if device.model.startswith(REMOTE_MODELS):
         return f"is a remote, managed disk (model {device.model})"
-    if names & facts.swaps:
-        return "is swapped to"
     mounts = facts.mounts_of(device.name)
     if mounts and not any(is_our_filesystem(s.uuid) for s in facts.signatures.get(device.name) or ()):
         return f"is mounted on {mounts[0].mountpoint}"

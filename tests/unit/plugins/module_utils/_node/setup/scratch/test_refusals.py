@@ -103,6 +103,11 @@ def swapped_to_partition(node: Node) -> None:
     node.swaps = ["nvme2n1p1"]
 
 
+def below_swap(node: Node) -> None:
+    other_array(node, "nvme2n1", device="md0")
+    node.swaps = ["md0"]
+
+
 def held_by_device_mapper(node: Node) -> None:
     node.disks["nvme2n1"].holders = ["dm-0"]
 
@@ -128,8 +133,9 @@ def remote(node: Node) -> None:
 UNFORCEABLE: dict[str, tuple[Callable[[Node], None], str]] = {
     "mounted": (mounted, "is mounted on /data"),
     "partition mounted": (partition_mounted, "is mounted on /data"),
-    "swap": (swapped_to, "is the operating system's disk"),
-    "swap partition": (swapped_to_partition, "is the operating system's disk"),
+    "swap": (swapped_to, "is swapped to"),
+    "swap partition": (swapped_to_partition, "is swapped to"),
+    "below swap": (below_swap, "is the operating system's disk"),
     "device-mapper": (held_by_device_mapper, "is held by dm-0"),
     "other array": (member_of_other_array, "is a member of md128 (raid0, clean)"),
     "operating system": (os_disk, "is the operating system's disk"),
@@ -158,6 +164,21 @@ def test_refuses_a_disk_that_a_program_keeps_for_itself(node: Node, monkeypatch:
     monkeypatch.setattr(facts_module, "_is_busy", lambda _root, device: device.name == "nvme2n1")
     said = node.refusal(force_devices=["/dev/nvme2n1"])
     assert said == "/dev/nvme2n1 is in use by a program that keeps it for itself."
+
+
+def test_members_of_an_array_are_not_opened_to_see_whether_they_are_busy(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # While udev assembles them at boot, that would take one from under its hands.
+    node.ours(device="", mounted=False)
+    opened: list[str] = []
+    monkeypatch.setattr(facts_module, "_is_busy", lambda _root, device: bool(opened.append(device.name)))
+    node.ensure(check=True)
+    assert opened == []
+    node.disks["nvme4n1"].signatures = []
+    node.write()
+    node.ensure(check=True)
+    assert opened == ["nvme4n1"]
 
 
 def test_refuses_what_cannot_be_read_even_if_forced(node: Node) -> None:
