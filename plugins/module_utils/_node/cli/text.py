@@ -10,7 +10,7 @@ import argparse
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 WIDEST = 80
 """Columns that a page takes at most, however wide the terminal."""
@@ -73,9 +73,9 @@ def _beside_its_term(line: str) -> str:
     return textwrap.fill(line, width(), subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
 
 
-def terms(pairs: Iterable[Sequence[str]]) -> str:
+def terms(pairs: Iterable[tuple[str, str]]) -> str:
     """Terms with what they mean beside them, or below if a term is long."""
-    listed = [(term, meaning) for term, meaning in pairs]
+    listed = list(pairs)
     column = min(max((len(term) for term, _meaning in listed), default=0), 18) + 2
     made = []
     for term, meaning in listed:
