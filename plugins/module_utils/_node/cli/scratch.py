@@ -50,7 +50,8 @@ def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
     settings = read_config(root, "scratch")
     if settings is None:
-        return Answer(UNKNOWN, f"no {SETTINGS}: module hpcai.azure.nvme_raid writes it", {"state": "unknown"})
+        reason = f"no {SETTINGS}: module hpcai.azure.nvme_raid writes it"
+        return Answer(UNKNOWN, reason, {"state": "unknown", "reason": reason})
     try:
         wanted = parse(settings)
     except OptionError as error:
