@@ -149,7 +149,7 @@ attributes:
     description: A second run with the same options changes nothing.
     support: full
   platform:
-    description: Works with mdadm 4.1, util-linux 2.33, xfsprogs or e2fsprogs, and Python 3.9 or later of each.
+    description: Needs Python 3.9 or later. Tested with mdadm 4.2, util-linux 2.38, xfsprogs 6.1 and e2fsprogs 1.47.
     platforms: linux
     support: full
 requirements:

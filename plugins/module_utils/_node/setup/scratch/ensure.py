@@ -148,7 +148,7 @@ def _as_outcome(
     before, after = dict(first.before), dict(first.after)
     if done and last.after.get("device"):
         after["device"] = last.after["device"]
-    warnings = list(last.warnings)
+    warnings = list(dict.fromkeys([*first.warnings, *last.warnings]))
     if settings is not None:
         text = settings[0]
         before["settings"], after["settings"] = bool(settings_before), text is not None

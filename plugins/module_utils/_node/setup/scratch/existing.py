@@ -28,6 +28,7 @@ class Existing:
     :ivar uuid: the array's UUID, or the disk's serial number: what its file system's UUID is made of.
     :ivar complete: it can be used as it is, or after its members were assembled.
     :ivar running: it is assembled and can be used.
+    :ivar raid_disks: how many disks it was made of; 0 where it is not known.
     :ivar chunk_bytes: stripe unit; 0 for a single disk, or where it is not known.
     :ivar filesystem: what lies on it; None for nothing, or what never saw the end of mkfs, or an earlier array's rest.
     :ivar foreign: type of something on it that we did not make, empty where there is none.
@@ -39,6 +40,7 @@ class Existing:
     uuid: str
     complete: bool
     running: bool
+    raid_disks: int = 0
     chunk_bytes: int = 0
     filesystem: Signature | None = None
     foreign: str = ""
@@ -79,6 +81,7 @@ def _running_array(facts: Facts, wanted: Wanted, name: str) -> Existing | None:
         uuid=uuid,
         complete=running or startable,
         running=running,
+        raid_disks=array.raid_disks or (known.raid_disks if known else 0),
         chunk_bytes=array.chunk_bytes or (known.chunk_bytes if known else 0),
         filesystem=filesystem,
         foreign=foreign,
@@ -102,8 +105,8 @@ def _loose_arrays(facts: Facts, wanted: Wanted, taken: set[str]) -> list[Existin
         known = [facts.superblocks[name] for name in names if name in facts.superblocks]
         roles = {superblock.role for superblock in known} - {None}
         complete = bool(known) and len(roles) == len(names) == known[0].raid_disks and known[0].level == "raid0"
-        chunk = known[0].chunk_bytes if known else 0
-        found.append(Existing("", tuple(names), uuid, complete, running=False, chunk_bytes=chunk))
+        made_of, chunk = (known[0].raid_disks, known[0].chunk_bytes) if known else (0, 0)
+        found.append(Existing("", tuple(names), uuid, complete, False, made_of, chunk))
     return found
 
 
@@ -115,7 +118,7 @@ def _single_disk(facts: Facts, name: str) -> Existing | None:
     filesystem, foreign = _content(facts, name, serial)
     # A copy of another disk's, or one that never saw the end of mkfs, is ours and no use.
     whole = filesystem is not None and not foreign
-    return Existing(name, (name,), serial, whole, whole, 0, filesystem, foreign, facts.mounts_of(name))
+    return Existing(name, (name,), serial, whole, whole, 1, 0, filesystem, foreign, facts.mounts_of(name))
 
 
 def _content(facts: Facts, name: str, uuid: str) -> tuple[Signature | None, str]:

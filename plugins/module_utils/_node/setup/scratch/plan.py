@@ -36,7 +36,7 @@ def plan_present(facts: Facts, wanted: Wanted) -> Plan:
 def _use(facts: Facts, wanted: Wanted, found: Existing) -> Plan:
     """Use what is there and ours."""
     _compare(wanted, found)
-    warnings = _check_count(facts, wanted, found.members, "the scratch lies on")
+    warnings = _check_count(facts, wanted, found.members)
     spare = [name for name in facts.selected if name not in found.members]
     if spare:
         warnings += (f"{' '.join(spare)} are not part of the scratch: state=absent, then present, takes them in",)
@@ -93,7 +93,7 @@ def _adopt(facts: Facts, wanted: Wanted) -> Plan | None:
             f"adopt: {array.device} is mounted on {elsewhere[0]}: unmount it there and remove what mounts it, "
             f"or set mountpoint to {elsewhere[0]}."
         )
-    warnings = _check_count(facts, wanted, array.members, f"{array.device} lies on")
+    warnings = _check_count(facts, wanted, array.members)
     steps = mount_steps(facts, wanted, array.device, array.mounts, array.filesystem.type, adopted=True)
     return _as_plan(facts, wanted, steps, warnings, (array,), array.members, array.device, adopted=True)
 
@@ -109,7 +109,10 @@ def _build(facts: Facts, wanted: Wanted, pieces: tuple[Existing, ...]) -> Plan:
         return Plan(before={}, after={})
     if not disks:
         raise Refused(_no_disks(facts, wanted))
-    warnings = _check_count(facts, wanted, disks, "there are")
+    warnings = _check_count(facts, wanted, disks)
+    lost = max((piece.raid_disks for piece in pieces), default=0) - len(disks)
+    if lost > 0:
+        warnings += (f"the array had {lost + len(disks)} disks, and is made anew of the {len(disks)} that are left",)
     _check_label(facts, wanted, {*disks, *arrays})
     steps: list[Step] = []
     for piece in pieces:
@@ -153,7 +156,7 @@ def _no_disks(facts: Facts, wanted: Wanted) -> str:
     )
 
 
-def _check_count(facts: Facts, wanted: Wanted, members: Sequence[str], words: str) -> tuple[str, ...]:
+def _check_count(facts: Facts, wanted: Wanted, members: Sequence[str]) -> tuple[str, ...]:
     expected = wanted.expected_count
     if expected is None:
         # Who names disks expects each of them.
@@ -161,7 +164,7 @@ def _check_count(facts: Facts, wanted: Wanted, members: Sequence[str], words: st
     if len(members) == expected or wanted.on_count_mismatch == "ignore":
         return ()
     missing = f" (not there: {', '.join(facts.absent)})" if facts.absent else ""
-    text = f"{words} {len(members)} local NVMe disks where {expected} are expected{missing}"
+    text = f"there are {len(members)} local NVMe disks where {expected} are expected{missing}"
     if wanted.on_count_mismatch == "warn":
         return (text,)
     raise Refused(f"{text}: the node may be ill; on_count_mismatch=warn goes on with what is there.")

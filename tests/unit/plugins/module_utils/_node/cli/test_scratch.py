@@ -89,7 +89,12 @@ def test_a_disk_that_stays_away_is_bad_after_the_wait(
     slept: list[float] = []
     clock = [0.0]
     monkeypatch.setattr(scratch.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(scratch.time, "sleep", lambda s: (slept.append(s), clock.__setitem__(0, clock[0] + s)))
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += seconds
+
+    monkeypatch.setattr(scratch.time, "sleep", sleep)
     del node.disks["nvme7n1"]
     node.write()
     assert main(["scratch", "up", "--wait", "3"]) == BAD

@@ -112,6 +112,20 @@ def test_rebuilds_when_a_member_is_blank(node: Node) -> None:
     assert len(done.devices) == 8
 
 
+@pytest.mark.parametrize("missing", [True, False])
+def test_rebuilds_when_a_running_arrays_member_was_wiped_or_pulled(node: Node, missing: bool) -> None:
+    # The kernel notices neither before it needs the member.
+    node.ours()
+    if missing:
+        del node.disks["nvme5n1"]
+    else:
+        node.disks["nvme5n1"].signatures = []
+    node.write()
+    done = node.ensure()
+    assert verbs(node) == ["umount", "mdadm --stop", "wipefs", "mdadm --create", "mkfs.xfs", "mount"]
+    assert len(done.devices) == 8 - missing
+
+
 def test_rebuilds_when_all_disks_are_blank_after_a_redeploy(node: Node) -> None:
     node.ours()
     node.arrays.clear()
@@ -131,7 +145,10 @@ def test_rebuilds_of_what_is_left_where_fewer_disks_will_do(node: Node) -> None:
     done = node.ensure(expected_count=8, on_count_mismatch="warn")
     assert node.commands[0] == "umount /scratch"
     assert verbs(node) == ["umount", "mdadm --stop", "wipefs", "mdadm --create", "mkfs.xfs", "mount"]
-    assert done.warnings == ("the scratch lies on 7 local NVMe disks where 8 are expected",)
+    assert done.warnings == (
+        "there are 7 local NVMe disks where 8 are expected",
+        "the array had 8 disks, and is made anew of the 7 that are left",
+    )
     assert len(done.devices) == 7
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.disks import BlockDevice
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch import facts as facts_module
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
@@ -172,7 +173,12 @@ def test_members_of_an_array_are_not_opened_to_see_whether_they_are_busy(
     # While udev assembles them at boot, that would take one from under its hands.
     node.ours(device="", mounted=False)
     opened: list[str] = []
-    monkeypatch.setattr(facts_module, "_is_busy", lambda _root, device: bool(opened.append(device.name)))
+
+    def is_busy(_root: Root, device: BlockDevice) -> bool:
+        opened.append(device.name)
+        return False
+
+    monkeypatch.setattr(facts_module, "_is_busy", is_busy)
     node.ensure(check=True)
     assert opened == []
     node.disks["nvme4n1"].signatures = []
@@ -322,7 +328,7 @@ def test_refuses_another_number_of_disks_than_expected(node: Node, there: bool) 
     if there:
         node.ours(8)
     said = node.refusal(expected_count=7)
-    assert f"{'the scratch lies on' if there else 'there are'} 8 local NVMe disks where 7 are expected" in said
+    assert "there are 8 local NVMe disks where 7 are expected" in said
     assert node.ensure(expected_count=7, on_count_mismatch="ignore").warnings == ()
 
 
