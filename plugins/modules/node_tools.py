@@ -14,8 +14,9 @@ description:
   - Installs C(hpcnode), which does on a node, at boot and without Ansible, what the modules of this collection do.
   - C(hpcnode) is the code of the modules themselves. It comes with this module, so the node needs no package index and
     nothing else is copied, and it always has the version of the collection that installed it, also an older one.
-  - Installs the units C(hpcai-boot.target) and C(hpcai-scratch.service) and enables them. They run at the next boot. A
-    unit that is masked stays masked.
+  - Installs the units C(hpcai-boot.target), C(hpcai-scratch.service), C(hpcai-clocks.service) and
+    C(hpcai-nccl.service) and enables them. They run at the next boot, each service only where its settings are in
+    C(/etc/hpcai). A unit that is masked stays masked.
   - A new version is built beside the old one and takes its place in one step. A boot, or a C(hpcnode) that runs
     meanwhile, sees the one or the other. What was changed by hand is put right and reported as RV(restored).
   - Makes the folders C(/etc/hpcai) and C(/var/lib/hpcai).

@@ -106,9 +106,9 @@ def test_hpcnode_knows_the_machine_without_asking_anybody(computes: list[Host]) 
 
 def test_hpcnodes_units_start_at_boot_before_slurmd(controller: Host, computes: list[Host]) -> None:
     for host in (controller, *computes):
-        for unit in ("hpcai-boot.target", "hpcai-scratch.service"):
+        for unit in ("hpcai-boot.target", "hpcai-scratch.service", "hpcai-clocks.service", "hpcai-nccl.service"):
             assert host.check_output(f"systemctl is-enabled {unit}") == "enabled"
-        assert host.run("systemctl is-failed hpcai-boot.target hpcai-scratch.service").rc != 0
+        assert host.run("systemctl is-failed hpcai-boot.target 'hpcai-*.service'").rc != 0
     for host in computes:
         assert "hpcai-scratch.service" in host.check_output("systemctl show --property=Requires slurmd")
 

@@ -82,10 +82,53 @@ WantedBy=hpcai-boot.target
 RequiredBy=slurmd.service
 """
 
-UNITS = {"hpcai-boot.target": _BOOT_TARGET, "hpcai-scratch.service": _SCRATCH_SERVICE}
+_CLOCKS_SERVICE = f"""\
+{MARK}
+[Unit]
+Description=Clocks of this node's GPUs
+ConditionPathExists=/etc/hpcai/clocks.json
+# The driver forgets clocks when nothing holds it loaded.
+After=nvidia-persistenced.service nvidia-fabricmanager.service
+Before=slurmd.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/hpcnode clocks apply
+TimeoutStartSec=120
+
+[Install]
+WantedBy=hpcai-boot.target
+"""
+
+_NCCL_SERVICE = f"""\
+{MARK}
+[Unit]
+Description=NCCL's topology file and variables of this node's VM size
+ConditionPathExists=/etc/hpcai/nccl.json
+# The service of Azure's HPC images that writes /etc/nccl.conf anew at each boot.
+After=sku-customizations.service
+Before=slurmd.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/hpcnode nccl apply
+TimeoutStartSec=60
+
+[Install]
+WantedBy=hpcai-boot.target
+"""
+
+UNITS = {
+    "hpcai-boot.target": _BOOT_TARGET,
+    "hpcai-scratch.service": _SCRATCH_SERVICE,
+    "hpcai-clocks.service": _CLOCKS_SERVICE,
+    "hpcai-nccl.service": _NCCL_SERVICE,
+}
 ENABLED = {
     "multi-user.target.wants": ("hpcai-boot.target",),
-    "hpcai-boot.target.wants": ("hpcai-scratch.service",),
+    "hpcai-boot.target.wants": ("hpcai-scratch.service", "hpcai-clocks.service", "hpcai-nccl.service"),
     "slurmd.service.requires": ("hpcai-scratch.service",),
 }
 """What 'systemctl enable' would link below /etc/systemd/system, by folder. An image at rest has no systemctl."""

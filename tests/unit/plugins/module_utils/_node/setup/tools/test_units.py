@@ -54,8 +54,13 @@ def test_each_service_has_a_limit_in_seconds_and_runs_once() -> None:
         assert service["ExecStart"].startswith("/usr/bin/hpcnode ")
 
 
-def test_scratch_without_settings_is_skipped_and_not_failed() -> None:
-    assert read("hpcai-scratch.service")["Unit"]["ConditionPathExists"] == "/etc/hpcai/scratch.json"
+@pytest.mark.parametrize("name", ["scratch", "clocks", "nccl"])
+def test_a_service_without_settings_is_skipped_and_not_failed(name: str) -> None:
+    assert read(f"hpcai-{name}.service")["Unit"]["ConditionPathExists"] == f"/etc/hpcai/{name}.json"
+
+
+def test_only_scratch_keeps_slurmd_from_starting() -> None:
+    assert files.ENABLED["slurmd.service.requires"] == ("hpcai-scratch.service",)
 
 
 def test_systemd_finds_no_fault(tmp_path: pathlib.Path) -> None:
