@@ -43,20 +43,23 @@ class Applier:
         self.array_uuid = ""
         self._made: tuple[str, ...] = ()
         self._made_folder = False
-        self.notes: list[str] = []
+        self.done: list[str] = []
+
+    def told(self) -> str:
+        """What was done so far, as the end of a message about what went wrong."""
+        return f"Done before that: {'; '.join(self.done)}." if self.done else "Nothing was changed."
 
     def apply(self, plan: Plan) -> None:
         """Carry out the plan's steps up to the point where one must look again: after an array was assembled.
 
         :raises CommandFailed: a command failed. What this run had made by then is gone again.
         """
-        done: list[str] = []
         for step in plan.steps_until_look:
             try:
                 getattr(self, f"_{step.verb}")(step)
             except (CommandFailed, OSError) as error:
-                raise CommandFailed(f"{str(error).rstrip('.')}. {self._undo(done)}") from error
-            done.append(str(step))
+                raise CommandFailed(f"{str(error).rstrip('.')}. {self._undo()}") from error
+            self.done.append(str(step))
         if any(step.verb in ("mount", "remount") for step in plan.steps_until_look):
             self._record(plan)
 
@@ -151,7 +154,7 @@ class Applier:
             return
         if self._made or not step.disks or not self._is_damaged(step, filesystem, first):
             _need(first)
-        self.notes.append(f"the file system on {step.device} was damaged ({_said(first)}) and made anew")
+        self.done.append(f"the file system on {step.device} was damaged ({_said(first)}) and made anew")
         self._mkfs(step)
         _need(self.run(command))
 
@@ -183,7 +186,7 @@ class Applier:
             raise CommandFailed(f"mdadm made an array of {' '.join(disks)}, but the kernel shows none on {disks[0]}")
         return arrays[0]
 
-    def _undo(self, done: Sequence[str]) -> str:
+    def _undo(self) -> str:
         """Leave nothing half-done: remove what this run made. What was there before it is not touched."""
         answers = self._take_apart() if self._made else []
         if self._made_folder:
@@ -194,7 +197,7 @@ class Applier:
             return f"Cleaning up failed too: {'; '.join(failed)}."
         if self._made:
             return f"What had been made was removed again: {' '.join(self._made)} are blank."
-        return f"Done before that: {'; '.join(done)}." if done else "Nothing was changed."
+        return self.told()
 
     def _take_apart(self) -> list[Result]:
         answers = []

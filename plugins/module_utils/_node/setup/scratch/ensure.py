@@ -83,7 +83,7 @@ def ensure(
     :param check: only say what would be done.
     :param settings: what /etc/hpcai/scratch.json is to hold; None for no such file.
     :param keeps_settings: leave that file alone, whatever ``settings`` says.
-    :raises Refused: it must not be done; nothing was changed.
+    :raises Refused: it must not be done; nothing was changed, unless the message says so.
     :raises CommandFailed: a command failed; what was begun was undone.
     """
     if root.is_this_machine and os.geteuid() != 0:
@@ -102,7 +102,6 @@ def _ensure(
     facts = read_facts(wanted, root, run)
     first = plan = _PLANNERS[goal](facts, wanted)
     applier = Applier(wanted, root, run)
-    done: list[str] = []
     if plan.steps and not check:
         if not root.is_this_machine:
             raise Refused(f"{root.path} is a captured tree, it can be looked at only: use check mode.")
@@ -110,14 +109,15 @@ def _ensure(
         settle(run)
         for _round in range(_MOST_ROUNDS):
             facts = read_facts(wanted, root, run)
-            plan = _PLANNERS[goal](facts, wanted)
+            try:
+                plan = _PLANNERS[goal](facts, wanted)
+            except Refused as error:
+                raise Refused(f"{error} {applier.told()}" if applier.done else str(error)) from error
             if not plan.steps:
                 break
             applier.apply(plan)
-            done += [*map(str, plan.steps_until_look), *applier.notes]
-            applier.notes.clear()
         else:
-            raise Refused(f"the scratch is not as it should be after {_MOST_ROUNDS} attempts: {'; '.join(done)}.")
+            raise Refused(f"the scratch is not as it should be after {_MOST_ROUNDS} attempts. {applier.told()}")
     settings_before = root.text(SETTINGS)
     differs = settings is not None and (settings[0] or "").strip() != (settings_before or "")
     if differs and settings is not None and not check:
@@ -127,9 +127,9 @@ def _ensure(
             remove_file(root.at(SETTINGS))
         else:
             write_file(root.at(SETTINGS), settings[0])
-    if goal == ABSENT and done:
+    if goal == ABSENT and applier.done:
         remove_file(root.at(RECORD))
-    return _as_outcome(goal, wanted, root, facts, first, plan, tuple(done), check, settings, settings_before)
+    return _as_outcome(goal, wanted, root, facts, first, plan, tuple(applier.done), check, settings, settings_before)
 
 
 def _as_outcome(

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.ensure import ABSENT
 
-from .node import Node
+from .node import Node, foreign
 
 EIGHT = [f"nvme{n}n1" for n in range(8)]
 PATHS = " ".join(f"/dev/{name}" for name in EIGHT)
@@ -116,6 +116,15 @@ def test_says_what_was_done_before_a_step_failed(node: Node) -> None:
     node.failing = {"mdadm --stop": (1, "mdadm: Cannot get exclusive access to /dev/md127")}
     said = failure(node, ABSENT)
     assert said.endswith("Done before that: unmount /scratch; wipe the signature on md127.")
+
+
+def test_says_what_was_done_before_something_showed_that_is_refused(node: Node) -> None:
+    # What lies on a stopped array shows when it is assembled.
+    node.ours(device="", mounted=False)
+    node.stopped = [foreign("xfs", "mine")]
+    said = failure(node)
+    assert "md126 is ours, but holds xfs that this module did not make" in said
+    assert said.endswith(f"Done before that: assemble {' '.join(EIGHT)}.")
 
 
 def test_a_remount_that_fails_leaves_the_mount(node: Node) -> None:

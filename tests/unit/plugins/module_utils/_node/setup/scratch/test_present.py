@@ -206,8 +206,8 @@ def test_makes_a_damaged_file_system_of_ours_anew_and_says_so(node: Node) -> Non
     node._mkfs = mkfs  # type: ignore[method-assign]
     done = node.ensure()
     assert verbs(node) == ["mount", "mount", "mkfs.xfs", "mount"]
-    assert "the file system on md127 was damaged" in done.steps[-1]
-    assert "Structure needs cleaning" in done.steps[-1]
+    assert "the file system on md127 was damaged" in done.steps[0]
+    assert "Structure needs cleaning" in done.steps[0]
 
 
 def test_one_disk_needs_no_array(node: Node) -> None:
