@@ -18,7 +18,6 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.inspect 
 from .conftest import Look
 
 FAR_MEMORY = "7f0000000000 default anon=262144 N0=131072 N2=131072 kernelpagesize_kB=4\n"
-NEAR_MEMORY = "7f0000000000 default anon=262144 N0=262000 N2=144 kernelpagesize_kB=4\n"
 
 
 def only(found: Inspection, code: str) -> Finding | None:
@@ -170,9 +169,16 @@ def test_memory_far(nd: MachineTree, look: Look) -> None:
     assert not only(look(nd), "memory_far")
 
 
-def test_a_little_memory_elsewhere_is_fine(nd: MachineTree, look: Look) -> None:
-    nd.process(50, "0-11", numa_maps=NEAR_MEMORY)
-    assert not only(look(nd, with_memory=True), "memory_far")
+@pytest.mark.parametrize(
+    ("near_mib", "far_mib", "told"),
+    [(1024, 1, False), (4000, 300, False), (10, 200, False), (2500, 300, True), (0, 256, True)],
+)
+def test_memory_elsewhere_matters_from_a_tenth_and_a_quarter_gib_on(
+    nd: MachineTree, look: Look, near_mib: int, far_mib: int, told: bool
+) -> None:
+    pages = f"N0={near_mib * 256} N2={far_mib * 256}"
+    nd.process(50, "0-11", numa_maps=f"7f0000000000 default anon=1 {pages} kernelpagesize_kB=4\n")
+    assert bool(only(look(nd, with_memory=True), "memory_far")) == told
 
 
 def test_memory_of_a_node_without_cpus_is_not_far(tmp_path: Path, look: Look) -> None:
@@ -202,9 +208,12 @@ def test_memory_policy(nd: MachineTree, look: Look, policy: str, leads_away: boo
     assert finding is None or (finding.severity == "warning" and policy in finding.text)
 
 
-@pytest.mark.parametrize(("mems", "allowed"), [("0-3", True), ("0", True), ("1", False), ("2-3", False)])
-def test_memory_not_allowed(nd: MachineTree, look: Look, mems: str, allowed: bool) -> None:
-    nd.process(50, "0-11", mems=mems)
+@pytest.mark.parametrize(
+    ("cpus", "mems", "allowed"),
+    [("0-11", "0-3", True), ("0-11", "0", True), ("20-27", "0", True), ("0-11", "1", False), ("20-27", "2-3", False)],
+)
+def test_memory_not_allowed(nd: MachineTree, look: Look, cpus: str, mems: str, allowed: bool) -> None:
+    nd.process(50, cpus, mems=mems)
     finding = only(look(nd), "memory_not_allowed")
     assert bool(finding) != allowed
     assert finding is None or finding.severity == "error"
