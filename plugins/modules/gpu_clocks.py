@@ -193,7 +193,7 @@ gpus:
       description: V(locked), or the driver's words where it refused to lock the memory clock.
       type: str
     actions:
-      description: The changes that were made.
+      description: The changes that were made; in check mode those that would be.
       type: list
       elements: str
     reasons:

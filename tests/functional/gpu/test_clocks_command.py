@@ -69,11 +69,11 @@ def test_a_lost_gpu_is_bad(machine: GpuMachine) -> None:
 
 
 def test_a_driver_that_is_not_there_or_does_not_answer_is_unknown(machine: GpuMachine) -> None:
-    wish(machine, timeout=1)
+    wish(machine, timeout=3)
     machine.play(fail__nvmlInitWithFlags=DRIVER_NOT_LOADED)
     assert machine.command()[:2] == (UNKNOWN, "nvmlInit: Driver Not Loaded")
     machine.play(fail__nvmlInitWithFlags=0, hang__nvmlInitWithFlags=60)
-    assert machine.command()[:2] == (UNKNOWN, "the driver did not answer within 1 s")
+    assert machine.command()[:2] == (UNKNOWN, "the driver did not answer within 3 s")
 
 
 @pytest.mark.parametrize("action", [[], ["apply"]])

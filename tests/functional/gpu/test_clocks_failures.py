@@ -57,19 +57,19 @@ def test_a_gpu_lost_during_the_change_is_told(machine: GpuMachine) -> None:
 def test_a_gpu_that_does_not_answer_is_told_within_the_limit(machine: GpuMachine, function: str) -> None:
     machine.play(**{f"hang__{function}__6": 120})
     began = time.monotonic()
-    answer = machine.module(timeout=1)
-    assert time.monotonic() - began < 15
+    answer = machine.module(timeout=3)
+    assert time.monotonic() - began < 40
     assert (answer["failed"], failed(answer)) == (True, [6])
-    assert "the driver did not answer within 1 s" in answer["gpus"][6]["msg"]
+    assert "the driver did not answer within 3 s" in answer["gpus"][6]["msg"]
     assert at_maximum(machine) == {0, 1, 2, 3, 4, 5, 7}
 
 
 def test_a_driver_that_does_not_answer_at_all_is_told_within_the_limit(machine: GpuMachine) -> None:
     machine.play(hang__nvmlInitWithFlags=120)
     began = time.monotonic()
-    answer = machine.module(timeout=1)
-    assert time.monotonic() - began < 10
-    assert (answer["failed"], answer["msg"]) == (True, "the driver did not answer within 1 s")
+    answer = machine.module(timeout=3)
+    assert time.monotonic() - began < 30
+    assert (answer["failed"], answer["msg"]) == (True, "the driver did not answer within 3 s")
 
 
 def test_a_library_that_crashes_takes_one_gpu_only(machine: GpuMachine) -> None:

@@ -40,6 +40,7 @@ def test_check_mode_tells_the_change_and_makes_none(machine: GpuMachine) -> None
     told = machine.module(check_mode=True, persistent=True)
     assert told["changed"] is True
     assert "application clocks: memory 1215 MHz, graphics 1410 MHz" in told["diff"][0]["after"]
+    assert told["gpus"][0]["actions"] == ["set_application 1215 1410", "unlock_graphics", "unlock_memory"]
     assert machine.calls(*CHANGES) == []
     assert machine.state == {}
     assert not (machine.root / "run/hpcai").exists()
@@ -178,7 +179,9 @@ def test_persistence_mode_is_switched_on_request_only(machine: GpuMachine) -> No
     machine.play(gpu__0__persistence=0)
     left = machine.module()
     assert left["gpus"][0]["persistence"] is False
-    assert any("GPU 0 (0001:00:00.0) has persistence mode off" in str(warning) for warning in left["warnings"])
+    assert ["persistence mode is off on GPU 0 (0001:00:00.0): " in str(warning) for warning in left["warnings"]] == [
+        True
+    ]
     switched = machine.module(persistence=True)
     assert switched["gpus"][0]["actions"][0] == "set_persistence 1"
     assert switched["gpus"][0]["persistence"] is True

@@ -62,9 +62,9 @@ def test_a_lost_gpu_does_not_hide_the_others(machine: GpuMachine) -> None:
 def test_no_answer_is_told_within_the_limit(machine: GpuMachine) -> None:
     machine.play(hang__nvmlInit_v2=120)
     began = time.monotonic()
-    answer = machine.module(timeout=1)
-    assert time.monotonic() - began < 15
-    assert (answer["failed"], answer["msg"]) == (True, "nvidia-smi: no answer within 1 s")
+    answer = machine.module(timeout=3)
+    assert time.monotonic() - began < 40
+    assert (answer["failed"], answer["msg"]) == (True, "nvidia-smi: no answer within 3 s")
 
 
 def test_a_driver_that_is_not_loaded_is_told(machine: GpuMachine) -> None:

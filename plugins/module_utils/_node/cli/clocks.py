@@ -89,7 +89,8 @@ def _bring(root: Root, asked: clocks.Wanted | None, wanted: clocks.Wanted | None
         "problems": list(outcome.problems),
         "warnings": list(outcome.warnings) if asked else [],
     }
-    lines = [_line(gpu, looking and asked is not None) for gpu in outcome.gpus]
+    change = "NOT as wanted" if looking else "changed"
+    lines = [_line(gpu, change if asked else "") for gpu in outcome.gpus]
     lines += [f"failed: {problem}" for problem in outcome.problems] if asked else []
     lines += [f"warning: {warning}" for warning in data["warnings"]]
     if asked is None:
@@ -97,7 +98,7 @@ def _bring(root: Root, asked: clocks.Wanted | None, wanted: clocks.Wanted | None
     return Answer(BAD if off or lost else GOOD, "\n".join(lines), data)
 
 
-def _line(gpu: Mapping[str, Any], compared: bool) -> str:
+def _line(gpu: Mapping[str, Any], change: str) -> str:
     where = f"GPU {gpu['index']} {gpu['busid'] or '?'}"
     if gpu["failed"]:
         return f"{where}: {gpu['msg']}"
@@ -108,7 +109,7 @@ def _line(gpu: Mapping[str, Any], compared: bool) -> str:
     if gpu["persistence"] is False:
         parts.append("persistence mode off")
     if gpu["changed"]:
-        parts.append("NOT as wanted" if compared else "changed" if gpu["actions"] else "")
+        parts.append(change)
     return f"{where}: {', '.join(part for part in parts if part)}"
 
 

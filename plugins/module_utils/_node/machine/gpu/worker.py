@@ -25,7 +25,7 @@ from .errors import DIED, NO_ANSWER, UNKNOWN, GpuError
 Serve = Callable[[str, Sequence[Any]], Any]
 """Carries out a request: its name and arguments; what it returns must go through JSON."""
 
-_BURIAL_S = 1.0
+_BURIAL_S = 3.0
 """How long a killed child is waited for, in seconds."""
 
 
@@ -85,7 +85,7 @@ class Worker:
         deadline = time.monotonic() + self._limit_s
         read = b""
         while not read.endswith(b"\n"):
-            ready, _, _ = select.select([self._from_child], [], [], max(0.0, deadline - time.monotonic()))
+            ready = select.select([self._from_child], [], [], max(0.0, deadline - time.monotonic()))[0]
             if not ready:
                 raise TimeoutError
             part = os.read(self._from_child, 1 << 16)
@@ -105,9 +105,9 @@ class Worker:
             return "it cannot even be killed"
         return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
 
-    def _buried(self, wait_s: float = _BURIAL_S) -> int | None:
+    def _buried(self, wait_s: float | None = None) -> int | None:
         """Return the child's status; None if it still lives."""
-        deadline = time.monotonic() + wait_s
+        deadline = time.monotonic() + (_BURIAL_S if wait_s is None else wait_s)
         while True:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:

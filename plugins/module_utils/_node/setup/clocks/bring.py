@@ -63,12 +63,12 @@ def bring(root: Root, driver: Driver, wanted: Wanted, check_mode: bool = False) 
         record = read_record(root, load)
         plans = [plan(gpu, record.get(gpu.uuid or ""), wanted) for gpu in meant]
         if check_mode:
-            done = [Done(one, record=one.before) for one in plans]
+            done = [Done(one, made=one.actions, record=one.before) for one in plans]
         else:
             done = [apply(one, driver, wanted) for one in plans]
             done, meant = _checked(done, meant, driver)
             _remember(root, load, record, done)
-    return _outcome(driver.via, done, meant, check_mode, wanted, _warnings(root, load, gpus, plans))
+    return _outcome(driver.via, done, meant, wanted, _warnings(root, load, gpus, plans))
 
 
 def _checked(done: list[Done], meant: tuple[GpuFacts, ...], driver: Driver) -> tuple[list[Done], tuple[GpuFacts, ...]]:
@@ -97,6 +97,12 @@ def _remember(root: Root, load: DriverLoad | None, record: Mapping[str, Lock], d
 
 def _warnings(root: Root, load: DriverLoad | None, gpus: tuple[GpuFacts, ...], plans: list[GpuPlan]) -> list[str]:
     warnings = [doubt for one in plans for doubt in one.doubts]
+    fleeting = [one.gpu.label for one in plans if one.fleeting]
+    if fleeting:
+        warnings.append(
+            f"persistence mode is off on {', '.join(fleeting)}: the driver forgets clocks when its last client leaves. "
+            f"Set persistence=true, or run nvidia-persistenced"
+        )
     there = len(nvidia_gpus(root))
     if there > len(gpus):
         warnings.append(f"there are {there} NVIDIA GPUs on the PCI bus, and the driver knows {len(gpus)}")
@@ -108,13 +114,10 @@ def _warnings(root: Root, load: DriverLoad | None, gpus: tuple[GpuFacts, ...], p
     return warnings
 
 
-def _outcome(
-    via: str, done: list[Done], gpus: tuple[GpuFacts, ...], check_mode: bool, wanted: Wanted, warnings: list[str]
-) -> Outcome:
+def _outcome(via: str, done: list[Done], gpus: tuple[GpuFacts, ...], wanted: Wanted, warnings: list[str]) -> Outcome:
     results, problems = [], []
     for one, gpu in zip(done, gpus):
-        changed = bool(one.plan.actions if check_mode else one.made) and not one.plan.problem
-        told = result(one, gpu, changed)
+        told = result(one, gpu)
         results.append(told)
         unsupported = None if told["supported"] in (None, True) else f"not supported: {told['reason']}"
         if told["failed"]:

@@ -43,7 +43,7 @@ class GpuPlan:
     :ivar recorded: that (something of) this needs no change is known from our own record only.
     :ivar before: what our record says of its locks; None where it says nothing, or cannot be trusted.
     :ivar after: what the record says once all is done.
-    :ivar doubts: what speaks against the record without disproving it, and what will not last.
+    :ivar doubts: what speaks against the record without disproving it.
     :ivar unsupported: why the GPU or driver cannot do it, in the driver's words; then there is nothing to do.
     :ivar problem: why nothing can be done to this GPU.
     """
@@ -59,6 +59,12 @@ class GpuPlan:
     doubts: tuple[str, ...] = ()
     unsupported: str | None = None
     problem: str | None = None
+
+    @property
+    def fleeting(self) -> bool:
+        """Whether the driver will forget the clocks when its last client leaves."""
+        switched_on = Action("set_persistence", (1,)) in self.actions
+        return self.gpu.persistence is False and not switched_on and self.target is not None
 
 
 def plan(gpu: GpuFacts, recorded: Lock | None, wanted: Wanted) -> GpuPlan:
@@ -140,11 +146,6 @@ def _doubts(gpu: GpuFacts, lock: Lock | None, wanted: Wanted) -> tuple[str, ...]
         found.append(
             f"{gpu.label} runs at {running} MHz, below the recorded lock of {lock.graphics}, and the driver names no "
             f"reason: somebody else may have undone the lock. To be sure: state=default, then this again."
-        )
-    if gpu.persistence is False and not wanted.persistence and wanted.state != "default":
-        found.append(
-            f"{gpu.label} has persistence mode off: the driver forgets clocks when its last client leaves. "
-            f"Set persistence=true, or run nvidia-persistenced."
         )
     if gpu.persistence is None and wanted.persistence is not None:
         found.append(f"{gpu.label} does not tell its persistence mode: it is left as it is.")

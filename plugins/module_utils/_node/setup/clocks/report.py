@@ -15,7 +15,7 @@ from .plan import LOCKED, GpuPlan
 from .record import Lock
 
 
-def result(done: Done, gpu: GpuFacts, changed: bool) -> dict[str, Any]:
+def result(done: Done, gpu: GpuFacts) -> dict[str, Any]:
     """Return what is told of a GPU.
 
     :param gpu: the GPU as it is now.
@@ -32,7 +32,7 @@ def result(done: Done, gpu: GpuFacts, changed: bool) -> dict[str, Any]:
         "mig": gpu.mig,
         "mig_instances": list(gpu.mig_instances),
         "persistence": gpu.persistence,
-        "changed": changed,
+        "changed": bool(done.made),
         "failed": bool(problem),
         "msg": problem,
         "supported": None if problem else not unsupported,
@@ -48,7 +48,7 @@ def result(done: Done, gpu: GpuFacts, changed: bool) -> dict[str, Any]:
         },
         "memory_lock": _memory_lock(plan, record),
         "actions": [str(action) for action in done.made],
-        "reasons": list(plan.reasons) if changed else [],
+        "reasons": list(plan.reasons) if done.made else [],
     }
 
 

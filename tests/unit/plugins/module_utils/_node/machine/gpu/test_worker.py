@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import worker as worker_module
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.worker import Serve, Worker
 
 
@@ -39,8 +40,8 @@ def serve(request: str, arguments: Sequence[Any]) -> Any:
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    """A worker with little patience."""
-    made = Worker(lambda: serve, 0.5)
+    """A worker; its limit is long enough for a busy machine to answer in time."""
+    made = Worker(lambda: serve, 3)
     yield made
     made.close()
 
@@ -54,9 +55,9 @@ def test_answers_come_from_one_other_process(worker: Worker) -> None:
 def test_no_answer_in_time_is_told_and_the_next_request_goes_to_another_process(worker: Worker) -> None:
     before = worker.ask("a")[0]
     began = time.monotonic()
-    with pytest.raises(GpuError, match=r"did not answer within 0\.5 s") as error:
+    with pytest.raises(GpuError, match=r"did not answer within 3 s") as error:
         worker.ask("sleep", 60)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert error.value.kind == "no_answer"
     assert worker.ask("a")[0] != before
     with pytest.raises(ProcessLookupError):
@@ -103,7 +104,7 @@ def test_a_child_that_cannot_begin_is_asked_again_to() -> None:
         raise GpuError("driver_not_loaded", "Driver Not Loaded")
 
     worker = Worker(make, 5)
-    for _ in range(2):
+    for _attempt in range(2):
         with pytest.raises(GpuError, match="Driver Not Loaded"):
             worker.ask("a")
     worker.close()
@@ -117,14 +118,15 @@ def test_closing_leaves_no_process_behind(worker: Worker) -> None:
 
 
 def test_a_child_that_cannot_be_killed_is_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = Worker(lambda: serve, 0.1)
+    worker = Worker(lambda: serve, 3)
     pid = worker.ask("a")[0]
     with monkeypatch.context() as patched:
         # A process that sits in the kernel does not die of SIGKILL.
         patched.setattr(os, "kill", lambda *_: None)
+        patched.setattr(worker_module, "_BURIAL_S", 0.2)
         began = time.monotonic()
         with pytest.raises(GpuError, match="did not answer"):
             worker.ask("sleep", 60)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
