@@ -36,7 +36,7 @@ SIZE = {
     "gpus": [
         {"busid": f"000{number + 1}:00:00.0", "numa_node": number // 2, "switch": number // 2} for number in range(8)
     ],
-    "pcie_gtps": 16,
+    "pcie_gtps": "16 GT/s",
     "pcie_width": 16,
 }
 
@@ -56,10 +56,11 @@ def with_gpus(machine: Machine, tmp_path: Path) -> Iterator[Machine]:
     assert bindings.origin is not None
     put(machine, (tmp_path / "libnvidia-ml.so.1").read_bytes(), LIBRARY)
     put(machine, Path(bindings.origin).read_bytes(), "/usr/lib/hpcai/site/pynvml.py")
-    machine.run(f"ldconfig; rm -rf {STATE}")
+    # A driver that is loaded shows below /sys/module, where nobody can make a folder.
+    machine.run(f"ldconfig; rm -rf {STATE}; mount -t tmpfs tmpfs /sys/module; mkdir /sys/module/nvidia")
     machine.write(f"{STATE}/config", "gpus=8\nmodel=a100-40\n")
     yield machine
-    machine.run(f"rm -rf {STATE} {LIBRARY} /usr/lib/hpcai/site /run/hpcai /etc/hpcai; ldconfig")
+    machine.run(f"umount /sys/module; rm -rf {STATE} {LIBRARY} /usr/lib/hpcai/site /run/hpcai /etc/hpcai; ldconfig")
 
 
 def assert_truthful(results: Sequence[Result]) -> None:
