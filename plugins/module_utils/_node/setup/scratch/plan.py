@@ -36,6 +36,9 @@ def plan_present(facts: Facts, wanted: Wanted) -> Plan:
 def _use(facts: Facts, wanted: Wanted, found: Existing) -> Plan:
     """Use what is there and ours."""
     _compare(wanted, found)
+    others = [name for name in found.members if name not in facts.selected]
+    if wanted.devices and others:
+        raise Refused(f"the scratch that is there lies on {' '.join(others)}, not in devices: state=absent first.")
     warnings = _check_count(facts, wanted, found.members)
     spare = [name for name in facts.selected if name not in found.members]
     if spare:
@@ -102,8 +105,11 @@ def _build(facts: Facts, wanted: Wanted, pieces: tuple[Existing, ...]) -> Plan:
     """Make it, out of blank disks and pieces of ours."""
     arrays = frozenset(piece.device for piece in pieces if piece.device)
     refusals = {name: reason for name in facts.selected if (reason := why_not(facts, wanted, name, arrays))}
+    # A member that does not answer just now makes an array look broken that is not.
+    members = [name for piece in pieces for name in piece.members if name not in facts.selected]
+    refusals.update({name: "cannot be read" for name in members if facts.signatures.get(name, ()) is None})
     if refusals:
-        raise Refused("; ".join(f"{facts_path(facts, name)} {reason}" for name, reason in refusals.items()) + ".")
+        raise Refused("; ".join(f"{_path(facts, name)} {reason}" for name, reason in refusals.items()) + ".")
     disks = facts.selected
     if not disks and wanted.expected_count == 0:
         return Plan(before={}, after={})
@@ -135,7 +141,7 @@ def _build(facts: Facts, wanted: Wanted, pieces: tuple[Existing, ...]) -> Plan:
     return _as_plan(facts, wanted, steps, warnings, pieces, disks, device)
 
 
-def facts_path(facts: Facts, name: str) -> str:
+def _path(facts: Facts, name: str) -> str:
     """Return a disk's path for a message."""
     return facts.devices[name].path if name in facts.devices else f"/dev/{name}"
 
@@ -160,7 +166,7 @@ def _check_count(facts: Facts, wanted: Wanted, members: Sequence[str]) -> tuple[
     expected = wanted.expected_count
     if expected is None:
         # Who names disks expects each of them.
-        expected = len(members) + len(facts.absent) if wanted.devices else len(members)
+        expected = len(facts.selected) + len(facts.absent) if wanted.devices else len(members)
     if len(members) == expected or wanted.on_count_mismatch == "ignore":
         return ()
     missing = f" (not there: {', '.join(facts.absent)})" if facts.absent else ""

@@ -287,9 +287,9 @@ def test_refuses_a_label_that_is_taken(node: Node) -> None:
     assert node.refusal() == "label hpcaiscratch is taken by /dev/vdb: set another label."
     # udev's link to what is ours, and about to be made anew, is no other's.
     node.links = {"by-label/hpcaiscratch": "nvme2n1"}
-    node.disks["nvme2n1"].signatures = [filesystem("SN2")]
+    node.disks["nvme2n1"].signatures = [filesystem("a copy of another disk's")]
     node.write()
-    node.ensure(devices=["/dev/nvme1n1", "/dev/nvme2n1"], force_devices=["/dev/nvme2n1"])
+    assert node.ensure(devices=["/dev/nvme1n1", "/dev/nvme2n1"]).device == "/dev/md125"
 
 
 @pytest.mark.parametrize(
@@ -336,6 +336,31 @@ def test_each_named_device_is_expected(node: Node) -> None:
     names = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme9n1"]
     said = node.refusal(devices=names)
     assert "there are 2 local NVMe disks where 3 are expected (not there: /dev/nvme9n1)" in said
+
+
+def test_refuses_a_scratch_that_lies_on_other_disks_than_those_named(node: Node) -> None:
+    node.ours(4)
+    said = node.refusal(devices=[f"/dev/nvme{n}n1" for n in range(1, 8)])
+    assert said == "the scratch that is there lies on nvme0n1, not in devices: state=absent first."
+
+
+def test_a_named_disk_that_the_scratch_does_not_use_is_missed(node: Node) -> None:
+    node.ours(4)
+    said = node.refusal(devices=[f"/dev/nvme{n}n1" for n in range(5)])
+    assert "there are 4 local NVMe disks where 5 are expected" in said
+
+
+def test_a_member_that_does_not_answer_does_not_cost_the_scratch(node: Node) -> None:
+    node.ours()
+    # Of a model that is not asked for any more, so that it is no disk to build on.
+    node.disks["nvme7n1"].model = "Samsung SSD"
+    node.write()
+    names = " ".join(f"{node.folder}/dev/{name}" for name in ["md127", *node.disks])
+    node.failing = {
+        f"wipefs --no-act --json {names}": (1, "wipefs: error"),
+        f"wipefs --no-act --json {node.folder}/dev/nvme7n1": (1, "wipefs: error"),
+    }
+    assert node.refusal() == "/dev/nvme7n1 cannot be read."
 
 
 def test_no_disk_at_all_is_not_passed_over(node: Node) -> None:
