@@ -245,6 +245,8 @@ def test_a_bind_mount_of_a_folder_in_the_scratch_is_not_disturbed(node: Node) ->
     mountinfo = node.folder / "proc/self/mountinfo"
     mountinfo.write_text(mountinfo.read_text() + bound)
     assert node.ensure().changed is False
+    mountinfo.write_text(bound)
+    assert node.ensure(check=True).steps[0] == "mount md127 on /scratch"
 
 
 def test_ext4_gets_its_stripes_too(node: Node) -> None:
