@@ -200,6 +200,15 @@ def test_a_disabled_unit_is_enabled_and_a_masked_one_stays_masked(machine: Any) 
     assert os.readlink(folder / "hpcai-scratch.service") == "/dev/null"
 
 
+def test_an_administrators_own_link_to_a_unit_of_ours_stays(machine: Any) -> None:
+    machine.install("1.0")
+    link = machine.path("/etc/systemd/system/graphical.target.wants/hpcai-boot.target")
+    link.parent.mkdir()
+    link.symlink_to(f"{UNITS}/hpcai-boot.target")
+    assert not machine.install("1.0").changed
+    assert link.is_symlink()
+
+
 def test_new_sources_alone_need_no_daemon_reload(machine: Any) -> None:
     machine.install("1.0")
     assert not machine.install("2.0").touches_units
