@@ -67,7 +67,7 @@ class NvmlDriver:
         if only:
             return tuple(self._read_one(index) for index in sorted(only))
         found = [self._read_one(index) for index in range(self._worker.ask("count"))]
-        # NVML numbers GPUs in the order of their PCI addresses. Trust that only where it agrees with all the others.
+        # NVML promises no order, and has so far numbered GPUs by PCI address: concluded only where all others agree.
         if len(found) == len(self._pci) and all(gpu.busid in (None, busid) for gpu, busid in zip(found, self._pci)):
             found = [replace(gpu, busid=busid) for gpu, busid in zip(found, self._pci)]
         return tuple(found)
