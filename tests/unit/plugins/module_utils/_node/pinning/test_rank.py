@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from stand_ins.machine_tree import MachineTree
 
@@ -154,3 +156,9 @@ def test_files_that_cannot_be_read_are_not_known(nd: MachineTree, look: Look) ->
     (nd.path / "proc/50/fd").rmdir()
     (rank,) = look(nd).ranks
     assert rank.hcas is None
+
+
+def test_where_there_is_no_gpu_nobody_uses_one_and_that_is_known(tmp_path: Path, look: Look) -> None:
+    tree = MachineTree(tmp_path).cpus("0-1").node(0, "0-1").process(50, "0", environment={"CUDA_VISIBLE_DEVICES": "0"})
+    (rank,) = look(tree).ranks
+    assert rank.gpus == ()
