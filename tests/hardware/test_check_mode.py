@@ -36,6 +36,10 @@ SIZE = {
     "gpus": [
         {"busid": f"000{number + 1}:00:00.0", "numa_node": number // 2, "switch": number // 2} for number in range(8)
     ],
+    "hcas": [
+        {"busid": f"010{number + 1}:00:00.0", "numa_node": number // 2, "switch": number // 2} for number in range(8)
+    ],
+    "ib_rate_gbps": 200,
     "pcie_gtps": "16 GT/s",
     "pcie_width": 16,
 }
@@ -118,8 +122,10 @@ def test_nccl_topology(machine: Machine) -> None:
         )
         assert_truthful(results)
         # The machine has the NUMA nodes of that size, and none of its GPUs.
+        assert len(results[1]["mismatches"]) == 2, results[1]["mismatches"]
         assert strict.failed
-        assert "0001:00:00.0" in strict.msg
+        assert "GPUs: expected 8, found none" in strict.msg
+        assert "NUMA node" not in strict.msg
         assert (gone.failed, gone.changed) == (False, True), gone.msg
         assert (gone_again.failed, gone_again.changed) == (False, False), gone_again.msg
         assert machine.run("cat /etc/nccl.conf") == "NCCL_IB_TIMEOUT=22\n"
