@@ -45,7 +45,8 @@ options:
   gpus:
     description:
       - Which GPUs, by index, UUID or PCI address (C(0001:00:00.0)). V(all) for all of them.
-      - NVML does not promise that a GPU has the same index after a reboot. With O(persistent=true) prefer PCI addresses.
+      - NVML does not promise that a GPU has the same index after a reboot. Prefer PCI addresses where
+        O(persistent=true).
       - The UUID of a MIG instance means the GPU that it is part of, since clocks belong to the whole GPU.
     type: list
     elements: str
