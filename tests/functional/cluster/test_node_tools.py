@@ -89,6 +89,7 @@ def test_without_an_index_the_run_says_what_to_do_and_a_file_serves(role: Role, 
     run = role.run(**NO_INDEX)
     assert run.rc != 0
     assert "Set node_tools_nvml_wheel to a file or to a URL" in " ".join(run.output.split())
+    assert [run.hosts[name]["failed"] for name in COMPUTES] == [0, 1]
     assert role.changed("-e", "node_tools_nvml_install=false", **NO_INDEX) == {"compute000000": 0, "compute000003": 0}
     role.changed("-e", f"node_tools_nvml_wheel={own}", **NO_INDEX)
     assert imports(role.cluster, SECOND) == "/usr/lib/hpcai/site/pynvml.py"
