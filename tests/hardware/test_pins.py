@@ -32,7 +32,7 @@ JOBS: Mapping[str, tuple[str, ...]] = {
     "late": ("numactl --cpunodebind=1 --localalloc {rank} mib=300",),
 }
 # Moved after it had its memory, as by a launcher that pins too late.
-AFTERWARDS = "pgrep -f 'rank.py late' | xargs -r -n1 taskset -acp 0"
+AFTERWARDS = "pgrep -f '[r]ank.py late' | xargs -r -n1 taskset -acp 0"
 FINDS = {
     "loose": "unpinned",
     "crowded": "overlap",
@@ -61,7 +61,7 @@ def answers(started: Machine) -> Iterator[dict[str, Result]]:
     tasks.append(Task("numa_pin_check", {"processes": "rank.py well", "fail_on": ["error", "warning"]}))
     tasks.append(Task("numa_pin_check", {"ranks_per_node": 4}))
     yield dict(zip([*JOBS, "fails", "passes", "advice"], play(started, *tasks), strict=True))
-    started.run("pkill -f /opt/rank.py; rm -rf /run/ranks || true")
+    started.run("pkill -f '[/]opt/rank.py' || true; rm -rf /run/ranks")
 
 
 def codes(result: Result) -> set[str]:
