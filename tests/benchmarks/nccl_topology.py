@@ -113,7 +113,7 @@ def run(repeat: int) -> list[tuple[str, list[Sample]]]:
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / ".collections")}
         known = list(contenders(work))
         samples: dict[str, list[Sample]] = {contender.name: [] for contender in known}
-        for _ in range(repeat):
+        for _round in range(repeat):
             for contender in known:
                 if contender.fresh:
                     clean(work / "files")

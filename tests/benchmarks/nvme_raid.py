@@ -93,7 +93,7 @@ def main() -> int:
     )
     try:
         # The first round warms the caches of programs and modules, and does not count.
-        rounds = [measure(arguments.disks, arguments.hpcnode) for _ in range(arguments.rounds + 1)][1:]
+        rounds = [measure(arguments.disks, arguments.hpcnode) for _round in range(arguments.rounds + 1)][1:]
     finally:
         SETTINGS.unlink()
     medians = {name: statistics.median(took[name] for took in rounds) for name in rounds[0]}

@@ -41,7 +41,7 @@ def started(request: pytest.FixtureRequest) -> Iterator[Machine]:
     LOGS.mkdir(exist_ok=True)
     console = LOGS / "hardware-console.log"
     console.unlink(missing_ok=True)
-    say(f"QEMU {qemu.version()} with {acceleration[0].split(',')[0].upper()}: {reason}")
+    say(f"QEMU {qemu.version()} with {acceleration[0].split(',', maxsplit=1)[0].upper()}: {reason}")
     machine = Machine(image, acceleration, console)
     try:
         machine.start()

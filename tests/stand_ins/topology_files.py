@@ -9,8 +9,8 @@ Written down from the descriptions, not derived from the table of VM sizes, so t
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from xml.etree import ElementTree
 
 # NUMA node, affinity, then behind each switch (or directly, for None) GPUs and adapters in the order of the file.
 Row = tuple[int, str, list[tuple[str | None, str]]]

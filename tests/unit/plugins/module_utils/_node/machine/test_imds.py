@@ -153,7 +153,7 @@ def test_an_answer_that_drips_costs_no_more_than_the_limit(serve: Serve) -> None
     def drip(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
         request.end_headers()
-        for _ in range(40):
+        for _drop in range(40):
             request.wfile.write(b" ")
             request.wfile.flush()
             time.sleep(0.05)

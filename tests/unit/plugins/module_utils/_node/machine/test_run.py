@@ -58,8 +58,12 @@ def test_a_command_that_outlasts_its_time_is_ended_and_124() -> None:
 
 def test_a_command_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[str]] = []
-    # A process that sits in a driver does not die of SIGKILL.
-    monkeypatch.setattr(subprocess.Popen, "kill", lambda process: started.append(process))
+
+    def survive(process: subprocess.Popen[str]) -> None:
+        """A process that sits in a driver does not die of SIGKILL."""
+        started.append(process)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", survive)
     start = time.monotonic()
     assert run(["sleep", "20"], timeout_s=0.1).rc == 124
     assert time.monotonic() - start < 10

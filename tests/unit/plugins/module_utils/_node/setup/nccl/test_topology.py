@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import pathlib
-import xml.etree.ElementTree as ElementTree
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from stand_ins import topology_files

@@ -359,7 +359,7 @@ def test_two_runs_at_once_both_end_well(machine: Any) -> None:
     )
     here = pathlib.Path(__file__).parent / "conftest.py"
     command = [sys.executable, "-c", script, str(here), *[path for path in sys.path if path]]
-    runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _run in range(2)]
     assert [(run.communicate(timeout=60)[1], run.returncode) for run in runs] == [("", 0)] * 2
     assert machine.says() == "2.0 2.0"
     assert not machine.plan("2.0").changed
