@@ -24,7 +24,7 @@ check: setup ## the quick checks, for daily work (STEPS="unit mypy" runs these o
 test: setup ## all checks, a whole cluster included (STEPS="unit molecule" runs these only)
 	@.venv/bin/python tests/setup/run_checks.py $(STEPS)
 
-test-hardware: setup ## the tests on an emulated machine with NVMe disks and NUMA nodes (in quarter of an hour or less)
+test-hardware: setup ## the tests on an emulated machine with NVMe disks and NUMA nodes
 	@tests/setup/hardware.sh
 
 docs: setup ## build the documentation site
