@@ -49,12 +49,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--processes", metavar="REGEX", help="processes whose name or command line matches; narrows the next three")
     add("--pids", metavar="PID,...", type=_numbers, default=(), help="processes with these ids")
     add("--cgroup", metavar="PATH", help="processes of a control group and of those below it")
-    add("--job", metavar="ID", type=int, help="processes of a Slurm job")
+    # The long names are those of the module's options.
+    add("--job", "--slurm-job-id", metavar="ID", type=int, help="processes of a Slurm job")
     add("--memory", action="store_true", help="look where their memory lies, which holds big processes up for a moment")
     add("--vm-size", metavar="SIZE", help="advise for this VM size, not for this machine")
     add("--launcher", choices=LAUNCHERS, default=SRUN, help="what starts the ranks (default: %(default)s)")
-    add("--ranks", metavar="N", type=int, help="ranks per node (default: those found, else one per GPU or NUMA node)")
-    add("--threads", metavar="N", type=int, help="threads per rank (default: all CPUs of its share)")
+    add(
+        "--ranks",
+        "--ranks-per-node",
+        metavar="N",
+        type=int,
+        help="ranks per node (default: those found, else one per GPU or NUMA node)",
+    )
+    add("--threads", "--threads-per-rank", metavar="N", type=int, help="threads per rank (default: all of its share)")
     add(
         "--masks", choices=MASKS, default=DISJOINT, help="CPUs of their own, or whole NUMA nodes (default: %(default)s)"
     )

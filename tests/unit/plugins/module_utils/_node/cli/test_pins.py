@@ -51,6 +51,8 @@ def run(tree: MachineTree, *words: str) -> int:
         (["--pids", "1", "--job", "2"], USAGE),
         (["--fail-on", "nonsense"], USAGE),
         (["--ranks", "1000"], USAGE),
+        # As the module calls them.
+        (["--slurm-job-id", "7", "--ranks-per-node", "8", "--threads-per-rank", "4"], BAD),
         (["--masks", "other"], USAGE),
     ],
 )
