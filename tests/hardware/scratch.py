@@ -47,6 +47,9 @@ class Scratch:
         self.machine.run(CLEAR)
         self.machine.blank(*ALL)
         self.machine.run(f"{LOOK_AGAIN}\n! ls /dev/md?* /dev/nvme*p* 2>/dev/null")
+        lost = [number for number, path in enumerate(self.disks()) if not path]
+        if lost:
+            raise RuntimeError(f"an earlier test left the machine without disks {lost}")
 
     def undo(self) -> None:
         """Take back what a test set up for itself."""

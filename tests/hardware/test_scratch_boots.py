@@ -50,6 +50,9 @@ def installed(started: Machine) -> Iterator[Scratch]:
     started.run("systemctl --quiet disable slurmd.service; rm -f /etc/systemd/system/slurmd.service")
     scratch.clear()
     play(started, Task("node_tools", {"state": "absent"}))
+    # The last test took a disk away.
+    started.power_cut()
+    started.start()
 
 
 @pytest.fixture
