@@ -48,11 +48,11 @@ def installed(started: Machine) -> Iterator[Scratch]:
     started.run(f"echo kept > {MOUNTPOINT}/file; sync")
     yield scratch
     started.run("systemctl --quiet disable slurmd.service; rm -f /etc/systemd/system/slurmd.service")
-    scratch.clear()
-    play(started, Task("node_tools", {"state": "absent"}))
     # The last test took a disk away.
     started.power_cut()
     started.start()
+    scratch.clear()
+    play(started, Task("node_tools", {"state": "absent"}))
 
 
 @pytest.fixture
