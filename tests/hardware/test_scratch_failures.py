@@ -61,7 +61,7 @@ def test_two_runs_at_once_do_not_meet(scratch: Scratch) -> None:
     scratch.machine.throttle(5 * SLOW, *ALL)
     try:
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            runs = [pool.submit(scratch.raid, lock_timeout=200) for _ in range(2)]
+            runs = [pool.submit(scratch.raid, lock_timeout=200) for _run in range(2)]
             results = [running.result() for running in runs]
     finally:
         scratch.machine.throttle(0, *ALL)
