@@ -253,7 +253,7 @@ def test_machine_that_nobody_can_log_in_to_is_an_error_with_its_journal(lab: Lab
     lab.metadata.machines[stranger.private_ipv4] = stranger
     lab.backend.create(stranger)
     with pytest.raises(NodeNotReady, match=r"m2 \(10\.79\.128\.6\).*provisioned machine000002"):
-        lab.backend.wait_ready(stranger.vm_id, 8)
+        lab.backend.wait_ready(stranger.vm_id, 20)
     lab.backend.delete(stranger.vm_id)
     assert "m2" not in host_state()["namespaces"]
     assert not (backend.machines_folder(lab.state_dir) / "m2").exists()
