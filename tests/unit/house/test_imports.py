@@ -26,7 +26,8 @@ FLOORS = {
     "job": 2,
     "slurm": 2,
     "health": 2,
-    "cli": 3,
+    "boot": 3,
+    "cli": 4,
 }
 # What the core may use where it happens to be installed.
 OPTIONAL_IN_CORE = {"pynvml"}

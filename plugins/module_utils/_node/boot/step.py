@@ -1,0 +1,77 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a step of the boot phase is, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Callable
+
+from ..machine.root import Root
+from ..machine.run import Run
+
+PASS, WARN, FAIL, UNKNOWN, SKIP = "pass", "warn", "fail", "unknown", "skip"
+"""As it should be; not so, but jobs may run; not so; could not be told; nothing of this kind here."""
+
+REASON_PREFIX = "hpcai: boot: "
+"""How the reason begins that a node gets in Slurm for a step that failed; the step's name and summary follow."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a step works with.
+
+    :ivar root: where the machine's files lie.
+    :ivar run: what runs commands.
+    :ivar check: only say what would be done; nothing may be changed then.
+    :ivar seconds: how long the step may take in all; a step that waits for something waits no longer than this.
+    """
+
+    root: Root
+    run: Run
+    check: bool = False
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a step ended.
+
+    :ivar verdict: PASS, WARN, FAIL, UNKNOWN or SKIP.
+    :ivar summary: one line: what is the case, or what is wrong and where; it is also the node's reason in Slurm.
+    :ivar action: one line: what to do about it; empty where nothing has to be done.
+    :ivar changes: what was changed, in its order; in check mode, what would be.
+    :ivar details: what was measured, for programs; plain JSON values.
+    """
+
+    verdict: str
+    summary: str
+    action: str = ""
+    changes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the boot phase.
+
+    :ivar name: short and unique; its unit is ``hpcai-<name>.service``.
+    :ivar title: what it does, as the unit's description.
+    :ivar blocking: slurmd does not start unless the verdict is PASS, WARN or SKIP.
+    :ivar limit_s: seconds after which it counts as failed.
+    :ivar perform: does it. What it raises becomes a verdict: ``ConfigError``, ``UnknownVmSize`` and unforeseen errors
+        UNKNOWN, ``CommandFailed``, ``OSError``, ``Locked`` and ``StepFailed`` FAIL.
+    """
+
+    name: str
+    title: str
+    blocking: bool
+    limit_s: float
+    perform: Callable[[Context], Outcome]
+
+
+class StepFailed(RuntimeError):
+    """A step cannot come to its end; the message says what, where, and what to do."""
