@@ -33,7 +33,7 @@ from functional.cluster.conftest import simulator
 from benchmarks import machine
 from benchmarks.measure import Sample, measure
 
-NAME, PORT, NETWORK = "bench", 8590, "10.78.0.0/24"
+NAME, PORT, NETWORK = "bench", 8590, "10.88.0.0/24"
 SITE, FLOOR = "site.yml", "as many pings"
 COMPUTE = "compute000000"
 
