@@ -19,7 +19,8 @@ int initialized = 0;
 
 static const char *folder(void) {
     const char *path = getenv("NVML_STAND_IN");
-    return path ? path : "/nonexistent";
+    // Where a node that stands for one with GPUs has them; its units know no such variable.
+    return path ? path : "/var/lib/nvml-stand-in";
 }
 
 static FILE *open_file(const char *name, const char *mode) {
