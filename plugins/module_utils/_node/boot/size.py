@@ -1,0 +1,29 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What this machine's VM size promises, as the steps that depend on it ask for it."""
+
+from __future__ import annotations
+
+from ..machine.config import ConfigError, read_config
+from ..machine.root import Root
+from ..machine.vm_size import size_facts
+from ..sku import UnknownVmSize, VmSize
+
+
+def promised_size(root: Root) -> VmSize | None:
+    """Return the facts of the machine's VM size; None where they are unknown and this is no compute node.
+
+    A controller may be of any size that nobody described: nothing that only jobs need is missing there.
+
+    :raises ConfigError: nobody says which size this compute node has, or the settings cannot be used.
+    :raises UnknownVmSize: its size is neither in the table nor described.
+    """
+    try:
+        return size_facts(root)[0]
+    except (ConfigError, UnknownVmSize):
+        functions = (read_config(root, "cluster") or {}).get("functions")
+        if isinstance(functions, list) and "compute" not in functions:
+            return None
+        raise

@@ -1,0 +1,45 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Kernel modules: whether they are loaded, and loading them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .root import Root
+from .run import Run
+
+LOADED, ABSENT, REFUSED = "loaded", "absent", "refused"
+# kmod's words, and busybox's.
+_NO_SUCH_MODULE = re.compile(r"module \S+ not found|can't find module|no such module", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How loading a module ended.
+
+    :ivar state: LOADED, ABSENT (the running kernel has no such module) or REFUSED.
+    :ivar words: what modprobe said; empty where the module is loaded.
+    """
+
+    state: str
+    words: str = ""
+
+
+def is_loaded(root: Root, name: str) -> bool:
+    """Whether the module is there and has begun its work; one that is still loading is not."""
+    folder = f"/sys/module/{name}"
+    # A module that is built into the kernel has no such file.
+    return root.exists(folder) and root.text(f"{folder}/initstate") in (None, "live")
+
+
+def load_module(name: str, run: Run) -> Loading:
+    """Load a module and those it needs; one that is loaded already is no error. Waits for one that is just loading."""
+    result = run(["modprobe", name])
+    if result.rc == 0:
+        return Loading(LOADED)
+    said = (result.stderr.strip() or result.stdout.strip() or f"exit status {result.rc}").splitlines()[-1]
+    return Loading(ABSENT if _NO_SUCH_MODULE.search(said) else REFUSED, said)

@@ -1,0 +1,91 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""RDMA devices and their ports, out of sysfs: no tool is asked."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from .pci import canonical_busid
+from .root import Root
+
+_DEVICES = "/sys/class/infiniband"
+INFINIBAND, ACTIVE = "InfiniBand", "ACTIVE"
+_NUMBERED = re.compile(r"\d+:\s*(.*)")
+_RATE = re.compile(r"([0-9.]+)\s*Gb/sec")
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of an RDMA device.
+
+    :ivar device: the device's name, e.g. ``mlx5_ib0``.
+    :ivar number: the port's number, from 1.
+    :ivar link_layer: ``InfiniBand``, or ``Ethernet`` as with accelerated networking's ``mlx5_an0``.
+    :ivar state: ``DOWN``, ``INIT``, ``ARMED`` or ``ACTIVE``: only the last carries data. Empty where it cannot be read.
+    :ivar physical: state of the cable's end, e.g. ``LinkUp``, ``Polling``.
+    :ivar rate_gbps: rate of the link in Gb/s, as it is now; None where it cannot be read.
+    :ivar busid: PCI address of the device; None where it has none.
+    """
+
+    device: str
+    number: int
+    link_layer: str
+    state: str
+    physical: str
+    rate_gbps: float | None
+    busid: str | None
+
+    @property
+    def works(self) -> bool:
+        """Whether it is an InfiniBand port that carries data."""
+        return self.link_layer == INFINIBAND and self.state == ACTIVE
+
+    @property
+    def label(self) -> str:
+        """How people are told of it; nearly all devices have one port."""
+        return self.device if self.number == 1 else f"{self.device} port {self.number}"
+
+
+def read_ports(root: Root) -> tuple[Port, ...]:
+    """Return the ports of all RDMA devices, by the numbers in their names; none where no driver is loaded."""
+    found = [
+        _port(root, device, number, path)
+        for device in root.entries(_DEVICES)
+        for number, path in root.numbered(f"{_DEVICES}/{device}/ports", "")
+    ]
+    return tuple(sorted(found, key=lambda port: (_natural(port.device), port.number)))
+
+
+def _port(root: Root, device: str, number: int, path: str) -> Port:
+    rate = _RATE.match(root.text(f"{path}/rate") or "")
+    return Port(
+        device=device,
+        number=number,
+        link_layer=root.text(f"{path}/link_layer") or "",
+        state=_word(root.text(f"{path}/state")),
+        physical=_word(root.text(f"{path}/phys_state")),
+        rate_gbps=float(rate[1]) if rate else None,
+        busid=_busid(root, device),
+    )
+
+
+def _word(text: str | None) -> str:
+    """Return the word of ``4: ACTIVE``."""
+    match = _NUMBERED.fullmatch(text or "")
+    return match[1] if match else ""
+
+
+def _busid(root: Root, device: str) -> str | None:
+    # The last part of where "device" points to; software devices have no such link.
+    name = root.link_name(f"{_DEVICES}/{device}/device")
+    return canonical_busid(os.path.basename(name)) if name else None
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return what sorts mlx5_ib10 behind mlx5_ib9."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

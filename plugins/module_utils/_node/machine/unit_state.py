@@ -1,0 +1,52 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A systemd service, as far as others wait for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .run import Run
+
+_PROPERTIES = ("LoadState", "ActiveState", "SubState", "Result")
+
+
+@dataclass(frozen=True)
+class UnitState:
+    """What systemd says of a unit.
+
+    :ivar load: ``loaded``, ``not-found``, ``masked``; ``unknown`` where systemd cannot be asked.
+    :ivar active: ``active``, ``activating``, ``inactive``, ``failed`` and so on.
+    :ivar sub: a closer word, e.g. ``running``, ``auto-restart``.
+    :ivar result: why it ended, e.g. ``exit-code``.
+    """
+
+    load: str
+    active: str
+    sub: str
+    result: str
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs, or did what it had to do."""
+        return self.active in ("active", "reloading")
+
+    @property
+    def words(self) -> str:
+        """How people are told of it: ``failed (exit-code)``."""
+        if self.load != "loaded":
+            return {"not-found": "not installed"}.get(self.load, self.load)
+        return f"{self.active} ({self.result})" if self.result not in ("", "success") else self.active
+
+
+def read_unit(name: str, run: Run) -> UnitState:
+    """Ask systemd about a unit. A machine without systemd gives ``unknown``."""
+    answer = run(["systemctl", "show", name, "--property=" + ",".join(_PROPERTIES)])
+    shown = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
+    if answer.rc != 0 or "LoadState" not in shown:
+        return UnitState("unknown", "unknown", "", "")
+    return UnitState(
+        shown["LoadState"], shown.get("ActiveState", ""), shown.get("SubState", ""), shown.get("Result", "")
+    )
