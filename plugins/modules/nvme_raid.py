@@ -30,8 +30,10 @@ options:
       - V(present) makes the scratch and mounts it.
       - V(absent) unmounts it, stops the array and removes our superblocks and signatures from its disks. An adopted
         array is only unmounted. Fails if somebody uses it.
+      - V(configured) only checks the options and keeps them for the boot, if O(persistent). Disks are neither needed
+        nor looked at, so it is the state for an image, and for a VM size without local NVMe disks.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, configured]
     default: present
   devices:
     description:
@@ -48,9 +50,16 @@ options:
     default: [Microsoft NVMe Direct Disk, Microsoft NVMe Direct Disk v2]
   expected_count:
     description:
-      - How many disks the VM size has, from the facts of the size, V(azure_sku.nvme_count).
-      - Without it, each of O(devices) is expected, or any number of disks but none at all.
+      - How many disks there must be. It is kept in the settings for the boot.
+      - Without it, each of O(devices) is expected, or O(nvme_count), or any number of disks but none at all.
       - With V(0) a machine without such disks is left as it is.
+    type: int
+  nvme_count:
+    description:
+      - How many disks the VM size has, from the facts of the size, V(azure_sku.nvme_count). It counts for this run,
+        where neither O(expected_count) nor O(devices) says how many.
+      - It is not kept in the settings for the boot. There the node asks itself which size it has, so the settings of an
+        image fit each size.
     type: int
   on_count_mismatch:
     description:
@@ -172,7 +181,12 @@ seealso:
 EXAMPLES = r"""
 - name: Make the scratch of all local NVMe disks, as many as the VM size has
   hpcai.azure.nvme_raid:
-    expected_count: "{{ azure_sku.nvme_count }}"
+    nvme_count: "{{ azure_sku.nvme_count }}"
+
+- name: Keep the options in an image, for the boot of whatever is made of it
+  hpcai.azure.nvme_raid:
+    state: configured
+    chunk: 1M
 
 - name: Take the array of an existing site as it is
   hpcai.azure.nvme_raid:
@@ -249,7 +263,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wa
 )
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "state": {"type": "str", "choices": ["present", "absent", "configured"], "default": "present"},
     "devices": {"type": "list", "elements": "str", "default": []},
     "models": {
         "type": "list",
@@ -257,6 +271,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": ["Microsoft NVMe Direct Disk", "Microsoft NVMe Direct Disk v2"],
     },
     "expected_count": {"type": "int"},
+    "nvme_count": {"type": "int"},
     "on_count_mismatch": {"type": "str", "choices": ["fail", "warn", "ignore"], "default": "fail"},
     "array_name": {"type": "str", "default": "hpcai-scratch"},
     "chunk": {"type": "str", "default": "512K"},
@@ -278,11 +293,14 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 def main() -> NoReturn:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     options = {name: module.params[name] for name in DEFAULTS}
-    persistent = module.params["persistent"] and module.params["state"] == "present"
+    persistent = module.params["persistent"] and module.params["state"] != "absent"
+    counted = dict(options)
+    if options["expected_count"] is None and not options["devices"]:
+        counted["expected_count"] = module.params["nvme_count"]
     try:
         outcome = ensure(
             module.params["state"],
-            parse(options),
+            parse(counted),
             Root(module.params["root"]),
             run,
             check=module.check_mode,

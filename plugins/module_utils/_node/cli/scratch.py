@@ -7,16 +7,16 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import Any
 
-from ..machine.config import ConfigError, read_config
+from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.run import run
 from ..setup.scratch.ensure import DOWN, PRESENT, SETTINGS, Outcome, as_results, ensure
-from ..setup.scratch.facts import count_selected
+from ..setup.scratch.promise import held_to, promised, read_wanted, wait_for_disks
 from ..setup.scratch.refusal import Refused
-from ..setup.scratch.wanted import OptionError, Wanted, parse
+from ..setup.scratch.wanted import Wanted
+from ..sku import UnknownVmSize
 from .command import BAD, GOOD, UNKNOWN, Answer, Command
 
 _DESCRIPTION = """\
@@ -33,7 +33,6 @@ status says what there is and what up would do, and changes nothing.
 
 Exit status 1: it is not up, or could not be done. 2: there are no settings.
 """
-_STEP_S = 1.0
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,18 +47,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
-    settings = read_config(root, "scratch")
-    if settings is None:
+    wanted = read_wanted(root)
+    if wanted is None:
         reason = f"no {SETTINGS}: module hpcai.azure.nvme_raid writes it"
         return Answer(UNKNOWN, reason, {"state": "unknown", "reason": reason})
-    try:
-        wanted = parse(settings)
-    except OptionError as error:
-        raise ConfigError(f"{root.at(SETTINGS)}: {error}") from error
+    if args.action != "down":
+        wanted = _as_promised(wanted, root)
     if args.action == "status":
         return _status(wanted, root, args.lock_timeout)
     if args.action == "up" and root.is_this_machine:
-        _wait_for_disks(wanted, root, args.wait)
+        wait_for_disks(wanted, root, run, args.wait)
     goal = PRESENT if args.action == "up" else DOWN
     done = ensure(goal, wanted, root, run, lock_timeout_s=args.lock_timeout, keeps_settings=True)
     lines = [*done.steps, *(f"warning: {warning}" for warning in done.warnings)]
@@ -67,13 +64,12 @@ def _execute(args: argparse.Namespace) -> Answer:
     return Answer(GOOD, "\n".join(lines), _data(done, "up" if goal == PRESENT else "down"))
 
 
-def _wait_for_disks(wanted: Wanted, root: Root, seconds: float) -> None:
-    """A boot is early: controllers may still be coming up. Too few disks, and an array of ours would look broken."""
-    run(["udevadm", "settle", "--timeout=30"])
-    expected = len(wanted.devices) if wanted.expected_count is None else wanted.expected_count
-    deadline = time.monotonic() + seconds
-    while count_selected(wanted, root) < expected and time.monotonic() < deadline:
-        time.sleep(_STEP_S)
+def _as_promised(wanted: Wanted, root: Root) -> Wanted:
+    """Hold the disks to the VM size's number where the settings name none; a size that is not known says nothing."""
+    try:
+        return held_to(wanted, promised(wanted, root))
+    except (ConfigError, UnknownVmSize):
+        return wanted
 
 
 def _status(wanted: Wanted, root: Root, lock_timeout_s: float) -> Answer:

@@ -72,6 +72,35 @@ def test_keeps_the_settings_for_the_boot_without_the_force(node: Node, run_modul
     assert '"on_count_mismatch": "warn"' in changed["diff"]["after"]["settings"]
 
 
+def test_an_image_keeps_the_settings_and_no_disk_is_looked_at(node: Node, run_module: RunModule) -> None:
+    foreseen = run_module(nvme_raid.main, check_mode=True, state="configured", chunk="1M", **ME)
+    assert (foreseen["changed"], node.root.text(SETTINGS)) == (True, None)
+    kept = run_module(nvme_raid.main, state="configured", chunk="1M", **ME)
+    assert (kept["changed"], kept["actions"], kept["devices"]) == (True, ["write /etc/hpcai/scratch.json"], [])
+    assert node.commands == node.looked == []
+    assert run_module(nvme_raid.main, state="configured", chunk="1M", **ME)["changed"] is False
+    assert "chunk" in run_module(nvme_raid.main, state="configured", chunk="5M", **ME)["msg"]
+
+
+def test_the_sizes_count_holds_for_this_run_and_leaves_an_images_settings_as_they_are(
+    node: Node, run_module: RunModule
+) -> None:
+    run_module(nvme_raid.main, state="configured", **ME)
+    before = (node.folder / SETTINGS.lstrip("/")).read_bytes()
+    refused = run_module(nvme_raid.main, nvme_count=9, **ME)
+    assert "there are 8 local NVMe disks where 9 are expected (there: nvme0n1 SN0, " in refused["msg"]
+    built = run_module(nvme_raid.main, nvme_count=8, **ME)
+    assert built["actions"][0].startswith("create a RAID 0")
+    assert (node.folder / SETTINGS.lstrip("/")).read_bytes() == before
+    assert run_module(nvme_raid.main, nvme_count=8, expected_count=7, **ME)["failed"]
+    assert not run_module(nvme_raid.main, nvme_count=8, expected_count=8, **ME).get("failed")
+
+
+def test_named_devices_count_more_than_the_sizes_number(node: Node, run_module: RunModule) -> None:
+    built = run_module(nvme_raid.main, nvme_count=8, devices=["/dev/nvme1n1", "/dev/nvme2n1"], **ME)
+    assert built["devices"] == ["/dev/nvme1n1", "/dev/nvme2n1"]
+
+
 @pytest.mark.parametrize("goal", [{"persistent": False}, {"state": "absent"}])
 def test_removes_the_settings(node: Node, run_module: RunModule, goal: dict[str, Any]) -> None:
     run_module(nvme_raid.main, **ME)
@@ -128,5 +157,5 @@ def test_needs_root(node: Node, run_module: RunModule, monkeypatch: pytest.Monke
 
 def test_the_modules_defaults_are_those_of_the_boot() -> None:
     defaults = {name: argument.get("default") for name, argument in nvme_raid.ARGUMENTS.items()}
-    only_now = {"state", "persistent", "lock_timeout", "root"}
+    only_now = {"state", "nvme_count", "persistent", "lock_timeout", "root"}
     assert {name: value for name, value in defaults.items() if name not in only_now} == dict(wanted.DEFAULTS)

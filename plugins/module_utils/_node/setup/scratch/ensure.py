@@ -32,11 +32,13 @@ _UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd
 # An array is assembled, or a disk appears, and what lies on it is another story than the one the plan was made for.
 _MOST_ROUNDS = 4
 
-PRESENT, ABSENT, DOWN = "present", "absent", "down"
+PRESENT, ABSENT, DOWN, CONFIGURED = "present", "absent", "down", "configured"
 _PLANNERS: Mapping[str, Callable[[Facts, Wanted], Plan]] = {
     PRESENT: plan_present,
     ABSENT: plan_absent,
     DOWN: plan_down,
+    # Nothing but the settings: an image has no disks to look at.
+    CONFIGURED: lambda _facts, _wanted: Plan(),
 }
 
 
@@ -99,7 +101,7 @@ def ensure(
 def _ensure(
     goal: str, wanted: Wanted, root: Root, run: Run, check: bool, settings: tuple[str | None] | None
 ) -> Outcome:
-    facts = read_facts(wanted, root, run)
+    facts = read_facts(wanted, root, run) if goal != CONFIGURED else Facts({}, {})
     first = plan = _PLANNERS[goal](facts, wanted)
     applier = Applier(wanted, root, run)
     if plan.steps and not check:

@@ -85,6 +85,11 @@ class Facts:
         """Return the mounts of a device and its partitions."""
         return tuple(self.mounts[place] for place, device in self.mounted.items() if self._is_on(device, name))
 
+    def told(self, name: str) -> str:
+        """Return a disk's kernel name and serial number, for a message; by the latter Azure's support knows it."""
+        device = self.devices.get(name)
+        return f"{name} {device.serial}" if device and device.serial else name
+
     def _is_on(self, device: str, name: str) -> bool:
         return device == name or disk_of(self.devices, device) == name
 

@@ -155,8 +155,9 @@ def _no_disks(facts: Facts, wanted: Wanted) -> str:
     if wanted.devices:
         return f"none of the devices exists ({', '.join(facts.absent)})."
     there = sorted({device.model for device in facts.devices.values() if device.model and device.is_disk})
+    expected = f"{wanted.expected_count} local NVMe disks are expected, and " if wanted.expected_count else ""
     return (
-        f"no disk has one of the models {', '.join(wanted.models)}; "
+        f"{expected}no disk has one of the models {', '.join(wanted.models)}; "
         f"there are {', '.join(there) or 'no models at all'}: "
         f"set devices or models, or expected_count=0 where the VM size has no local NVMe disk."
     )
@@ -169,8 +170,9 @@ def _check_count(facts: Facts, wanted: Wanted, members: Sequence[str]) -> tuple[
         expected = len(facts.selected) + len(facts.absent) if wanted.devices else len(members)
     if len(members) == expected or wanted.on_count_mismatch == "ignore":
         return ()
-    missing = f" (not there: {', '.join(facts.absent)})" if facts.absent else ""
-    text = f"there are {len(members)} local NVMe disks where {expected} are expected{missing}"
+    missing = f"; not there: {', '.join(facts.absent)}" if facts.absent else ""
+    named = f" (there: {', '.join(map(facts.told, members))}{missing})" if members or missing else ""
+    text = f"there are {len(members)} local NVMe disks where {expected} are expected{named}"
     if wanted.on_count_mismatch == "warn":
         return (text,)
     raise Refused(f"{text}: the node may be ill; on_count_mismatch=warn goes on with what is there.")

@@ -112,7 +112,7 @@ def parse(options: Mapping[str, Any]) -> Wanted:
         mount_options=tuple(option for word in given["mount_options"] for option in word.split(",") if option),
         owner=str(given["owner"]),
         group=str(given["group"]),
-        mode=_mode(given["mode"]),
+        mode=octal_mode(given["mode"]),
         force_devices=tuple(given["force_devices"]),
         adopt=bool(given["adopt"]),
     )
@@ -149,13 +149,17 @@ def _check(wanted: Wanted) -> None:
             f"label must be 1 to {most} letters, digits, dots, dashes and underscores "
             f"({wanted.filesystem} holds no more), not {wanted.label!r}"
         )
-    _check_mountpoint(wanted.mountpoint)
+    check_path_of_mount(wanted.mountpoint)
     for path in (*wanted.devices, *wanted.force_devices):
         if not path.startswith("/dev/"):
             raise OptionError(f"{path!r} is no path below /dev: name disks as /dev/nvme0n1 or /dev/disk/by-id/...")
 
 
-def _check_mountpoint(path: str) -> None:
+def check_path_of_mount(path: str) -> None:
+    """Make sure that a path may be a mountpoint.
+
+    :raises OptionError: it may not.
+    """
     if not path.startswith("/") or os.path.normpath(path) != path:
         raise OptionError(f"mountpoint must be an absolute path without '..', not {path or '/'!r}")
     if path == "/" or path.lstrip("/") in _SYSTEM_FOLDERS:
@@ -172,7 +176,11 @@ def _chunk(value: str) -> int:
     return chunk
 
 
-def _mode(value: object) -> int:
+def octal_mode(value: object) -> int:
+    """Return permissions, given as octal digits, as a number.
+
+    :raises OptionError: it is something else.
+    """
     text = str(value)
     if not re.fullmatch(r"0?[0-7]{3,4}", text):
         raise OptionError(f"mode must be octal digits in quotes, such as '1777', not {text!r}")

@@ -145,8 +145,9 @@ def test_rebuilds_of_what_is_left_where_fewer_disks_will_do(node: Node) -> None:
     done = node.ensure(expected_count=8, on_count_mismatch="warn")
     assert node.commands[0] == "umount /scratch"
     assert verbs(node) == ["umount", "mdadm --stop", "wipefs", "mdadm --create", "mkfs.xfs", "mount"]
+    there = ", ".join(f"nvme{n}n1 SN{n}" for n in range(7))
     assert done.warnings == (
-        "there are 7 local NVMe disks where 8 are expected",
+        f"there are 7 local NVMe disks where 8 are expected (there: {there})",
         "the array had 8 disks, and is made anew of the 7 that are left",
     )
     assert len(done.devices) == 7

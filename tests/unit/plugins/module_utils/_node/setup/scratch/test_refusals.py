@@ -335,7 +335,10 @@ def test_refuses_another_number_of_disks_than_expected(node: Node, there: bool) 
 def test_each_named_device_is_expected(node: Node) -> None:
     names = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme9n1"]
     said = node.refusal(devices=names)
-    assert "there are 2 local NVMe disks where 3 are expected (not there: /dev/nvme9n1)" in said
+    assert (
+        "there are 2 local NVMe disks where 3 are expected (there: nvme0n1 SN0, nvme1n1 SN1; not there: /dev/nvme9n1)"
+        in said
+    )
 
 
 def test_refuses_a_scratch_that_lies_on_other_disks_than_those_named(node: Node) -> None:
