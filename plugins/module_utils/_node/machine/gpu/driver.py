@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ..pci import read_pci
 from ..root import Root
 from ..run import Run, run
-from .errors import NO_BINDINGS, NO_LIBRARY, GpuError
+from .errors import NO_ANSWER, NO_BINDINGS, NO_LIBRARY, GpuError
 from .facts import GpuFacts, facts_of
 from .nvml import open_session
 from .smi import SmiDriver
@@ -22,6 +22,9 @@ from .worker import Worker
 
 LIMIT_S = 30.0
 """Seconds that one question to the driver may take. Without persistence mode the first one starts all the GPUs."""
+
+_SILENT_ENOUGH = 2
+"""GPUs that do not answer one after the other: then it is the driver, and the others would only take their time too."""
 
 
 class Driver(Protocol):
@@ -39,6 +42,9 @@ class Driver(Protocol):
 
     def processes(self) -> dict[int, tuple[str, ...]] | None:
         """Return for each process that computes on GPUs the PCI addresses of these; None if that cannot be told."""
+
+    def versions(self) -> tuple[str, str]:
+        """Return the versions of the driver and of the library, the latter empty where it cannot be told."""
 
     def change(self, what: str, index: int, *values: int) -> None:
         """Change a GPU: ``set_persistence`` (0, 1), ``set_application`` (memory MHz, graphics MHz),
@@ -63,10 +69,17 @@ class NvmlDriver:
         self._pci = tuple(pci)
 
     def read(self, only: Collection[int] = ()) -> tuple[GpuFacts, ...]:
-        """See ``Driver``."""
+        """See ``Driver``. Where two GPUs in turn do not answer, the rest is not asked."""
+        found: list[GpuFacts] = []
+        for index in sorted(only) if only else range(self._worker.ask("count")):
+            silent = [gpu.problem_kind == NO_ANSWER for gpu in found[-_SILENT_ENOUGH:]]
+            if len(silent) == _SILENT_ENOUGH and all(silent):
+                words = f"not asked, since the driver did not answer for the {_SILENT_ENOUGH} before it"
+                found.append(GpuFacts(index=index, problem=words, problem_kind=NO_ANSWER))
+            else:
+                found.append(self._read_one(index))
         if only:
-            return tuple(self._read_one(index) for index in sorted(only))
-        found = [self._read_one(index) for index in range(self._worker.ask("count"))]
+            return tuple(found)
         # NVML promises no order, and has so far numbered GPUs by PCI address: concluded only where all others agree.
         if len(found) == len(self._pci) and all(gpu.busid in (None, busid) for gpu, busid in zip(found, self._pci)):
             found = [replace(gpu, busid=busid) for gpu, busid in zip(found, self._pci)]
@@ -76,7 +89,7 @@ class NvmlDriver:
         try:
             return facts_of(self._worker.ask("read", index))
         except GpuError as error:
-            return GpuFacts(index=index, problem=str(error))
+            return GpuFacts(index=index, problem=str(error), problem_kind=error.kind)
 
     def processes(self) -> dict[int, tuple[str, ...]] | None:
         """See ``Driver``. A GPU that cannot be read has no processes that anybody could tell of."""
@@ -98,7 +111,7 @@ class NvmlDriver:
         self._worker.ask(what, index, *values)
 
     def versions(self) -> tuple[str, str]:
-        """Return the versions of the driver and of the library."""
+        """See ``Driver``."""
         driver, library = self._worker.ask("versions")
         return driver, library
 

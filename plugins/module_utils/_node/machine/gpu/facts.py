@@ -42,6 +42,7 @@ class GpuFacts:
     :ivar slowed: whether the driver names a reason why the clocks are not higher (power, heat, hardware); None where
         it does not say.
     :ivar problem: why the GPU could not be read; then only ``index`` and perhaps ``busid`` are known.
+    :ivar problem_kind: the same as the kind of a ``GpuError``.
     """
 
     index: int
@@ -59,6 +60,7 @@ class GpuFacts:
     current: Clocks = Clocks(None, None)
     slowed: bool | None = None
     problem: str | None = None
+    problem_kind: str | None = None
 
     @property
     def label(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..pci import canonical_busid
 from ..run import Result, Run
-from .errors import DEPRECATED, LOST, NO_ANSWER, NO_DRIVER, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, GpuError
+from .errors import DEPRECATED, LOST, MISMATCH, NO_ANSWER, NO_DRIVER, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, GpuError
 from .facts import GpuFacts, facts_of
 
 _FIELDS = (
@@ -43,6 +43,7 @@ _WORDS = (
     (DEPRECATED, re.compile(r"functionality has been deprecated", re.IGNORECASE)),
     (NOT_SUPPORTED, re.compile(r"not supported", re.IGNORECASE)),
     (LOST, re.compile(r"gpu is lost|unable to determine the device handle", re.IGNORECASE)),
+    (MISMATCH, re.compile(r"driver/library version mismatch", re.IGNORECASE)),
     (NO_DRIVER, re.compile(r"couldn't communicate with the nvidia driver|driver not loaded", re.IGNORECASE)),
 )
 _OPTIONS = {
@@ -75,7 +76,7 @@ class SmiDriver:
         query = [f"--query-gpu={','.join(_FIELDS)}", _FORMAT]
         try:
             rows = _rows(self._ask(*query))
-            problems: dict[str, str] = {}
+            problems: dict[str, GpuError] = {}
         except GpuError as error:
             # One GPU that is lost may silence the whole answer. Ask for each by itself then.
             if error.kind != LOST or not self._pci:
@@ -86,19 +87,19 @@ class SmiDriver:
         numbered = list(self._pci) if set(found) <= set(self._pci) else list(found)
         self._busids = {index: busid for index, busid in enumerate(numbered) if busid}
         return tuple(
-            found.get(busid) or GpuFacts(index=index, busid=busid, problem=problems.get(busid or "", "no answer"))
+            found.get(busid) or _unread(index, busid, problems.get(busid or ""))
             for index, busid in enumerate(numbered)
             if not only or index in only
         )
 
-    def _read_each(self, query: Sequence[str]) -> tuple[list[list[str]], dict[str, str]]:
+    def _read_each(self, query: Sequence[str]) -> tuple[list[list[str]], dict[str, GpuError]]:
         rows: list[list[str]] = []
-        problems: dict[str, str] = {}
+        problems: dict[str, GpuError] = {}
         for busid in self._pci:
             try:
                 rows += _rows(self._ask(f"--id={busid}", *query))
             except GpuError as error:
-                problems[busid] = str(error)
+                problems[busid] = error
         return rows, problems
 
     def _supported(self) -> dict[str, dict[int, list[int]]]:
@@ -124,6 +125,10 @@ class SmiDriver:
             if busid not in used.setdefault(int(row[0]), []):
                 used[int(row[0])].append(busid)
         return {pid: tuple(busids) for pid, busids in used.items()}
+
+    def versions(self) -> tuple[str, str]:
+        """Return the driver's version; the library's it does not tell."""
+        return next((row.strip() for row in self._ask("--query-gpu=driver_version", _FORMAT).splitlines()), ""), ""
 
     def change(self, what: str, index: int, *values: int) -> None:
         """Change a GPU."""
@@ -163,6 +168,11 @@ def _refusal(result: Result, reading: bool) -> GpuError | None:
     return None
 
 
+def _unread(index: int, busid: str | None, error: GpuError | None) -> GpuFacts:
+    problem = (str(error), error.kind) if error else ("nvidia-smi does not show it", UNKNOWN)
+    return GpuFacts(index=index, busid=busid, problem=problem[0], problem_kind=problem[1])
+
+
 def _rows(answer: str) -> list[list[str]]:
     """Return the fields of each line of CSV; a name of a GPU holds no comma."""
     return [[field.strip() for field in line.split(",")] for line in answer.splitlines() if "," in line]
@@ -175,7 +185,7 @@ def _facts(row: Sequence[str], supported: Mapping[str, Mapping[int, Sequence[int
     lost = next((field for field in row if field.lower() == "[gpu is lost]"), None)
     busid = canonical_busid(value["pci.bus_id"])
     if lost:
-        return GpuFacts(index=int(value["index"]), busid=busid, problem="nvidia-smi: GPU is lost")
+        return _unread(int(value["index"]), busid, GpuError(LOST, "nvidia-smi: GPU is lost"))
     application = _pair(value, "clocks.applications")
     read: dict[str, Any] = {
         "index": int(value["index"]),

@@ -75,6 +75,25 @@ def test_a_lost_gpu_sits_where_no_other_does(
     first, second = nvml(monkeypatch, answers, pci).read()
     assert (first.busid, first.problem) == (PCI[0], None)
     assert (second.index, second.busid, second.problem) == (1, told, "GPU is lost")
+    assert second.problem_kind == "gpu_is_lost"
+
+
+SILENT = GpuError("no_answer", "the driver did not answer within 3 s")
+
+
+@pytest.mark.parametrize(
+    ("silent", "not_asked"), [((1, 2), [3, 4]), ((1, 3), []), ((3, 4), []), ((0, 1), [2, 3, 4])], ids=str
+)
+def test_two_gpus_in_turn_that_do_not_answer_speak_for_the_driver(
+    monkeypatch: pytest.MonkeyPatch, silent: tuple[int, ...], not_asked: list[int]
+) -> None:
+    """Each takes its whole limit, and a boot has not so much time."""
+    answers: dict[Any, Any] = {("read", index): facts(index, f"000{index}:00:00.0") for index in range(5)}
+    answers.update({("read", index): SILENT for index in silent}, count=5)
+    found = nvml(monkeypatch, answers, ()).read()
+    assert [gpu.index for gpu in found if (gpu.problem or "").startswith("not asked")] == not_asked
+    assert {gpu.index for gpu in found if gpu.problem_kind == "no_answer"} == {*silent, *not_asked}
+    assert [gpu.index for gpu in nvml(monkeypatch, answers, ()).read([4, *silent])] == sorted({4, *silent})
 
 
 def test_numbers_as_keys_survive_the_way_through_json(monkeypatch: pytest.MonkeyPatch) -> None:

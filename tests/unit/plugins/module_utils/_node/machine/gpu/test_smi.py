@@ -100,6 +100,7 @@ def test_a_lost_gpu_that_silences_the_answer_does_not_hide_the_others(rc: int) -
     assert (first.problem, first.uuid) == (None, "GPU-0")
     assert (second.index, second.busid, second.uuid) == (1, "0002:00:00.0", None)
     assert second.problem == f"nvidia-smi: {words.strip()}"
+    assert second.problem_kind == "gpu_is_lost"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,11 @@ def test_a_lost_gpu_that_silences_the_answer_does_not_hide_the_others(rc: int) -
             "driver_not_loaded",
             "couldn't communicate",
         ),
-        (failing(18, stdout="Failed to initialize NVML: Driver/library version mismatch"), "unknown", "mismatch"),
+        (
+            failing(18, stdout="Failed to initialize NVML: Driver/library version mismatch"),
+            "lib_rm_version_mismatch",
+            "mismatch",
+        ),
         (failing(4, stdout="Failed to initialize NVML: Insufficient Permissions"), "no_permission", "Permissions"),
         (failing(3), "unknown", "exit status 3"),
     ],
@@ -122,6 +127,12 @@ def test_a_driver_that_cannot_be_used_is_told(answer: Result, kind: str, words: 
     with pytest.raises(GpuError, match=words) as error:
         SmiDriver(Smi(query_gpu=answer), PCI).read()
     assert error.value.kind == kind
+
+
+def test_the_drivers_version_is_that_of_any_gpu() -> None:
+    smi = Smi(query_gpu="550.90.12\n550.90.12\n")
+    assert SmiDriver(smi, PCI).versions() == ("550.90.12", "")
+    assert SmiDriver(Smi(query_gpu=""), PCI).versions() == ("", "")
 
 
 def test_no_devices_is_no_gpu() -> None:
