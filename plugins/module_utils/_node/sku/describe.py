@@ -68,6 +68,7 @@ FORMS: Mapping[str, Form] = {
     "gpu_memory_clock_mhz": forms.above_zero,
     "gpu_graphics_clock_mhz": forms.above_zero,
     "gpu_default_graphics_clock_mhz": forms.above_zero,
+    "nvswitch": forms.yes_or_no,
     "hca_count": forms.number,
     "hcas": forms.listed(_hca),
     "ib_rate_gbps": forms.above_zero,

@@ -22,6 +22,7 @@ _TOPOLOGY = {
 }
 _GPUS = gpus("0001 0002 0003 0004 000b 000c 000d 000e", _NODES_OF_SLOTS, _SWITCHES)
 _CHECKED = {"gpu_count": 8, "hca_count": 8, "ib_rate_gbps": 200}
+_NVSWITCH = {"nvswitch": True}
 _NCCL = {"NCCL_IB_PCI_RELAXED_ORDERING": "1", "NCCL_IGNORE_CPU_AFFINITY": "1", "NCCL_SOCKET_IFNAME": "eth0"}
 
 _THRESHOLDS = {
@@ -69,6 +70,7 @@ ND96ASR = vm_size(
         "O, E": {"nvme_count": 8},
         "W": {"nvme_model": "Microsoft NVMe Direct Disk"},
         "H": {"accelerated_nic_gbps": 40},
+        "A": _NVSWITCH,
         "A, P": {"nccl_settings": _NCCL},
     },
     {
@@ -118,6 +120,7 @@ ND96AMSR = vm_size(
         "O": {"nvme_count": 8},
         "W": {"nvme_model": "Microsoft NVMe Direct Disk"},
         "H": {"accelerated_nic_gbps": 40},
+        "A": _NVSWITCH,
         "A, P": {"nccl_settings": _NCCL},
     },
     {

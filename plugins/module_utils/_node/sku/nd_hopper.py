@@ -35,6 +35,8 @@ _NCCL = {
         "NCCL_SOCKET_IFNAME": "eth0",
     }
 }
+# Its scripts for these families start the fabric manager, and fail without it.
+_NVSWITCH = {"nvswitch": True}
 _NVME_MODEL = {"nvme_model": "Microsoft NVMe Direct Disk"}
 
 _H100 = {"gpu_model": "H100-SXM5-80GB", "gpu_memory_gb": 80}
@@ -109,6 +111,7 @@ ND96ISR_H100 = vm_size(
         "C, D": {"nvme_count": 8},
         "W": _NVME_MODEL,
         "H": {**_H100_MEMORY_CLOCK, "accelerated_nic_gbps": 100},
+        "A": _NVSWITCH,
         "A, G": _NCCL,
     },
     {
@@ -149,6 +152,7 @@ ND96IS_H100 = vm_size(
         "I": _H100_CLOCKS,
         # Not in H's lists of mlx5_an0.
         "H": _H100_MEMORY_CLOCK,
+        "A": _NVSWITCH,
         "A, G": _NCCL,
     },
     {**_H100_THRESHOLDS, "nccl_allreduce": Threshold(460, "GB/s", "C", at="16G")},
@@ -165,6 +169,7 @@ ND96ISR_H200 = vm_size(
         "I": _H200_CLOCKS,
         "C, D": {"nvme_count": 8},
         "W": _NVME_MODEL,
+        "A": _NVSWITCH,
         "A, G": _NCCL,
     },
     {
@@ -184,6 +189,7 @@ ND96ISRF_H200 = vm_size(
         "T, A": {**_TOPOLOGY, **_HCAS, **_GPUS},
         "D": _H200,
         "I": _H200_CLOCKS,
+        "A": _NVSWITCH,
         "A, G": _NCCL,
     },
     {
@@ -202,6 +208,7 @@ ND96IS_H200 = vm_size(
         "T, A": {**_TOPOLOGY, **_GPUS},
         "D": _H200,
         "I": _H200_CLOCKS,
+        "A": _NVSWITCH,
         "A, G": _NCCL,
     },
     {**_H200_THRESHOLDS, "nccl_allreduce": Threshold(432, "GB/s", "C", at="16G")},

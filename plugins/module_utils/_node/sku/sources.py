@@ -12,7 +12,8 @@ HAND = "hand"
 """Source of what an inventory describes."""
 
 SOURCES: Mapping[str, str] = {
-    "A": "azhpc-images, setup_sku_customizations.sh: which size gets which topology file and NCCL variables",
+    "A": "azhpc-images, setup_sku_customizations.sh and what it calls: which size gets which topology file and NCCL "
+    "variables, and needs the fabric manager",
     "B": "ai-infrastructure-on-azure, skills/slurm/sku_performance_baseline",
     "C": "azurehpc-health-checks, conf/<size>.conf: what the node health check expects; a size whose file checks no "
     "InfiniBand has none",

@@ -123,6 +123,7 @@ class VmSize:
     :ivar gpu_memory_clock_mhz: highest memory clock of a GPU, in MHz.
     :ivar gpu_graphics_clock_mhz: highest graphics (SM) clock of a GPU, in MHz.
     :ivar gpu_default_graphics_clock_mhz: graphics clock that applications get without tuning, in MHz.
+    :ivar nvswitch: whether the GPUs are joined by NVSwitches inside the VM, so that they need NVIDIA's fabric manager.
     :ivar hca_count: number of InfiniBand adapters; 0 where the size has no InfiniBand.
     :ivar hcas: the adapters in the order of their names.
     :ivar ib_rate_gbps: InfiniBand rate of one adapter, in Gb/s.
@@ -155,6 +156,7 @@ class VmSize:
     gpu_memory_clock_mhz: int | None = None
     gpu_graphics_clock_mhz: int | None = None
     gpu_default_graphics_clock_mhz: int | None = None
+    nvswitch: bool | None = None
     hca_count: int | None = None
     hcas: tuple[Hca, ...] | None = None
     ib_rate_gbps: int | None = None

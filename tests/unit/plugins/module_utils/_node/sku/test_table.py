@@ -20,6 +20,7 @@ NO_FACTS = ("name", "sources", "thresholds", "contradictions")
 FACTS = [field.name for field in dataclasses.fields(VmSize) if field.name not in NO_FACTS]
 # Counts that are known to be none.
 MAY_BE_ZERO = {"hca_count", "nvme_count"}
+YES_OR_NO = {"nvswitch"}
 LETTERS = SOURCES.keys() - {"hand"}
 
 
@@ -79,7 +80,7 @@ def test_every_threshold_names_a_source_and_a_unit(size: VmSize) -> None:
 def test_every_number_is_above_zero_or_known_to_be_none(size: VmSize) -> None:
     for name in size.sources:
         value = getattr(size, name)
-        assert not isinstance(value, bool)
+        assert isinstance(value, bool) == (name in YES_OR_NO)
         if isinstance(value, int):
             assert value > 0 or (value == 0 and name in MAY_BE_ZERO)
         else:
@@ -191,6 +192,13 @@ def test_devices_are_where_the_original_topology_has_them(name: str, gpus: str, 
     assert " ".join(hca.busid.split(":")[0] for hca in size.hcas or ()) == "0101 0102 0103 0104 0105 0106 0107 0108"
     for slots in (size.gpus, size.hcas):
         assert " ".join(str(slot.switch) for slot in slots or ()) == switches
+
+
+def test_boards_of_eight_from_the_a100_on_have_switches_that_need_the_fabric_manager() -> None:
+    names = {name for name, size in SIZES.items() if size.nvswitch}
+    assert names == {name for name in SIZES if name.startswith(("Standard_ND96a", "Standard_ND96is"))} - {
+        "Standard_ND96isr_MI300X_v5"
+    }
 
 
 def test_a_size_of_another_spelling_is_not_there_twice() -> None:
