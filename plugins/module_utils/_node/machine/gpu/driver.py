@@ -71,7 +71,7 @@ class NvmlDriver:
     def read(self, only: Collection[int] = ()) -> tuple[GpuFacts, ...]:
         """See ``Driver``. Where two GPUs in turn do not answer, the rest is not asked."""
         found: list[GpuFacts] = []
-        for index in sorted(only) if only else range(self._worker.ask("count")):
+        for index in sorted(set(only)) if only else range(self._worker.ask("count")):
             silent = [gpu.problem_kind == NO_ANSWER for gpu in found[-_SILENT_ENOUGH:]]
             if len(silent) == _SILENT_ENOUGH and all(silent):
                 words = f"not asked, since the driver did not answer for the {_SILENT_ENOUGH} before it"
