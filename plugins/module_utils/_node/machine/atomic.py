@@ -11,12 +11,13 @@ import os
 import tempfile
 
 
-def write_file(path: str, text: str, mode: int = 0o644) -> None:
-    """Write ``text`` to ``path`` in one step and durably, with exactly ``mode``.
+def write_file(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
+    """Write ``text`` to ``path`` in one step and durably, with exactly ``mode`` and, where given, ``owner``.
 
     Missing folders are made with mode 0755. A symbolic link stays one: what it points to is replaced. Text that was
     read with the error handler ``surrogateescape`` is written as the bytes it came from.
 
+    :param owner: numbers of user and group.
     :raises OSError: it cannot be written; then the old file is as it was.
     """
     target = os.path.realpath(path)
@@ -27,6 +28,8 @@ def write_file(path: str, text: str, mode: int = 0o644) -> None:
     try:
         with open(descriptor, "wb") as file:
             file.write(text.encode("utf-8", "surrogateescape"))
+            if owner:
+                os.fchown(file.fileno(), *owner)
             os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())

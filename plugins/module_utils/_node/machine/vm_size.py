@@ -19,6 +19,7 @@ from .root import Root
 INSTANCE_FILE = "/var/lib/hpcai/instance.json"
 """What the metadata service said last."""
 _FIRMWARE_ID = "/sys/class/dmi/id/product_uuid"
+_MACHINE_ID = "/etc/machine-id"
 
 GIVEN, NODE_SETTINGS, METADATA, REMEMBERED = "given", "node.json", "imds", "remembered"
 """Where a name came from, the first wins."""
@@ -104,22 +105,42 @@ def remember(root: Root, compute: Mapping[str, Any]) -> None:
         "vm_size": compute.get("vmSize"),
         "vm_id": compute.get("vmId"),
         "name": compute.get("name"),
-        "firmware_id": root.text(_FIRMWARE_ID),
+        **identity_of(root),
     }
     text = as_config({key: value for key, value in facts.items() if value})
     if root.text(INSTANCE_FILE) != text.strip():
         write_file(root.at(INSTANCE_FILE), text)
 
 
-def _remembered(root: Root) -> str | None:
-    """The size of the last answer, unless another machine got it: an image carries its first machine's files along."""
+def remembered_instance(root: Root) -> dict[str, Any]:
+    """Return what was written down last, whichever machine it was; empty where that cannot be read."""
     try:
         facts = json.loads(root.text(INSTANCE_FILE) or "{}")
     except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _remembered(root: Root) -> str | None:
+    """The size of the last answer, unless another machine got it: an image carries its first machine's files along."""
+    facts = remembered_instance(root)
+    if not isinstance(facts.get("vm_size"), str):
         return None
-    if not isinstance(facts, dict) or not isinstance(facts.get("vm_size"), str):
-        return None
-    here = root.text(_FIRMWARE_ID)
-    if here and facts.get("firmware_id") and here.lower() != str(facts["firmware_id"]).lower():
-        return None
-    return str(facts["vm_size"])
+    return str(facts["vm_size"]) if is_same_machine(root, facts) else None
+
+
+def identity_of(root: Root) -> dict[str, str | None]:
+    """Return what tells this machine from others even where the metadata service is silent."""
+    return {"firmware_id": root.text(_FIRMWARE_ID), "machine_id": root.text(_MACHINE_ID)}
+
+
+def is_same_machine(root: Root, facts: Mapping[str, Any]) -> bool:
+    """Whether ``facts``, written down with ``identity_of``, are this machine's own.
+
+    What only one side knows tells nothing. The firmware's id decides where both know it: systemd makes a machine id
+    from it on some machines, and keeps the old one in a captured image on others.
+    """
+    for name, here in identity_of(root).items():
+        if here and facts.get(name):
+            return here.lower() == str(facts[name]).lower()
+    return True

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import threading
 import time
@@ -88,13 +87,7 @@ def test_no_proxy_of_the_environment_is_asked(serve: Serve, monkeypatch: pytest.
         monkeypatch.setenv(name, proxy.endpoint)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    # Loaded anew: what opens URLs looks at the environment when it is made.
-    spec = importlib.util.spec_from_file_location("imds_behind_a_proxy", imds.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    fresh = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fresh)
-    assert fresh.read_compute(endpoint=service.endpoint) == COMPUTE
+    assert read_compute(endpoint=service.endpoint) == COMPUTE
     assert proxy.requests == []
 
 

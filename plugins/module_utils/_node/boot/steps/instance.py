@@ -1,0 +1,216 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Which machine this is, which cluster it belongs to, and what slurmd is to be called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable
+
+from ...machine.atomic import write_file
+from ...machine.cluster_settings import (
+    FROM_USER_DATA,
+    ClusterSettings,
+    Joining,
+    remember_joining,
+    remembered,
+    settings_from,
+    settings_written,
+)
+from ...machine.config import read_config
+from ...machine.root import Root
+from ...machine.vm_size import NODE_SETTINGS, VmSizeNotTold, is_same_machine, remember, remembered_instance, size_facts
+from ...sku import UnknownVmSize, canonical_size
+from ...slurm.node_name import own_node_name
+from ...slurm.slurmd_env import ENV_FILE, is_ours, slurmd_env
+from ..step import FAIL, PASS, UNKNOWN, WARN, Context, Outcome, Step, StepFailed
+
+SETTINGS_FILE = "/etc/hpcai/cluster.json"
+SET_ASIDE = "/var/lib/hpcai/cluster.json.of-another-machine"
+MARGIN_S = 5.0
+"""What is left of the step's time when the metadata service has been waited for."""
+HURRIED_S = 20.0
+"""How long it is waited for where all is written down already."""
+
+_CURE = "Wait until it answers, then: systemctl start slurmd"
+
+Ask = Callable[[float], "dict[str, Any]"]
+
+
+@dataclass
+class _Found:
+    """What is said at the end, collected on the way."""
+
+    changes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def warn(self, words: str, action: str) -> None:
+        self.warnings.append(words)
+        self.actions.append(action)
+
+
+def perform(context: Context, ask: Ask | None = None) -> Outcome:
+    """Ask the metadata service, write down what it says, and name slurmd's node.
+
+    :param ask: what asks the service, given the seconds that it may take; ``imds.read_compute`` by default.
+    :raises ConfigError: the cluster's settings cannot be used.
+    :raises StepFailed: nobody says what this machine is.
+    """
+    root, found = context.root, _Found()
+    known = remembered_instance(root)
+    compute, silence = _ask(context, ask)
+    foreign = compute is not None and _is_anothers(root, known, compute)
+    if compute is None:
+        settings, name = _without_answer(root, known, silence, found)
+    else:
+        settings, name = _settle(context, compute, foreign, found)
+    outcome = _judged(root, settings, compute, found)
+    if settings and settings.is_compute:
+        _tell_slurmd(context, settings, name, foreign, found)
+    return replace(outcome, changes=tuple(found.changes), details=found.details)
+
+
+def _ask(context: Context, ask: Ask | None) -> tuple[dict[str, Any] | None, str]:
+    """Return what the metadata service says, or None and why it does not."""
+    if not context.root.is_this_machine:
+        return None, f"{context.root.path} is not the running machine, so the metadata service was not asked"
+    # Not above: to import what speaks HTTP takes longer than all that most callers do.
+    from ...machine import imds
+
+    limit_s = max(1.0, context.seconds - MARGIN_S)
+    if _all_written_down(context.root):
+        limit_s = min(limit_s, HURRIED_S)
+    try:
+        return (ask or imds.read_compute)(limit_s), ""
+    except imds.ImdsError as error:
+        return None, str(error).rstrip(".")
+
+
+def _all_written_down(root: Root) -> bool:
+    """Whether the playbook brought what the metadata service could say."""
+    node = read_config(root, "node") or {}
+    return bool(node.get("vm_size")) and root.exists(SETTINGS_FILE) and root.exists(ENV_FILE)
+
+
+def _settle(
+    context: Context, compute: Mapping[str, Any], foreign: bool, found: _Found
+) -> tuple[ClusterSettings | None, str | None]:
+    """Return the cluster and the node's name, and write down what the service said."""
+    root = context.root
+    name = own_node_name(compute)
+    found.details.update({"vm_id": compute.get("vmId"), "instance": compute.get("name"), "node": name})
+    if not context.check:
+        remember(root, compute)
+    written = settings_written(root)
+    told = None
+    if written is None or foreign:
+        told = _told(compute, found)
+    if foreign:
+        found.warn("this disk was another machine's", "Generalise an image before it is captured (playbooks/image.yml)")
+        if written and told:
+            found.changes.append(f"set {SETTINGS_FILE} aside, which another machine had")
+            if not context.check:
+                os.replace(root.at(SETTINGS_FILE), root.at(SET_ASIDE))
+            written = None
+    if not context.check:
+        remember_joining(root, str(compute.get("vmId") or ""), Joining(name or "", told))
+    return written or told, name
+
+
+def _told(compute: Mapping[str, Any], found: _Found) -> ClusterSettings | None:
+    from ...machine.user_data import settings_in
+
+    stated, why = settings_in(str(compute.get("userData") or ""))
+    if stated is None:
+        found.details["user_data"] = why
+        return None
+    return settings_from(stated, FROM_USER_DATA, "'hpcai' in the machine's user data")
+
+
+def _is_anothers(root: Root, known: Mapping[str, Any], compute: Mapping[str, Any]) -> bool:
+    """Whether this disk was another machine's: an image carries its first machine's files along."""
+    if known.get("vm_id") and compute.get("vmId"):
+        return str(known["vm_id"]).lower() != str(compute["vmId"]).lower()
+    return not is_same_machine(root, known)
+
+
+def _without_answer(
+    root: Root, known: Mapping[str, Any], silence: str, found: _Found
+) -> tuple[ClusterSettings | None, str | None]:
+    """Return the cluster and the node's name as far as they are known without the metadata service."""
+    if not is_same_machine(root, known):
+        raise StepFailed(f"{silence}, and what is written on this disk is another machine's. {_CURE}")
+    joining, written = remembered(root), settings_written(root)
+    if joining is None and written is None:
+        raise StepFailed(f"{silence}, and nothing else says what this machine is. {_CURE}")
+    found.warn(f"{silence}; going by what is remembered", "If it stays so: look at the route to the metadata service")
+    return written or (joining.settings if joining else None), joining.node_name if joining else None
+
+
+def _judged(root: Root, settings: ClusterSettings | None, compute: Mapping[str, Any] | None, found: _Found) -> Outcome:
+    """Judge by the VM size, which all that follows depends on."""
+    where = f"in cluster {settings.name} by {settings.origin}" if settings else "in no cluster"
+    if not settings and "user_data" in found.details:
+        where += f": {found.details['user_data']}"
+
+    def ask() -> dict[str, Any]:
+        # It was asked already.
+        from ...machine.imds import ImdsError
+
+        if compute is None:
+            raise ImdsError("the metadata service does not answer")
+        return dict(compute)
+
+    try:
+        size, told = size_facts(root, ask=ask)
+    except (UnknownVmSize, VmSizeNotTold) as error:
+        if settings and settings.is_compute:
+            verdict = UNKNOWN if isinstance(error, UnknownVmSize) else FAIL
+            return Outcome(
+                verdict, str(error), "Describe the size in hpcai_vm_sizes and run site.yml, or bake the image anew"
+            )
+        return Outcome(WARN if found.warnings else PASS, _said(where, found), "; ".join(found.actions))
+    found.details["vm_size"] = size.name
+    if compute and told.origin == NODE_SETTINGS and canonical_size(str(compute["vmSize"])) != size.name:
+        found.warn(
+            f"node.json says {size.name}, the metadata service {canonical_size(str(compute['vmSize']))}",
+            "Run site.yml, if the machine got another size",
+        )
+    verdict = WARN if found.warnings else PASS
+    return Outcome(verdict, _said(f"{size.name} {where}", found), "; ".join(found.actions))
+
+
+def _said(where: str, found: _Found) -> str:
+    return "; ".join([*found.warnings, where])
+
+
+def _tell_slurmd(context: Context, settings: ClusterSettings, name: str | None, foreign: bool, found: _Found) -> None:
+    """Write slurmd's name and controllers, unless the site has done so on this machine."""
+    root = context.root
+    if root.exists(ENV_FILE) and not is_ours(root) and not foreign:
+        return
+    if not name:
+        if root.exists(ENV_FILE) and not foreign:
+            return
+        raise StepFailed(f"the metadata service has not said how this node is called, so slurmd cannot start. {_CURE}")
+    text = slurmd_env(name, settings.controllers)
+    if root.text(ENV_FILE) != text.strip():
+        found.changes.append(f"wrote {ENV_FILE}: node {name}, controller {settings.controllers[0]}")
+        if not context.check:
+            write_file(root.at(ENV_FILE), text)
+
+
+STEP = Step(
+    name="instance",
+    title="Find out which machine this is, and which cluster it belongs to",
+    blocking=True,
+    # The service may be away for 70 s while its host is updated (410, says its documentation).
+    limit_s=80.0,
+    perform=perform,
+)

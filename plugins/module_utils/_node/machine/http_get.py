@@ -1,0 +1,151 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Ask over HTTP within a limit: no proxies, no redirects, again after what may pass, and never longer than told."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Collection, Mapping
+from typing import Any, Callable
+
+Sleep = Callable[[float], None]
+
+_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+_LONGEST_ANSWER = 1 << 20
+
+
+class NoAnswer(RuntimeError):
+    """Nothing but silence, or faults that may pass, until the limit; the message is the last of them."""
+
+
+class Refused(RuntimeError):
+    """An answer that will be the same next time.
+
+    :ivar status: HTTP status.
+    :ivar body: what came with it.
+    """
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"HTTP status {status}")
+        self.status = status
+        self.body = body
+
+
+class _PassingFault(Exception):
+    """Something that may be gone with the next attempt."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """What redirects is not what was asked, and where it points to must not get the headers."""
+
+    def redirect_request(self, *_arguments: Any, **_named: Any) -> None:
+        return None
+
+
+def get(
+    url: str, headers: Mapping[str, str], limit_s: float, passing: Collection[int], sleep: Sleep = time.sleep
+) -> bytes:
+    """Return the body of a good answer from ``url``, at most 1 MiB of it.
+
+    Asks again after silence, lost connections, statuses of 500 and above and those in ``passing``, until ``limit_s``
+    seconds are over, all attempts together. No proxy of the environment is asked: it would answer about the machine
+    that it runs on itself, or read what it must not. TLS is verified by the system's authorities.
+
+    :raises Refused: any other status.
+    :raises NoAnswer: no good answer by then.
+    """
+    opener = _opener(url)
+    deadline = time.monotonic() + limit_s
+    for attempt in range(1_000_000):
+        try:
+            return _within(deadline, lambda: _ask(opener, url, headers, passing, deadline))
+        except _PassingFault as fault:
+            pause = fault.retry_after or _PAUSES_S[min(attempt, len(_PAUSES_S) - 1)]
+            if time.monotonic() + pause >= deadline:
+                raise NoAnswer(str(fault)) from None
+        sleep(pause)
+    raise AssertionError("unreachable")
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirect()]
+    if url.startswith("https:"):
+        import ssl
+
+        context = ssl.create_default_context()
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    return urllib.request.build_opener(*handlers)
+
+
+def _within(deadline: float, ask: Callable[[], bytes]) -> bytes:
+    """Call ``ask``, but wait no longer than until the deadline.
+
+    In a thread of its own, because a socket's timeout starts anew with each byte, and looking up a name has none.
+    """
+    ended: list[bytes | BaseException] = []
+
+    def work() -> None:
+        try:
+            ended.append(ask())
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(max(0.0, deadline - time.monotonic()))
+    if not ended:
+        raise _PassingFault("the answer did not end")
+    result = ended[0]
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def _ask(
+    opener: urllib.request.OpenerDirector,
+    url: str,
+    headers: Mapping[str, str],
+    passing: Collection[int],
+    deadline: float,
+) -> bytes:
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
+        raise _PassingFault("no time left")
+    try:
+        with opener.open(urllib.request.Request(url, headers=dict(headers)), timeout=remaining) as answer:
+            body: bytes = answer.read(_LONGEST_ANSWER + 1)
+    except urllib.error.HTTPError as error:
+        if error.code in passing or error.code >= 500:
+            raise _PassingFault(f"HTTP status {error.code}", _seconds(error.headers.get("Retry-After"))) from None
+        raise Refused(error.code, _body_of(error)) from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise _PassingFault(str(reason) or type(error).__name__) from None
+    if len(body) > _LONGEST_ANSWER:
+        raise _PassingFault("the answer is longer than 1 MiB")
+    return body
+
+
+def _body_of(error: urllib.error.HTTPError) -> bytes:
+    try:
+        return error.read(_LONGEST_ANSWER)
+    except (OSError, http.client.HTTPException):
+        return b""
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    try:
+        return max(0.0, float(retry_after or ""))
+    except ValueError:
+        return None

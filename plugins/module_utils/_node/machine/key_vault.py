@@ -1,0 +1,127 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Azure Key Vault: read one secret as the machine's own identity."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import time
+from typing import Any
+
+from .http_get import NoAnswer, Refused, Sleep, get
+from .vault import Vault
+
+API_VERSION = "7.4"
+ROLE = "Key Vault Secrets User"
+"""The least of Azure's own roles that may read a secret."""
+
+# Just as IMDS, a vault limits how often it may be asked; 408 is a slow network.
+_PASSING = (408, 429)
+_TEXT_ENCODINGS = (None, "", "utf-8", "ascii")
+
+
+class VaultError(RuntimeError):
+    """The secret was not to be had; the message is one line, and never has anything of the secret.
+
+    :ivar action: one line: what to do about it.
+    """
+
+    def __init__(self, message: str, action: str) -> None:
+        super().__init__(message)
+        self.action = action
+
+
+def read_secret(vault: Vault, secret: str, token: str, limit_s: float, sleep: Sleep = time.sleep) -> bytes:
+    """Return the newest version of ``secret``: the bytes of its text, or what its base64 stands for.
+
+    base64 is what Azure's command line stores with ``--encoding base64``; it marks such a secret with the tag
+    ``file-encoding``.
+
+    :param token: an access token for ``vault.resource``.
+    :param limit_s: seconds for all attempts together.
+    :raises VaultError: the vault cannot be reached, or does not give it.
+    """
+    what = f"secret {secret} of key vault {vault.name}"
+    url = f"{vault.url}/secrets/{secret}?api-version={API_VERSION}"
+    try:
+        body = get(url, {"Authorization": f"Bearer {token}"}, limit_s, _PASSING, sleep)
+    except NoAnswer as error:
+        raise VaultError(
+            f"key vault {vault.name} gave no answer in {limit_s:g} s: {error}",
+            f"look whether this machine reaches {vault.url} directly: name, route, firewall, private endpoint",
+        ) from None
+    except Refused as refused:
+        raise _explained(vault, secret, refused) from None
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or not isinstance(document.get("value"), str):
+        raise VaultError(f"what answers at {vault.url} is not a key vault: no value in its answer", "correct its name")
+    return _bytes_of(document, what)
+
+
+def _bytes_of(document: dict[str, Any], what: str) -> bytes:
+    tags = document.get("tags")
+    encoding = tags.get("file-encoding") if isinstance(tags, dict) else None
+    if encoding in _TEXT_ENCODINGS:
+        return str(document["value"]).encode("utf-8", "surrogatepass")
+    if encoding == "base64":
+        try:
+            return base64.b64decode("".join(document["value"].split()), validate=True)
+        except (binascii.Error, ValueError):
+            pass
+        raise VaultError(f"{what} has the tag file-encoding=base64, but is not base64", _store(what))
+    raise VaultError(f"{what} has the tag file-encoding={encoding}, which is not known here", _store(what))
+
+
+def _store(what: str) -> str:
+    return f"store {what} anew with --encoding base64, or as plain text"
+
+
+def _explained(vault: Vault, secret: str, refused: Refused) -> VaultError:
+    """Why the vault refused, and the command that cures it."""
+    where = f"key vault {vault.name}"
+    reason = _reason(refused.body)
+    if refused.status == 401:
+        return VaultError(
+            f"{where} does not know this machine's identity (HTTP status 401)",
+            "look whether the vault is in the tenant of the machine's identity",
+        )
+    if refused.status == 404:
+        return VaultError(
+            f"{where} has no secret {secret} (HTTP status 404)",
+            f"az keyvault secret set --vault-name {vault.name} --name {secret} --file KEYFILE --encoding base64",
+        )
+    if refused.status != 403:
+        return VaultError(f"{where} answered with {refused}{reason and f', {reason}'}", f"correct {vault.url}")
+    if reason in ("ForbiddenByFirewall", "ForbiddenByConnection"):
+        return VaultError(
+            f"{where} lets nobody in from this network (HTTP status 403, {reason})",
+            f"az keyvault network-rule add --name {vault.name} --subnet SUBNET, or give the vault a private endpoint",
+        )
+    if reason == "SecretDisabled":
+        return VaultError(
+            f"secret {secret} of {where} is disabled, expired or not valid yet (HTTP status 403)",
+            f"az keyvault secret set-attributes --vault-name {vault.name} --name {secret} --enabled true",
+        )
+    return VaultError(
+        f"this machine's identity may not read secret {secret} of {where} (HTTP status 403{reason and f', {reason}'})",
+        f'az role assignment create --role "{ROLE}" --assignee-object-id PRINCIPAL --assignee-principal-type '
+        f"ServicePrincipal --scope $(az keyvault show --name {vault.name} --query id -o tsv)/secrets/{secret}",
+    )
+
+
+def _reason(body: bytes) -> str:
+    """The innermost error code: the vault's own word for what is wrong."""
+    try:
+        error = json.loads(body)["error"]
+        code = (error.get("innererror") or {}).get("code") or error.get("code") or ""
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""
+    return code if isinstance(code, str) and re.fullmatch(r"[A-Za-z]{1,60}", code) else ""
