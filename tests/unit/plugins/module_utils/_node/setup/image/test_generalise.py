@@ -1,0 +1,260 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What goes from a machine before it is an image, and what must not."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Sequence
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.mounts import Mount
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import generalise, private_keys, quiet
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.mounted import Places
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.own import ITEMS
+
+
+def mount(place: pathlib.Path, filesystem: str = "ext4", root: str = "/") -> Mount:
+    """Something that is mounted."""
+    return Mount("8:1", root, str(place), filesystem, "/dev/sda1", ())
+
+
+def plan(
+    tree: pathlib.Path,
+    mounts: Sequence[Mount] = (),
+    keep: Sequence[str] = (),
+    extra: Sequence[str] = (),
+    spared: Sequence[str] = (),
+) -> generalise.Plan:
+    """What would be done to the tree."""
+    root = Root(str(tree))
+    return generalise.plan(root, Places(root, mounts), keep, extra, spared)
+
+
+def clean(tree: pathlib.Path, **options: Sequence[str]) -> generalise.Plan:
+    """Do it."""
+    made = plan(tree, **options)  # type: ignore[arg-type]
+    generalise.apply(Root(str(tree)), made)
+    return made
+
+
+def files(tree: pathlib.Path) -> set[str]:
+    """All files that hold something."""
+    return {str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file() and path.stat().st_size}
+
+
+STAYS = {
+    "etc/passwd",
+    "etc/shadow",
+    "etc/ssh/sshd_config",
+    "etc/hpcai/clocks.json",
+    "root/.profile",
+    "home/azureuser/work.txt",
+    "tmp/systemd-private-1-chrony/tmp/x",
+    "var/lib/cloud/seed/nocloud/meta-data",
+    "usr/bin/hpcnode",
+}
+
+
+def test_what_is_the_machines_own_goes_and_all_else_stays(tree: pathlib.Path) -> None:
+    clean(tree)
+    assert files(tree) == STAYS
+
+
+def test_a_second_run_finds_nothing(tree: pathlib.Path) -> None:
+    assert clean(tree).changes
+    again = plan(tree)
+    assert not again.changes
+    assert (again.actions, generalise.as_diff(again)) == ((), {"before": "", "after": ""})
+
+
+def test_folders_of_services_stay(tree: pathlib.Path) -> None:
+    clean(tree)
+    for name in ("var/log/chrony", "var/lib/apt/lists/partial", "var/lib/waagent", "var/lib/hpcai", "tmp", "var/tmp"):
+        assert (tree / name).is_dir(), name
+
+
+def test_the_machines_id_is_an_empty_file_and_logs_keep_their_owners(tree: pathlib.Path) -> None:
+    (tree / "var/log/syslog").chmod(0o640)
+    inode = (tree / "var/log/syslog").stat().st_ino
+    clean(tree)
+    assert (tree / "etc/machine-id").read_bytes() == b""
+    assert not (tree / "var/lib/dbus/machine-id").is_symlink()
+    log = (tree / "var/log/syslog").stat()
+    assert (log.st_ino, log.st_mode & 0o777, log.st_size) == (inode, 0o640, 0)
+    assert not (tree / "var/log/syslog.1").exists()
+    assert not (tree / "var/log/journal/0123/system.journal").exists()
+
+
+def test_nobody_keeps_a_password_and_the_file_its_permissions(tree: pathlib.Path) -> None:
+    made = clean(tree)
+    assert made.locked == ("azureuser",)
+    lines = (tree / "etc/shadow").read_text().splitlines()
+    assert lines[2] == "azureuser:*:19000:0:99999:7:::"
+    assert lines[:2] == ["root:*:19000:0:99999:7:::", "daemon:*:19000:0:99999:7:::"]
+    assert (tree / "etc/shadow").stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in (tree / "etc").glob("shadow*")) == ["shadow"]
+
+
+@pytest.mark.parametrize(
+    ("item", "kept"),
+    [
+        ("host_keys", "etc/ssh/ssh_host_ed25519_key"),
+        ("users_keys", "home/azureuser/.ssh/id_ed25519"),
+        ("logs", "var/log/syslog.1"),
+        ("machine_id", "etc/machine-id"),
+        ("cloud_init", "var/lib/cloud/instances/i/user-data.txt"),
+    ],
+)
+def test_each_kind_can_be_kept(tree: pathlib.Path, item: str, kept: str) -> None:
+    clean(tree, keep=[item])
+    assert kept in files(tree)
+
+
+def test_a_kept_password_still_works(tree: pathlib.Path) -> None:
+    clean(tree, keep=["passwords"])
+    assert "$6$salt$hash" in (tree / "etc/shadow").read_text()
+
+
+def test_further_paths_go_on_request(tree: pathlib.Path) -> None:
+    clean(tree, extra=["~/work.*", "/etc/hpcai/clocks.json"])
+    assert files(tree) == STAYS - {"home/azureuser/work.txt", "etc/hpcai/clocks.json"}
+
+
+def test_what_is_bound_into_the_image_is_left_alone(tree: pathlib.Path) -> None:
+    mounts = [
+        mount(tree),
+        mount(tree / "var/cache/apt", root="/var/cache/apt"),
+        mount(tree / "etc/resolv.conf", root="/run/resolv.conf"),
+        mount(tree / "home", filesystem="nfs4"),
+    ]
+    made = plan(tree, mounts)
+    generalise.apply(Root(str(tree)), made)
+    assert files(tree) >= STAYS | {
+        "var/cache/apt/archives/jq.deb",
+        "etc/resolv.conf",
+        "home/azureuser/.ssh/authorized_keys",
+    }
+    reasons = dict(made.left_alone)
+    assert reasons["/var/cache/apt"] == f"{tree}/var/cache/apt is a bind mount"
+    assert "nfs4 is mounted" in reasons["/home/azureuser/.ssh"]
+
+
+def test_a_folder_in_which_something_is_mounted_is_left_alone(tree: pathlib.Path) -> None:
+    made = plan(tree, [mount(tree / "tmp/left", root="/data")])
+    assert "/tmp/left" in dict(made.left_alone)
+    assert "/tmp/left" not in [action.path for action in made.actions]
+
+
+def test_a_log_file_system_of_the_images_own_is_emptied(tree: pathlib.Path) -> None:
+    made = plan(tree, [mount(tree / "var/log", filesystem="xfs")])
+    assert "/var/log/syslog" in [action.path for action in made.actions]
+    assert made.left_alone == ()
+
+
+def test_what_is_in_memory_is_passed_over_in_silence(tree: pathlib.Path) -> None:
+    made = plan(tree, [mount(tree / "tmp", filesystem="tmpfs")])
+    assert not [action for action in made.actions if action.path.startswith("/tmp")]
+    assert made.left_alone == ()
+
+
+def test_a_link_that_leads_out_of_the_image_is_not_followed(tree: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / ".ssh").mkdir(parents=True)
+    (outside / ".ssh/authorized_keys").write_text("host\n")
+    (outside / "syslog").write_text("host\n")
+    (tree / "home/azureuser").rename(tree / "home/moved")
+    (tree / "home/azureuser").symlink_to(outside)
+    (tree / "var/log").rename(tree / "var/oldlog")
+    (tree / "var/log").symlink_to(outside)
+    made = plan(tree)
+    generalise.apply(Root(str(tree)), made)
+    assert (outside / ".ssh/authorized_keys").exists()
+    assert (outside / "syslog").read_text() == "host\n"
+    assert "/home/azureuser/.ssh" in dict(made.left_alone)
+
+
+def test_what_the_running_module_lives_in_stays_and_all_beside_it_goes(tree: pathlib.Path) -> None:
+    own = tree / "tmp/ansible_payload/archive.zip"
+    own.parent.mkdir()
+    own.write_text("x")
+    (own.parent / "beside").write_text("x")
+    clean(tree, spared=[str(own)])
+    assert own.exists()
+    assert not (own.parent / "beside").exists()
+    assert not (tree / "tmp/left").exists()
+
+
+def test_no_account_may_have_the_whole_machine_as_its_home(tree: pathlib.Path) -> None:
+    passwd = tree / "etc/passwd"
+    passwd.write_text(passwd.read_text() + "odd:x:1001:1001::/:/bin/sh\n")
+    (tree / ".cache").mkdir()
+    (tree / ".cache/x").write_text("x")
+    clean(tree)
+    assert (tree / ".cache/x").exists()
+
+
+def test_private_keys_that_are_left_are_found(tree: pathlib.Path) -> None:
+    forgotten = tree / "opt/tool/deploy.pem"
+    forgotten.parent.mkdir(parents=True)
+    forgotten.write_text("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n")
+    before = private_keys.find(Root(str(tree)))
+    assert "/home/azureuser/.ssh/id_ed25519" in before
+    made = plan(tree)
+    would = private_keys.find(Root(str(tree)), [action.path for action in made.actions])
+    generalise.apply(Root(str(tree)), made)
+    assert would == private_keys.find(Root(str(tree))) == ("/opt/tool/deploy.pem",)
+
+
+def test_every_kind_of_thing_says_what_it_is_and_does_something() -> None:
+    assert len({item.name for item in ITEMS}) == len(ITEMS)
+    for item in ITEMS:
+        assert item.title
+        paths = (*item.remove, *item.clear, *item.files, *item.empty, *item.logs)
+        assert paths
+        assert all(path.startswith(("/", "~/")) and ".." not in path and len(path) > 3 for path in paths)
+
+
+class Systemd:
+    """Answers as systemctl does."""
+
+    def __init__(self, *active: str) -> None:
+        self.active = active
+        self.told: list[list[str]] = []
+
+    def __call__(self, command: Sequence[str]) -> Result:
+        self.told.append(list(command))
+        states = ["active" if unit in self.active else "inactive" for unit in command[2:]]
+        return Result(tuple(command), 0, "\n".join(states), "")
+
+
+def test_what_would_write_again_is_stopped_on_a_running_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet, "_is_running", lambda _root: True)
+    systemd = Systemd("walinuxagent.service", "rsyslog.service", "systemd-random-seed.service")
+    units = quiet.writers(Root("/"), (), systemd)
+    assert units == ("walinuxagent.service", "systemd-random-seed.service", "rsyslog.service")
+    assert quiet.writers(Root("/"), ("logs", "agent"), systemd) == ("systemd-random-seed.service",)
+    quiet.stop(Root("/"), units, (), systemd)
+    assert systemd.told[-2:] == [["systemctl", "stop", *units], ["journalctl", "--relinquish-var"]]
+
+
+def test_no_service_of_this_machine_is_touched_for_an_image_at_rest(tree: pathlib.Path) -> None:
+    systemd = Systemd("rsyslog.service")
+    (tree / "run/systemd/system").mkdir(parents=True)
+    assert quiet.writers(Root(str(tree)), (), systemd) == ()
+    quiet.stop(Root(str(tree)), (), (), systemd)
+    assert systemd.told == []
+
+
+def test_owner_of_the_file_of_passwords_stays(tree: pathlib.Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    os.chown(tree / "etc/shadow", 0, 42)
+    clean(tree)
+    assert (tree / "etc/shadow").stat().st_gid == 42
