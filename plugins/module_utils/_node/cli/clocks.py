@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from ..machine.config import FOLDER, ConfigError, read_config
+from ..machine.config import FOLDER
 from ..machine.gpu import GpuError, connect
 from ..machine.lock import Locked
 from ..machine.root import Root
@@ -39,7 +39,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
-    wanted = _wanted(root)
+    wanted = clocks.read_boot(root)
     if not root.is_this_machine:
         if args.action != "status":
             raise UsageError(f"clocks {args.action} works on the running machine only: leave out --root")
@@ -52,16 +52,6 @@ def _execute(args: argparse.Namespace) -> Answer:
         return _bring(root, asked, wanted, args.action == "status")
     except GpuError as error:
         return Answer(UNKNOWN, str(error), {"wanted": _options(wanted), "error": error.kind, "gpus": []})
-
-
-def _wanted(root: Root) -> clocks.Wanted | None:
-    options = read_config(root, clocks.CONFIG)
-    try:
-        return None if options is None else clocks.wanted_of(options)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{root.at(FOLDER)}/clocks.json: {error}: run the playbook again, which writes it."
-        ) from error
 
 
 def _options(wanted: clocks.Wanted | None) -> dict[str, Any] | None:

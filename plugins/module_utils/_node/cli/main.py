@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from ..machine.config import ConfigError
 from ..machine.run import CommandFailed
 from ..sku.names import UnknownVmSize
-from . import clocks, nccl, pins, scratch, sku, text
+from . import boot, clocks, nccl, pins, scratch, sku, text
 from .command import BAD, GOOD, UNKNOWN, USAGE, Answer, Command, UsageError
 from .version import VERSION
 
@@ -26,7 +26,14 @@ SCHEMA = 1
 """Version of what ``--json`` prints."""
 
 # By name, not found by looking: AnsiballZ packs only what is imported.
-COMMANDS: tuple[Command, ...] = (sku.COMMAND, scratch.COMMAND, clocks.COMMAND, nccl.COMMAND, pins.COMMAND)
+COMMANDS: tuple[Command, ...] = (
+    sku.COMMAND,
+    boot.COMMAND,
+    scratch.COMMAND,
+    clocks.COMMAND,
+    nccl.COMMAND,
+    pins.COMMAND,
+)
 
 SUMMARY = "what this node is, and settings that it makes itself"
 DESCRIPTION = """\

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .boot import set_boot
+from .boot import read_boot, set_boot
 from .bring import Outcome, bring
 from .plan import Action, GpuPlan, plan
 from .record import Lock, read_record, write_record
@@ -25,6 +25,7 @@ __all__ = [
     "bring",
     "chosen",
     "plan",
+    "read_boot",
     "read_record",
     "set_boot",
     "wanted_of",

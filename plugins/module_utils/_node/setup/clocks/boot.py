@@ -9,9 +9,23 @@ from __future__ import annotations
 import os
 
 from ...machine.atomic import remove_file, write_file
-from ...machine.config import FOLDER, as_config
+from ...machine.config import FOLDER, ConfigError, as_config, read_config
 from ...machine.root import Root
-from .wanted import CONFIG, Wanted
+from .wanted import CONFIG, Wanted, wanted_of
+
+
+def read_boot(root: Root) -> Wanted | None:
+    """Return what is wanted at each boot; None where there is no settings file.
+
+    :raises ConfigError: the file cannot be used.
+    """
+    options = read_config(root, CONFIG)
+    try:
+        return None if options is None else wanted_of(options)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{root.at(FOLDER)}/{CONFIG}.json: {error}: run the playbook again, which writes it."
+        ) from error
 
 
 def set_boot(root: Root, wanted: Wanted, check_mode: bool = False) -> dict[str, str]:

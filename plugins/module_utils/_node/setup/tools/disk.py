@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator
 
 from ...machine.root import Root
-from . import files
+from . import files, units
 from .layout import (
     FOLDERS,
     HOME,
@@ -41,8 +41,8 @@ _HEADER = 16
 def read_disk(root: Root) -> dict[str, Entry]:
     """Return all that is or could be of the node tool, by its path on the machine."""
     candidates = [*FOLDERS, TOOL, SITE, LAUNCHER]
-    units, admin = files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER
-    candidates += [f"{units}/{name}" for name in root.entries(units) if name.startswith("hpcai-")]
+    shipped, admin = files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER
+    candidates += [f"{shipped}/{name}" for name in root.entries(shipped) if name.startswith("hpcai-")]
     for folder in root.entries(admin):
         if folder.endswith((".wants", ".requires")):
             names = [name for name in root.entries(f"{admin}/{folder}") if name.startswith("hpcai-")]
@@ -100,7 +100,7 @@ def apply(root: Root, wanted: Disk) -> Plan:
         for path in made.remove:
             _remove(root.at(path))
     if HOME not in wanted:
-        for folder in (HOME, *(f"{files.ADMIN_UNIT_FOLDER}/{name}" for name in files.ENABLED)):
+        for folder in (HOME, *(f"{files.ADMIN_UNIT_FOLDER}/{name}" for name in units.ENABLED)):
             # What somebody else put there stays, and the folder with it.
             with contextlib.suppress(OSError):
                 os.rmdir(root.at(folder))

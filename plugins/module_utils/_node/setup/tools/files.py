@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The files around the node tool: its launcher, and the units that start it at boot."""
+"""The files around the node tool: its launcher, and where its units lie."""
 
 from __future__ import annotations
 
@@ -46,92 +46,6 @@ def load():
 
 raise SystemExit(load()())
 """
-
-_BOOT_TARGET = f"""\
-{MARK}
-[Unit]
-Description=This node is set up for HPC jobs (hpcai.azure)
-# slurmd gets no jobs before everything here was done, or has failed.
-Before=slurmd.service
-
-[Install]
-WantedBy=multi-user.target
-"""
-
-_SCRATCH_SERVICE = f"""\
-{MARK}
-[Unit]
-Description=Scratch file system on this node's local NVMe disks
-ConditionPathExists=/etc/hpcai/scratch.json
-After=local-fs.target systemd-udev-trigger.service
-Before=slurmd.service
-RequiresMountsFor=/var/lib/hpcai
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-# The disks are found one after the other; a wait that fails is no reason not to try.
-ExecStartPre=-udevadm settle --timeout=30
-ExecStart=/usr/bin/hpcnode scratch up
-TimeoutStartSec=300
-
-[Install]
-WantedBy=hpcai-boot.target
-# A node that should have scratch and has none must not take jobs. Where it should have none, the condition above skips
-# this unit, and that satisfies slurmd.
-RequiredBy=slurmd.service
-"""
-
-_CLOCKS_SERVICE = f"""\
-{MARK}
-[Unit]
-Description=Clocks of this node's GPUs
-ConditionPathExists=/etc/hpcai/clocks.json
-# The driver forgets clocks when nothing holds it loaded.
-After=nvidia-persistenced.service nvidia-fabricmanager.service
-Before=slurmd.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/bin/hpcnode clocks apply
-TimeoutStartSec=120
-
-[Install]
-WantedBy=hpcai-boot.target
-"""
-
-_NCCL_SERVICE = f"""\
-{MARK}
-[Unit]
-Description=NCCL's topology file and variables of this node's VM size
-ConditionPathExists=/etc/hpcai/nccl.json
-# The service of Azure's HPC images that writes /etc/nccl.conf anew at each boot.
-After=sku-customizations.service
-Before=slurmd.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/bin/hpcnode nccl apply
-TimeoutStartSec=60
-
-[Install]
-WantedBy=hpcai-boot.target
-"""
-
-UNITS = {
-    "hpcai-boot.target": _BOOT_TARGET,
-    "hpcai-scratch.service": _SCRATCH_SERVICE,
-    "hpcai-clocks.service": _CLOCKS_SERVICE,
-    "hpcai-nccl.service": _NCCL_SERVICE,
-}
-ENABLED = {
-    "multi-user.target.wants": ("hpcai-boot.target",),
-    "hpcai-boot.target.wants": ("hpcai-scratch.service", "hpcai-clocks.service", "hpcai-nccl.service"),
-    "slurmd.service.requires": ("hpcai-scratch.service",),
-}
-"""What 'systemctl enable' would link below /etc/systemd/system, by folder. An image at rest has no systemctl."""
 
 
 def launcher(interpreter: str) -> str:

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import files
+from . import files, units
 from .layout import FOLDERS, HOME, LAUNCHER, SITE, TOOL, TREES, Compiled, Disk, Entry, File, Folder, Link, tree_of
 from .payload import ToolsError
 
@@ -80,8 +80,10 @@ def _to_remove(found: Disk, wanted: Disk) -> Iterator[str]:
             continue
         name = posixpath.basename(path)
         if path.startswith(f"{files.ADMIN_UNIT_FOLDER}/"):
-            # An administrator's own links to units that stay are nobody's business.
-            ours = found[path] == Link(f"{files.UNIT_FOLDER}/{name}") and name not in wanted_units
+            # In a folder where we make links it is left over from another version. An administrator's own elsewhere, to
+            # units that stay, are nobody's business.
+            in_our_folder = posixpath.basename(posixpath.dirname(path)) in units.ENABLED
+            ours = found[path] == Link(f"{files.UNIT_FOLDER}/{name}") and (in_our_folder or name not in wanted_units)
         elif path in (TOOL, SITE):
             ours = isinstance(found[path], Link)
         elif path.startswith(f"{HOME}/"):

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import files
+from . import files, units
 from .layout import FOLDERS, HOME, LAUNCHER, SITE, TOOL, TREES, Compiled, Disk, Entry, File, Folder, Link
 from .payload import Tree, read_tree, tool_tree, wheel_tree
 
@@ -48,13 +48,13 @@ def wanted_disk(found: Disk, wish: Wish) -> tuple[dict[str, Entry], bool]:
     site, wheel_needed = _site(found, wish)
     wanted.update(site)
     wanted[LAUNCHER] = File(files.launcher(wish.interpreter).encode(), 0o755, wish.uid)
-    for name, text in files.UNITS.items():
+    for name, text in units.UNITS.items():
         wanted[f"{files.UNIT_FOLDER}/{name}"] = File(text.encode(), 0o644, wish.uid)
-    for folder, units in files.ENABLED.items():
+    for folder, names in units.ENABLED.items():
         wanted[f"{files.ADMIN_UNIT_FOLDER}/{folder}"] = Folder(0o755, wish.uid)
-        for unit in units:
-            link = f"{files.ADMIN_UNIT_FOLDER}/{folder}/{unit}"
-            wanted[link] = Link(f"{files.UNIT_FOLDER}/{unit}")
+        for name in names:
+            link = f"{files.ADMIN_UNIT_FOLDER}/{folder}/{name}"
+            wanted[link] = Link(f"{files.UNIT_FOLDER}/{name}")
     return wanted, wheel_needed
 
 

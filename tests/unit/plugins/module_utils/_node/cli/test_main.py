@@ -272,7 +272,7 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
     capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
 ) -> None:
     """Below an empty root, so each finds nothing; whatever it makes of that, the form holds."""
-    words = {"sku": "--all", "scratch": "status", "clocks": "status", "nccl": "verify", "pins": ""}
+    words = {"sku": "--all", "boot": "status", "scratch": "status", "clocks": "status", "nccl": "verify", "pins": ""}
     assert set(words) == {each.name for each in frame.COMMANDS}
     for name, rest in words.items():
         status = frame.main(["--root", str(tmp_path), name, *rest.split(), "--json"])

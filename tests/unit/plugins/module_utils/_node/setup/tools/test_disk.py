@@ -177,43 +177,6 @@ def test_absent_from_a_clean_machine_changes_nothing(machine: Any) -> None:
     assert not machine.remove().changed
 
 
-def test_units_of_a_newer_version_go_with_it_and_others_stay(machine: Any) -> None:
-    machine.install("2.0")
-    wants = machine.path("/etc/systemd/system/hpcai-boot.target.wants")
-    machine.path(f"{UNITS}/hpcai-new.service").write_text(f"{files.MARK}\n", encoding="utf-8")
-    (wants / "hpcai-new.service").symlink_to(f"{UNITS}/hpcai-new.service")
-    machine.path(f"{UNITS}/hpcai-site.service").write_text("theirs", encoding="utf-8")
-    (wants / "hpcai-site.service").symlink_to("/etc/systemd/system/hpcai-site.service")
-    machine.install("1.0")
-    assert set(os.listdir(machine.path(UNITS))) == {*files.UNITS, "hpcai-site.service"}
-    assert set(os.listdir(wants)) == {*files.ENABLED["hpcai-boot.target.wants"], "hpcai-site.service"}
-
-
-def test_a_disabled_unit_is_enabled_and_a_masked_one_stays_masked(machine: Any) -> None:
-    machine.install("1.0")
-    folder = machine.path("/etc/systemd/system")
-    (folder / "multi-user.target.wants/hpcai-boot.target").unlink()
-    (folder / "hpcai-scratch.service").symlink_to("/dev/null")
-    made = machine.install("1.0")
-    assert made.write == ("/etc/systemd/system/multi-user.target.wants/hpcai-boot.target",)
-    assert made.touches_units
-    assert os.readlink(folder / "hpcai-scratch.service") == "/dev/null"
-
-
-def test_an_administrators_own_link_to_a_unit_of_ours_stays(machine: Any) -> None:
-    machine.install("1.0")
-    link = machine.path("/etc/systemd/system/graphical.target.wants/hpcai-boot.target")
-    link.parent.mkdir()
-    link.symlink_to(f"{UNITS}/hpcai-boot.target")
-    assert not machine.install("1.0").changed
-    assert link.is_symlink()
-
-
-def test_new_sources_alone_need_no_daemon_reload(machine: Any) -> None:
-    machine.install("1.0")
-    assert not machine.install("2.0").touches_units
-
-
 def test_a_wheel_is_unpacked_once_and_stays(machine: Any) -> None:
     machine.make_wheel()
     machine.install("1.0")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The units as systemd reads them, and how they hang together."""
+"""The units as systemd reads them, how they hang together, and that they are those of the steps."""
 
 from __future__ import annotations
 
@@ -13,63 +13,113 @@ import subprocess
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import catalog
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import COMMANDS, build_parser
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import files
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import files, units
+
+STEPS = [step for step in catalog.STEPS if step.name not in catalog.WITHOUT_UNIT]
+SERVICES = [name for name in units.UNITS if name.endswith(".service")]
+BOOT_SERVICES = [row.unit for row in units.BOOT_UNITS]
 
 
 def read(name: str) -> configparser.ConfigParser:
     """A unit, parsed."""
     parser = configparser.ConfigParser(strict=True, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read_string(files.UNITS[name])
+    parser.read_string(units.UNITS[name])
     return parser
 
 
+def words(name: str, key: str) -> list[str]:
+    """What stands under a key of a unit's section [Unit]."""
+    return read(name)["Unit"].get(key, "").split()
+
+
 def test_each_unit_bears_the_mark_by_which_it_is_removed() -> None:
-    assert all(text.startswith(files.MARK) for text in files.UNITS.values())
+    assert all(text.startswith(files.MARK) for text in units.UNITS.values())
+
+
+def test_each_step_has_its_unit_and_each_unit_its_step() -> None:
+    assert [row.name for row in units.BOOT_UNITS if not row.command] == [step.name for step in STEPS]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_unit_says_of_its_step_what_the_step_says(step: catalog.Step) -> None:
+    unit = read(f"hpcai-{step.name}.service")
+    assert unit["Unit"]["Description"] == step.title
+    assert int(unit["Service"]["TimeoutStartSec"]) == step.limit_s + units.MARGIN_S
+    assert unit["Service"]["ExecStart"] == f"/usr/bin/hpcnode boot run {step.name}"
+    assert (unit["Install"].get("RequiredBy") == "slurmd.service") is step.blocking
 
 
 def test_links_are_what_systemctl_would_make() -> None:
     wanted = {
         (f"{other}.{kind}", name)
-        for name in files.UNITS
+        for name in units.UNITS
+        if "Install" in read(name)
         for key, kind in (("WantedBy", "wants"), ("RequiredBy", "requires"))
         for other in read(name)["Install"].get(key, "").split()
     }
-    assert {(folder, unit) for folder, units in files.ENABLED.items() for unit in units} == wanted
+    assert {(folder, name) for folder, names in units.ENABLED.items() for name in names} == wanted
 
 
-@pytest.mark.parametrize("name", sorted(files.UNITS))
+@pytest.mark.parametrize("name", [units.TARGET, *BOOT_SERVICES])
 def test_slurmd_waits_for_each_unit(name: str) -> None:
-    assert "slurmd.service" in read(name)["Unit"]["Before"].split()
+    assert "slurmd.service" in words(name, "Before")
 
 
-def test_each_service_has_a_limit_in_seconds_and_runs_once() -> None:
-    services = [name for name in files.UNITS if name.endswith(".service")]
-    assert services
-    for name in services:
-        service = read(name)["Service"]
-        assert 0 < int(service["TimeoutStartSec"]) <= 300
-        assert (service["Type"], service["RemainAfterExit"]) == ("oneshot", "yes")
-        assert service["ExecStart"].startswith("/usr/bin/hpcnode ")
+@pytest.mark.parametrize("name", BOOT_SERVICES)
+def test_the_target_wants_each_service(name: str) -> None:
+    assert name in units.ENABLED[f"{units.TARGET}.wants"]
 
 
-@pytest.mark.parametrize("name", ["scratch", "clocks", "nccl"])
-def test_a_service_without_settings_is_skipped_and_not_failed(name: str) -> None:
-    assert read(f"hpcai-{name}.service")["Unit"]["ConditionPathExists"] == f"/etc/hpcai/{name}.json"
+@pytest.mark.parametrize("number", range(len(BOOT_SERVICES)))
+def test_steps_follow_each_other_in_the_order_of_the_boot(number: int) -> None:
+    ours = [other for other in words(BOOT_SERVICES[number], "After") if other.startswith("hpcai-")]
+    assert ours == BOOT_SERVICES[:number]
 
 
-def test_only_scratch_keeps_slurmd_from_starting() -> None:
-    assert files.ENABLED["slurmd.service.requires"] == ("hpcai-scratch.service",)
+@pytest.mark.parametrize(
+    ("name", "key", "others"),
+    [
+        ("instance", "After", {"network-online.target"}),
+        ("instance", "Wants", {"network-online.target"}),
+        ("key", "Before", {"munge.service"}),
+        ("gpu", "After", {"nvidia-persistenced.service", "nvidia-fabricmanager.service", "sku-customizations.service"}),
+        ("clocks", "After", {"nvidia-persistenced.service", "nvidia-fabricmanager.service"}),
+        ("scratch", "After", {"local-fs.target", "systemd-udev-trigger.service"}),
+        ("scratch", "RequiresMountsFor", {"/var/lib/hpcai"}),
+        # That service writes /etc/nccl.conf anew at each boot.
+        ("nccl", "After", {"sku-customizations.service"}),
+    ],
+)
+def test_a_step_comes_after_what_it_needs_and_before_what_needs_it(name: str, key: str, others: set[str]) -> None:
+    if name not in [row.name for row in units.BOOT_UNITS]:
+        pytest.skip(f"there is no step {name} yet")
+    assert others <= set(words(f"hpcai-{name}.service", key))
+
+
+def test_no_unit_needs_one_that_a_machine_may_not_have() -> None:
+    for name in units.UNITS:
+        assert not {"Requires", "BindsTo", "Requisite", "PartOf"} & set(read(name)["Unit"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_each_service_has_a_limit_in_seconds_and_runs_once(name: str) -> None:
+    service = read(name)["Service"]
+    assert 0 < int(service["TimeoutStartSec"]) <= 600
+    assert service["Type"] == "oneshot"
+    assert (service.get("RemainAfterExit") == "yes") is (name in BOOT_SERVICES)
+    assert service["ExecStart"].startswith("/usr/bin/hpcnode ")
 
 
 def test_systemd_finds_no_fault(tmp_path: pathlib.Path) -> None:
     program = shutil.which("systemd-analyze")
     if not program:
         pytest.skip("no systemd-analyze here")
-    for name, text in files.UNITS.items():
+    for name, text in units.UNITS.items():
         (tmp_path / name).write_text(text.replace("/usr/bin/hpcnode", "/bin/true"), encoding="utf-8")
-    paths = [str(tmp_path / name) for name in files.UNITS]
+    paths = [str(tmp_path / name) for name in units.UNITS]
     done = subprocess.run([program, "verify", *paths], capture_output=True, text=True, timeout=60, check=False)
     ours = [line for line in done.stderr.splitlines() if "hpcai-" in line]
     assert ours == []
@@ -77,8 +127,7 @@ def test_systemd_finds_no_fault(tmp_path: pathlib.Path) -> None:
 
 def test_units_call_commands_that_exist() -> None:
     parser = build_parser(COMMANDS)
-    for name in files.UNITS:
-        if name.endswith(".service"):
-            program, *words = read(name)["Service"]["ExecStart"].split()
-            assert program == "/usr/bin/hpcnode"
-            assert parser.parse_args(words).command in COMMANDS
+    for name in SERVICES:
+        program, *arguments = read(name)["Service"]["ExecStart"].split()
+        assert program == "/usr/bin/hpcnode"
+        assert parser.parse_args(arguments).command in COMMANDS

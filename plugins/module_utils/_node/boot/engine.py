@@ -1,0 +1,171 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Running steps: each within its limit, whatever it does, with a verdict and a record of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
+
+from ..machine.config import ConfigError, read_config
+from ..machine.lock import Locked, only_one
+from ..machine.root import Root
+from ..machine.run import CommandFailed, Run
+from ..sku.names import UnknownVmSize
+from . import child, record
+from .step import FAIL, PASS, SKIP, UNKNOWN, WARN, Context, Outcome, Step, StepFailed
+
+VERDICTS = (PASS, WARN, FAIL, UNKNOWN, SKIP)
+BAD = (FAIL, UNKNOWN)
+"""Verdicts of a blocking step that keep slurmd from starting: a node that cannot tell whether it has its GPUs takes no
+jobs either."""
+_LEAST_S = 1.0
+"""What is left of a step's time at least when another run of it was waited for."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of a step.
+
+    :ivar seconds: how long it took.
+    :ivar problems: what could not be recorded, in words.
+    """
+
+    step: Step
+    outcome: Outcome
+    seconds: float
+    problems: tuple[str, ...] = ()
+
+    @property
+    def bad(self) -> bool:
+        """Whether it failed, or could not tell."""
+        return self.outcome.verdict in BAD
+
+    @property
+    def blocks(self) -> bool:
+        """Whether slurmd must not start for it."""
+        return self.step.blocking and self.bad
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        told = asdict(self.outcome)
+        return {
+            "name": self.step.name,
+            "blocking": self.step.blocking,
+            **told,
+            "changes": list(self.outcome.changes),
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def perform_all(steps: Iterable[Step], root: Root, run: Run, check: bool = False) -> list[Ran]:
+    """Do steps one after the other, also after one that failed, so that one report names all that is wrong."""
+    return [perform(step, root, run, check) for step in steps]
+
+
+def perform(step: Step, root: Root, run: Run, check: bool = False) -> Ran:
+    """Do a step within its limit and record how it ended; in check mode only say what would be done.
+
+    Another run of the same step is waited for, within the same limit.
+
+    :raises KeyboardInterrupt: this process was told to end (SIGINT, SIGTERM); that is recorded.
+    """
+    start = time.monotonic()
+    if check:
+        return Ran(step, _within_limit(step, root, run, True, step.limit_s), time.monotonic() - start)
+    problems: list[str] = []
+    now = record.begun(root, step)
+    try:
+        with _terminable(), contextlib.ExitStack() as alone:
+            # Where no lock can be made, no record can be either, and that is what is told.
+            with contextlib.suppress(OSError):
+                alone.enter_context(only_one(root.at(f"{record.FOLDER}/{step.name}.lock"), step.limit_s))
+            problems.append(record.write(root, now))
+            left = max(_LEAST_S, step.limit_s - (time.monotonic() - start))
+            outcome = _within_limit(step, root, run, False, left)
+    except Locked as error:
+        # Its record is the other run's.
+        return Ran(step, Outcome(FAIL, str(error)), time.monotonic() - start)
+    except KeyboardInterrupt:
+        told = Outcome(UNKNOWN, "it was told to end before it was done", f"Run it again: hpcnode boot run {step.name}")
+        record.write(root, record.ended(now, told, time.monotonic() - start))
+        raise
+    seconds = time.monotonic() - start
+    problems.append(record.write(root, record.ended(now, outcome, seconds)))
+    return Ran(step, outcome, seconds, tuple(sorted(filter(None, set(problems)))))
+
+
+def _within_limit(step: Step, root: Root, run: Run, check: bool, limit_s: float) -> Outcome:
+    if step.name in _turned_off(root):
+        return Outcome(SKIP, "it is turned off by boot_skip in /etc/hpcai/node.json")
+    context = Context(root, run, check, limit_s)
+    try:
+        answer = child.within(limit_s, lambda: _performed(step, context))
+    except child.Overdue as error:
+        summary = f"it did not end within {step.limit_s:g} s{error}"
+        return Outcome(FAIL, summary, f"See 'journalctl -k -b' for what does not answer, then: {_again(step)}")
+    except child.Died as error:
+        return Outcome(UNKNOWN, str(error), f"See 'journalctl -k -b' for why, then: {_again(step)}")
+    except OSError as error:
+        return Outcome(UNKNOWN, f"it could not be started: {error}", f"Then: {_again(step)}")
+    return Outcome(**{**answer, "changes": tuple(answer["changes"])})
+
+
+def _again(step: Step) -> str:
+    return f"hpcnode boot run {step.name}"
+
+
+def _turned_off(root: Root) -> Iterable[str]:
+    try:
+        names = (read_config(root, "node") or {}).get("boot_skip")
+    except ConfigError:
+        # Then nothing is turned off; the steps that need this file say what is wrong with it.
+        return ()
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else ()
+
+
+def _performed(step: Step, context: Context) -> Mapping[str, Any]:
+    """Do it, in the child, and return the outcome as plain values."""
+    try:
+        outcome = step.perform(context)
+        if outcome.verdict not in VERDICTS:
+            raise ValueError(f"{outcome.verdict!r} is no verdict")
+        json.dumps(asdict(outcome))
+    except (ConfigError, UnknownVmSize) as error:
+        outcome = Outcome(UNKNOWN, str(error))
+    except (StepFailed, CommandFailed, Locked, OSError) as error:
+        outcome = Outcome(FAIL, str(error))
+    except BaseException as error:
+        words = f"{type(error).__name__}: {error}: this is a defect of hpcnode"
+        action = f"Report it with 'details' of {record.FOLDER}/{step.name}.json"
+        outcome = Outcome(UNKNOWN, words, action, details={"traceback": traceback.format_exc()})
+    told = asdict(outcome)
+    for key in ("summary", "action"):
+        told[key] = " ".join(told[key].split())
+    return told
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Within it, SIGTERM is as good as SIGINT: systemd sends it when its own limit is over."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_arguments: Any) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The clocks of the GPUs, as the module gpu_clocks was told to keep them. A GPU that is too slow still computes."""
+
+from __future__ import annotations
+
+from ...machine.gpu import GpuError, connect, nvidia_gpus
+from ...setup import clocks
+from ..step import FAIL, PASS, SKIP, UNKNOWN, WARN, Context, Outcome, Step
+
+_SETTINGS = f"/etc/hpcai/{clocks.CONFIG}.json"
+_ACTION = "'hpcnode clocks status' shows each GPU; 'hpcnode boot run clocks' tries again"
+
+
+def _perform(context: Context) -> Outcome:
+    wanted = clocks.read_boot(context.root)
+    if wanted is None:
+        return Outcome(SKIP, f"no clocks are wanted: there is no {_SETTINGS}")
+    if not nvidia_gpus(context.root):
+        return Outcome(SKIP, "there is no NVIDIA GPU")
+    try:
+        driver = connect(context.root, wanted.timeout)
+        try:
+            done = clocks.bring(context.root, driver, wanted, check_mode=context.check)
+        finally:
+            driver.close()
+    except GpuError as error:
+        return Outcome(UNKNOWN, str(error), _ACTION, details={"error": error.kind})
+    except ValueError as error:
+        return Outcome(FAIL, f"{_SETTINGS}: {error}", "Mend the settings with the module hpcai.azure.gpu_clocks")
+    changes = tuple(f"GPU {gpu['index']}: {action}" for gpu in done.gpus for action in gpu["actions"])
+    details = {"via": done.via, "gpus": list(done.gpus), "warnings": list(done.warnings)}
+    if done.problems:
+        return Outcome(FAIL, _first_of(done.problems), _ACTION, changes, details)
+    if done.warnings:
+        return Outcome(WARN, _first_of(done.warnings), "", changes, details)
+    return Outcome(PASS, f"{len(done.gpus)} GPUs have the clocks that are wanted", "", changes, details)
+
+
+def _first_of(lines: tuple[str, ...]) -> str:
+    return lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
+
+
+STEP = Step("clocks", "Clocks of this node's GPUs", blocking=False, limit_s=120, perform=_perform)

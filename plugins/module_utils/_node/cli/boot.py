@@ -1,0 +1,150 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode boot: what a node does by itself at each boot, before slurmd starts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Callable
+
+from ..boot import status as boot_status
+from ..boot.catalog import STEPS, NoSuchStep, chosen
+from ..boot.engine import Ran, perform
+from ..boot.step import FAIL, UNKNOWN, WARN
+from ..machine.root import Root
+from ..machine.run import run
+from . import command
+from .command import Answer, Command, UsageError
+
+_DESCRIPTION = """\
+run does the steps of the boot phase that are named, in the order of the boot; without names all of them but join, which
+is a part of slurmd's own start. It goes on after one that failed. At boot each step is run by a unit of its own,
+hpcai-STEP.service. What is done already stays as it is, so it may be run at any time. --check only says what would be
+done.
+
+status tells what became of each step in this boot, what keeps slurmd from starting, and what to do. Changes nothing.
+
+A step answers pass; warn, not as it should be, but jobs may run; fail; unknown, it could not be told; or skip, there is
+nothing of this kind here, or boot_skip in /etc/hpcai/node.json names it. Of a blocking step fail and unknown keep
+slurmd from starting; 'systemctl start slurmd' runs those once more. Each step is ended when its time is over.
+
+Records are in /run/hpcai/boot, one file a step.
+
+Exit status of run: 0 none failed, 1 one failed, 2 one could not tell; without names only blocking ones count.
+Exit status of status: 0 nothing keeps slurmd from starting, 1 something does, 2 not all steps have ended.
+"""
+_LEVELS = {FAIL: "<3>", UNKNOWN: "<3>", WARN: "<4>"}
+"""How a line for the journal begins that is an error or a warning (sd-daemon(3))."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
+    names = ", ".join(step.name for step in STEPS)
+    parser.add_argument("steps", metavar="STEP", nargs="*", help=f"run: which steps of {names}")
+    parser.add_argument("--check", action="store_true", help="run: only say what would be done")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    if args.action != "run" and (args.steps or args.check):
+        raise UsageError(f"STEP and --check go with run, not with {args.action}")
+    return _ACTIONS[args.action](args)
+
+
+def _run(args: argparse.Namespace) -> Answer:
+    root = Root(args.root)
+    if not root.is_this_machine:
+        raise UsageError("boot run works on the running machine only: leave out --root")
+    try:
+        steps = chosen(args.steps)
+    except NoSuchStep as error:
+        raise UsageError(str(error)) from None
+    ran = []
+    for step in steps:
+        ran.append(perform(step, root, run, args.check))
+        for problem in ran[-1].problems:
+            sys.stderr.write(f"hpcnode boot: {step.name}: {problem}\n")
+    counted = [one for one in ran if (one.bad if args.steps else one.blocks)]
+    data = {
+        "check": args.check,
+        "blocking": [one.step.name for one in ran if one.blocks],
+        "steps": [one.as_dict() for one in ran],
+    }
+    return Answer(_status_of(counted), "\n".join(_lines(ran, args.check)), data)
+
+
+def _status_of(bad: Sequence[Ran]) -> int:
+    if any(one.outcome.verdict == FAIL for one in bad):
+        return command.BAD
+    return command.UNKNOWN if bad else command.GOOD
+
+
+def _lines(ran: Iterable[Ran], check: bool) -> Iterable[str]:
+    levels = _LEVELS if _is_journal() else {}
+    for one in ran:
+        name, outcome = one.step.name, one.outcome
+        yield from (f"{name}: {'would be changed' if check else 'changed'}: {change}" for change in outcome.changes)
+        action = f" To do: {outcome.action}." if outcome.action else ""
+        words = f"{name}: {outcome.verdict} ({one.seconds:.1f} s): {outcome.summary.rstrip('.')}.{action}"
+        yield levels.get(outcome.verdict, "") + words
+
+
+def _is_journal() -> bool:
+    """Whether the journal reads what is written here (systemd.exec(5), JOURNAL_STREAM)."""
+    try:
+        here = os.fstat(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{here.st_dev}:{here.st_ino}"
+
+
+def _status(args: argparse.Namespace) -> Answer:
+    found = boot_status.look(Root(args.root), run, STEPS)
+    states = {boot_status.READY: command.GOOD, boot_status.BLOCKED: command.BAD}
+    rows = [("STEP", "VERDICT", "SECONDS", "SUMMARY")]
+    for line in found.lines:
+        seconds = "" if line.seconds is None else f"{line.seconds:.1f}"
+        rows.append((line.step.name, line.verdict, seconds, line.summary))
+    text = [_columns(rows), "", *_told(found)]
+    return Answer(states.get(found.state, command.UNKNOWN), "\n".join(text), boot_status.as_dict(found))
+
+
+def _told(found: boot_status.Status) -> Iterable[str]:
+    """What follows from it, and what to do."""
+    for line in found.lines:
+        if line.verdict in _LEVELS and not line.blocks:
+            yield f"{line.step.name}: {line.summary.rstrip('.')}. Jobs may run.{_to_do(line)}"
+    for line in found.lines:
+        if line.blocks:
+            yield f"slurmd does not start for {line.step.name}: {line.summary.rstrip('.')}.{_to_do(line)}"
+    if found.state == boot_status.BLOCKED:
+        yield "Then 'systemctl start slurmd' runs the blocking steps that failed once more, and starts it if they pass."
+    elif found.state == boot_status.UNFINISHED:
+        waited = ", ".join(line.step.name for line in found.lines if line.unfinished)
+        yield f"slurmd waits for: {waited}. 'hpcnode boot run STEP' runs one by hand."
+    else:
+        yield f"Nothing keeps slurmd from starting{f'; it is {found.slurmd}' if found.slurmd else ''}."
+
+
+def _to_do(line: boot_status.Line) -> str:
+    return f" To do: {line.action.rstrip('.')}." if line.action else ""
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {"run": _run, "status": _status}
+
+COMMAND = Command(
+    name="boot",
+    summary="the boot phase: run its steps, see what keeps slurmd from starting",
+    description=_DESCRIPTION,
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A machine below a temporary folder, and steps made for a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import engine, record
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome, Step
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+
+BOOT_ID = "11111111-2222-3333-4444-555555555555"
+
+
+def no_run(command: Sequence[str]) -> Result:
+    """No command is there."""
+    return Result(tuple(command), 127, "", f"{command[0]}: command not found")
+
+
+class Machine:
+    """A machine whose processes are this one's."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.root = Root(str(folder))
+        (folder / "proc/sys/kernel/random").mkdir(parents=True)
+        self.boot()
+
+    def boot(self, boot_id: str = BOOT_ID) -> None:
+        """Boot, with what is in /run left there, as in some containers."""
+        (self.folder / "proc/sys/kernel/random/boot_id").write_text(f"{boot_id}\n", encoding="utf-8")
+
+    def process(self, pid: int, started: int = 0) -> None:
+        """Let a process run; 0 for when this one started."""
+        stat = pathlib.Path("/proc/self/stat").read_text(encoding="utf-8")
+        before, fields = stat.rpartition(")")[0], stat.rpartition(")")[2].split()
+        fields[19] = str(started or fields[19])
+        folder = self.folder / f"proc/{pid}"
+        folder.mkdir(exist_ok=True)
+        (folder / "stat").write_text(f"{before}) {' '.join(fields)}\n", encoding="utf-8")
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file."""
+        place = self.folder / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+
+    def perform(self, step: Step, check: bool = False) -> engine.Ran:
+        """Do a step."""
+        return engine.perform(step, self.root, no_run, check)
+
+    def kept(self, name: str = "demo") -> dict[str, Any]:
+        """The step's record as it lies there."""
+        return dict(json.loads((self.folder / f"run/hpcai/boot/{name}.json").read_text(encoding="utf-8")))
+
+    def read(self, name: str = "demo") -> record.Record | None:
+        """The step's record as it is understood."""
+        return record.read(self.root, name)
+
+
+@pytest.fixture
+def machine(tmp_path: pathlib.Path) -> Machine:
+    """A machine that was booted, and this process on it."""
+    made = Machine(tmp_path)
+    made.process(os.getpid())
+    return made
+
+
+MakeStep = Callable[..., Step]
+
+
+@pytest.fixture
+def make_step() -> MakeStep:
+    """Make a step of a function or of an outcome."""
+
+    def make(
+        what: Callable[[Context], Outcome] | Outcome, name: str = "demo", blocking: bool = True, limit_s: float = 20
+    ) -> Step:
+        perform = what if callable(what) else lambda _context: what
+        return Step(name, f"Does {name}", blocking, limit_s, perform)
+
+    return make

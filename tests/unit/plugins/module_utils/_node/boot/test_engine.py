@@ -1,0 +1,362 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whatever a step does, it ends within its limit, and with a verdict."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, NoReturn
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import child, engine, record
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
+    FAIL,
+    PASS,
+    SKIP,
+    UNKNOWN,
+    WARN,
+    Context,
+    Outcome,
+    StepFailed,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError, read_config
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import Locked, only_one
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
+
+PASSED = Outcome(PASS, "all is well", changes=("made it",), details={"disks": 8})
+
+
+@pytest.mark.parametrize("verdict", [PASS, WARN, FAIL, UNKNOWN, SKIP])
+@pytest.mark.parametrize("blocking", [True, False])
+def test_what_a_step_answers_is_told_and_recorded(machine: Any, make_step: Any, verdict: str, blocking: bool) -> None:
+    outcome = Outcome(verdict, "so it is", "do this", ("made it",), {"disks": 8, "names": ["a", "b"]})
+    ran = machine.perform(make_step(outcome, blocking=blocking))
+    assert ran.outcome == outcome
+    assert ran.problems == ()
+    assert ran.bad is (verdict in (FAIL, UNKNOWN))
+    assert ran.blocks is (blocking and verdict in (FAIL, UNKNOWN))
+    kept = machine.kept()
+    assert (kept["schema"], kept["step"], kept["verdict"]) == (1, "demo", verdict)
+    assert (kept["summary"], kept["action"], kept["changes"]) == ("so it is", "do this", ["made it"])
+    assert kept["details"] == {"disks": 8, "names": ["a", "b"]}
+    assert (kept["boot_id"], kept["pid"]) == (machine.root.text("/proc/sys/kernel/random/boot_id"), os.getpid())
+    assert 0 <= kept["seconds"] < 20
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (ConfigError("node.json is no JSON"), UNKNOWN),
+        (UnknownVmSize("no such size"), UNKNOWN),
+        (StepFailed("seven of eight disks"), FAIL),
+        (CommandFailed("mdadm failed"), FAIL),
+        (Locked("process 7 holds it"), FAIL),
+        (OSError(errno.ENOSPC, "No space left on device", "/var/lib/hpcai/x"), FAIL),
+    ],
+)
+def test_errors_become_verdicts_in_one_line(machine: Any, make_step: Any, error: Exception, verdict: str) -> None:
+    def perform(_context: Context) -> NoReturn:
+        raise error
+
+    outcome = machine.perform(make_step(perform)).outcome
+    assert (outcome.verdict, outcome.summary) == (verdict, str(error))
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), SystemExit(0), KeyboardInterrupt(), RecursionError("deep")])
+def test_a_defect_is_unknown_and_its_traceback_kept(machine: Any, make_step: Any, error: BaseException) -> None:
+    def perform(_context: Context) -> NoReturn:
+        raise error
+
+    outcome = machine.perform(make_step(perform)).outcome
+    assert outcome.verdict == UNKNOWN
+    assert f"{type(error).__name__}: {error}: this is a defect of hpcnode" in outcome.summary
+    assert "perform" in machine.kept()["details"]["traceback"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, Outcome("good", "x"), Outcome(PASS, "x", details={"set": {1}}), {"verdict": PASS}]
+)
+def test_an_answer_that_is_none_is_unknown(machine: Any, make_step: Any, wrong: Any) -> None:
+    outcome = machine.perform(make_step(lambda _context: wrong)).outcome
+    assert outcome.verdict == UNKNOWN
+    assert "defect" in outcome.summary
+
+
+def test_a_summary_is_one_line(machine: Any, make_step: Any) -> None:
+    outcome = machine.perform(make_step(Outcome(FAIL, "one\n  two\n", "three\nfour"))).outcome
+    assert (outcome.summary, outcome.action) == ("one two", "three four")
+
+
+def sleep(_context: Context) -> NoReturn:
+    while True:
+        time.sleep(60)
+
+
+def sleep_deaf(_context: Context) -> NoReturn:
+    """Neither asked nor interrupted will it end."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, signal.SIG_IGN)
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            continue
+
+
+def sleep_in_c(_context: Context) -> Outcome:
+    """As in a driver's library: Python does not get at it."""
+    ctypes.PyDLL(None).sleep(600)
+    return PASSED
+
+
+def wait_for_command(_context: Context) -> Outcome:
+    run(["sleep", "61.25"])
+    return PASSED
+
+
+@pytest.mark.parametrize("hang", [sleep, sleep_deaf, sleep_in_c, wait_for_command])
+def test_a_step_that_hangs_is_ended_at_its_limit(machine: Any, make_step: Any, hang: Any) -> None:
+    start = time.monotonic()
+    ran = machine.perform(make_step(hang, limit_s=0.5))
+    assert time.monotonic() - start < 5
+    assert ran.outcome.verdict == FAIL
+    assert ran.outcome.summary.startswith("it did not end within 0.5 s")
+    assert "hpcnode boot run demo" in ran.outcome.action
+    assert machine.kept()["verdict"] == FAIL
+
+
+def test_the_command_that_a_step_hangs_in_is_named_and_ended(machine: Any, make_step: Any) -> None:
+    outcome = machine.perform(make_step(wait_for_command, limit_s=0.5)).outcome
+    assert "it was waiting for 'sleep 61.25'" in outcome.summary
+    left = subprocess.run(["pgrep", "-f", "^sleep 61.25$"], capture_output=True, text=True, timeout=20, check=False)
+    assert left.stdout == ""
+
+
+def test_what_cannot_even_be_killed_is_left_and_said(
+    machine: Any, make_step: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process in a driver that does not answer: it stays, and the boot goes on."""
+    killed: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda pid, number: killed.append(pid))
+    outcome = machine.perform(make_step(sleep, limit_s=0.2)).outcome
+    monkeypatch.undo()
+    os.killpg(killed[0], signal.SIGKILL)
+    os.waitpid(killed[0], 0)
+    assert "it cannot be killed: it hangs in the kernel" in outcome.summary
+
+
+def test_a_step_that_hangs_holds_no_file_and_no_lock(
+    machine: Any, make_step: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever reads our output would wait for it, and so would the next run."""
+    killed: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda pid, number: killed.append(pid))
+    machine.perform(make_step(sleep, limit_s=0.2))
+    monkeypatch.undo()
+    held = {os.readlink(entry) for entry in pathlib.Path(f"/proc/{killed[0]}/fd").iterdir()}
+    os.killpg(killed[0], signal.SIGKILL)
+    os.waitpid(killed[0], 0)
+    assert len([path for path in held if path.startswith("pipe:")]) == 1
+    assert {path for path in held if not path.startswith("pipe:")} == {os.devnull}
+
+
+@pytest.mark.parametrize(
+    ("how", "words"), [(lambda: os._exit(3), "status 3"), (lambda: os.kill(os.getpid(), 11), "signal 11")]
+)
+def test_a_step_whose_process_dies_is_unknown(machine: Any, make_step: Any, how: Any, words: str) -> None:
+    """A driver's library may end the process that calls it."""
+    start = time.monotonic()
+    outcome = machine.perform(make_step(lambda _context: how())).outcome
+    assert time.monotonic() - start < 5
+    assert outcome.verdict == UNKNOWN
+    assert f"its process ended without an answer ({words})" in outcome.summary
+
+
+def test_a_process_that_a_step_leaves_behind_does_not_keep_it_from_ending(machine: Any, make_step: Any) -> None:
+    def perform(_context: Context) -> Outcome:
+        if os.fork() == 0:
+            # It holds the pipe on which the answer comes.
+            time.sleep(3)
+            os._exit(0)
+        return PASSED
+
+    start = time.monotonic()
+    assert machine.perform(make_step(perform)).outcome.verdict == PASS
+    assert time.monotonic() - start < 2.5
+
+
+def test_a_large_answer_comes_whole(machine: Any, make_step: Any) -> None:
+    details = {"lines": ["x" * 1000] * 1000}
+    assert machine.perform(make_step(Outcome(PASS, "much", details=details))).outcome.details == details
+
+
+def test_the_step_knows_how_long_it_may_take(machine: Any, make_step: Any) -> None:
+    outcome = machine.perform(make_step(lambda context: Outcome(PASS, f"{context.seconds:.0f}"), limit_s=7)).outcome
+    assert outcome.summary == "7"
+
+
+def test_check_mode_does_and_writes_nothing(machine: Any, make_step: Any) -> None:
+    before = sorted(machine.folder.rglob("*"))
+    ran = machine.perform(make_step(lambda context: Outcome(PASS, str(context.check), changes=("it",))), check=True)
+    assert (ran.outcome.summary, ran.outcome.changes) == ("True", ("it",))
+    assert sorted(machine.folder.rglob("*")) == before
+
+
+def test_all_steps_are_done_also_after_one_that_failed(machine: Any, make_step: Any) -> None:
+    steps = [make_step(Outcome(verdict, "x"), name) for name, verdict in (("a", FAIL), ("b", UNKNOWN), ("c", PASS))]
+    ran = engine.perform_all(steps, machine.root, lambda _command: pytest.fail("no command"))
+    assert [(one.step.name, one.outcome.verdict) for one in ran] == [("a", FAIL), ("b", UNKNOWN), ("c", PASS)]
+
+
+@pytest.mark.parametrize("what", ["full", "read-only"])
+def test_a_step_is_done_where_its_record_cannot_be_written(
+    machine: Any, make_step: Any, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A full or read-only /run is reported, and is no reason to leave the node without its disks."""
+    number = errno.ENOSPC if what == "full" else errno.EROFS
+
+    def refuse(path: str, *_arguments: Any, **_named: Any) -> NoReturn:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(record, "write_file", refuse)
+    if what == "read-only":
+        monkeypatch.setattr(os, "makedirs", refuse)
+    done = machine.folder / "done"
+    ran = machine.perform(make_step(lambda _context: Outcome(PASS, str(done.touch()))))
+    assert ran.outcome.verdict == PASS
+    assert done.exists()
+    assert len(ran.problems) == 1
+    assert "/run/hpcai/boot/demo.json cannot be written" in ran.problems[0]
+    assert os.strerror(number) in ran.problems[0]
+
+
+def test_an_older_record_is_not_taken_for_one_that_could_not_be_written(
+    machine: Any, make_step: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.perform(make_step(PASSED))
+    monkeypatch.setattr(record, "write_file", lambda path, _text: (_ for _ in ()).throw(OSError(28, "full", path)))
+    machine.perform(make_step(Outcome(FAIL, "broken")))
+    assert machine.read() is None
+
+
+def test_another_run_of_the_same_step_is_waited_for(machine: Any, make_step: Any) -> None:
+    order: list[str] = []
+    lock = f"{machine.folder}/run/hpcai/boot/demo.lock"
+    began = threading.Event()
+
+    def hold() -> None:
+        with only_one(lock, 0):
+            began.set()
+            time.sleep(0.5)
+            order.append("first")
+
+    other = threading.Thread(target=hold)
+    other.start()
+    began.wait(5)
+    assert machine.perform(make_step(PASSED)).outcome.verdict == PASS
+    other.join()
+    assert order == ["first"]
+
+
+def test_another_run_that_does_not_end_is_named(machine: Any, make_step: Any) -> None:
+    with only_one(f"{machine.folder}/run/hpcai/boot/demo.lock", 0):
+        ran = machine.perform(make_step(PASSED, limit_s=0.3))
+    assert ran.blocks
+    assert f"process {os.getpid()} holds" in ran.outcome.summary
+    assert machine.read() is None, "the record is the other run's"
+
+
+def test_a_step_that_is_turned_off_is_skipped(machine: Any, make_step: Any) -> None:
+    machine.write("/etc/hpcai/node.json", '{"schema": 1, "boot_skip": ["demo"]}')
+    outcome = machine.perform(make_step(Outcome(FAIL, "broken"))).outcome
+    assert (outcome.verdict, "boot_skip" in outcome.summary) == (SKIP, True)
+    assert machine.perform(make_step(PASSED, "other")).outcome.verdict == PASS
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"schema": 99}', '{"schema": 1, "boot_skip": "demo"}', '{"schema": 1, "boot_skip": [[]]}']
+)
+def test_broken_settings_turn_nothing_off(machine: Any, make_step: Any, text: str) -> None:
+    machine.write("/etc/hpcai/node.json", text)
+    assert machine.perform(make_step(PASSED)).outcome.verdict == PASS
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema": 99}'])
+def test_a_step_that_cannot_read_its_settings_cannot_tell(machine: Any, make_step: Any, text: str) -> None:
+    machine.write("/etc/hpcai/node.json", text)
+
+    def perform(context: Context) -> Outcome:
+        return Outcome(PASS, str(read_config(context.root, "node")))
+
+    ran = machine.perform(make_step(perform))
+    assert (ran.outcome.verdict, ran.blocks) == (UNKNOWN, True)
+    assert "/etc/hpcai/node.json" in ran.outcome.summary
+
+
+PROGRAM = """\
+import sys, time
+sys.path.insert(0, {collections!r})
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import engine
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Outcome, Step
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
+
+def perform(context):
+    sys.stdout.write("a step's own words")
+    open({mark!r}, "w").close()
+    run(["sleep", "61.75"])
+    return Outcome("pass", "late")
+
+engine.perform(Step("demo", "demo", True, 60, perform), Root({root!r}), run)
+"""
+
+
+@pytest.mark.parametrize(("number", "told"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGKILL, False)])
+def test_a_boot_interrupted_halfway_leaves_no_verdict_of_a_step(machine: Any, number: int, told: bool) -> None:
+    """systemd's own limit, a shutdown, the kernel out of memory."""
+    mark = machine.folder / "begun"
+    collections = pathlib.Path(__file__).resolve().parents[6] / ".collections"
+    text = PROGRAM.format(collections=str(collections), mark=str(mark), root=str(machine.folder))
+    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not mark.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    machine.process(process.pid)
+    assert machine.kept()["verdict"] == record.RUNNING
+    machine.write(f"/proc/{process.pid}/stat", pathlib.Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8"))
+    process.send_signal(number)
+    said = process.communicate(timeout=20)[0]
+    known = machine.read()
+    if told:
+        assert (known.verdict, "told to end" in known.summary) == (UNKNOWN, True)
+        left = subprocess.run(["pgrep", "-f", "^sleep 61.75$"], capture_output=True, text=True, timeout=20, check=False)
+        assert left.stdout == ""
+    else:
+        subprocess.run(["pkill", "-f", "^sleep 61.75$"], timeout=20, check=False)
+        (machine.folder / f"proc/{process.pid}/stat").unlink()
+        known = machine.read()
+        assert (known.verdict, "interrupted" in known.summary) == (UNKNOWN, True)
+    assert said == b"", "what a step prints must not get into a module's answer"
+
+
+def test_no_memory_for_another_process_is_no_crash(
+    machine: Any, make_step: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: Any) -> NoReturn:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(child.os, "fork", refuse)
+    outcome = machine.perform(make_step(PASSED)).outcome
+    assert (outcome.verdict, "could not be started" in outcome.summary) == (UNKNOWN, True)
