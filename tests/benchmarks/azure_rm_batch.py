@@ -65,7 +65,7 @@ class Batch:
     def _part(self, name: str, url: str) -> bytes:
         if url in self._answers:
             address = urlsplit(url)
-            context().requests.add("GET", address.path, unquote(address.query), self._answers[url][0])
+            context().requests["arm"].add("GET", address.path, unquote(address.query), self._answers[url][0])
         else:
             headers = {"Authorization": request.headers["Authorization"]}
             answer = current_app.test_client().get(url, headers=headers)

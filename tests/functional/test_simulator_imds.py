@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import requests
 
 from simulator import imds
+from simulator.backends.recording import RecordingBackend
 from simulator.clients import compute
 from simulator.testing import TEST_KEY, Simulator, running
 
@@ -137,3 +139,84 @@ def test_identity_token_opens_resource_manager(simulator: Simulator) -> None:
 def test_a_deleted_instance_is_unknown(simulator: Simulator) -> None:
     simulator.compute().virtual_machine_scale_set_vms.begin_delete("hpcai-sim", "uni", "17").result()
     assert ask(simulator, "instance").status_code == 404
+
+
+def test_a_fault_meets_the_machines_that_it_names(simulator: Simulator) -> None:
+    simulator.add_fault("metadata/instance", service="imds", status=500, machines=["UNI_17"], times=2)
+    assert [ask(simulator, "instance").status_code for _number in range(3)] == [500, 500, 200]
+    simulator.add_fault("metadata/instance", service="imds", status=429, headers={"Retry-After": "3"}, machines=["ctl"])
+    assert ask(simulator, "instance").status_code == 200
+    throttled = ask(simulator, "instance", "ctl")
+    assert (throttled.status_code, throttled.headers["Retry-After"]) == (429, "3")
+    assert [(item["caller"], item["status"]) for item in simulator.requests("imds")] == [
+        ("uni_17", 500),
+        ("uni_17", 500),
+        ("uni_17", 200),
+        ("uni_17", 200),
+        ("ctl", 429),
+    ]
+
+
+def test_a_fault_may_wait_for_a_machine_that_is_not_there_yet(simulator: Simulator) -> None:
+    simulator.add_fault("instance", service="imds", status=503, machines=["uni_19"])
+    simulator.compute().virtual_machine_scale_sets.begin_update("hpcai-sim", "uni", {"sku": {"capacity": 3}}).result()
+    assert ask(simulator, "instance", "uni_19").status_code == 503
+    assert ask(simulator, "instance", "uni_17").status_code == 200
+
+
+def test_the_service_can_be_slow_silent_cut_off_or_unreadable(simulator: Simulator) -> None:
+    simulator.add_fault("instance", "slow", service="imds", delay_s=0.4, times=1)
+    begun = time.monotonic()
+    assert ask(simulator, "instance").json()["compute"]["name"] == "uni_17"
+    assert time.monotonic() - begun >= 0.4
+    simulator.add_fault("instance", "drop", service="imds", times=1)
+    with pytest.raises(requests.ConnectionError):
+        ask(simulator, "instance")
+    simulator.add_fault("instance", "garbage", service="imds", times=1)
+    with pytest.raises(requests.JSONDecodeError):
+        ask(simulator, "instance").json()
+    simulator.add_fault("instance", "strip", service="imds", fields=["compute.userData", "compute.vmSize"], times=1)
+    assert "vmSize" not in ask(simulator, "instance").json()["compute"]
+    simulator.add_fault("instance", "hang", service="imds", times=1)
+    with pytest.raises(requests.ReadTimeout):
+        requests.get(
+            f"{simulator.imds_endpoint}/metadata/instance",
+            params=VERSION,
+            headers={"Metadata": "true", imds.INSTANCE_HEADER: "ctl"},
+            timeout=0.5,
+        )
+
+
+def test_faults_of_one_service_leave_the_others_alone(simulator: Simulator) -> None:
+    simulator.add_fault(".", service="imds", status=500)
+    assert [item.name for item in simulator.compute().virtual_machine_scale_sets.list_all()] == ["uni"]
+    simulator.clear()
+    simulator.add_fault(".", status=500)
+    assert ask(simulator, "instance").status_code == 200
+    assert [item["path"] for item in simulator.requests("imds")] == ["/metadata/instance"]
+
+
+def test_faults_of_the_service_and_its_log_over_http(simulator: Simulator) -> None:
+    admin = f"{simulator.endpoint}/_simulator"
+    rule = {"match": "instance", "action": "status", "service": "imds", "machines": ["ctl"], "times": 1}
+    assert requests.post(f"{admin}/faults", json=rule, timeout=10).status_code == 201
+    assert ask(simulator, "instance", "ctl").status_code == 500
+    log = requests.get(f"{admin}/requests", params={"service": "imds"}, timeout=10).json()
+    assert [(item["caller"], item["status"]) for item in log["requests"]] == [("ctl", 500)]
+    assert requests.get(f"{admin}/requests", params={"service": "moon"}, timeout=10).status_code == 404
+    for wrong in ({"service": "moon"}, {"service": "arm", "machines": ["ctl"]}, {"action": "slow", "service": "imds"}):
+        answer = requests.post(f"{admin}/faults", json={"match": "x", "action": "status"} | wrong, timeout=10)
+        assert answer.status_code == 400
+
+
+def test_a_way_is_barred_on_real_machines_only(simulator: Simulator) -> None:
+    azure_id = simulator.instance("ctl").id
+    admin = f"{simulator.endpoint}/_simulator/reach"
+    assert requests.post(f"{admin}{azure_id}", json={"imds": "refused"}, timeout=10).status_code == 409
+    assert requests.post(f"{admin}{azure_id}", json={"imds": "slow"}, timeout=10).status_code == 400
+    assert requests.post(f"{admin}/moon", json={"imds": "refused"}, timeout=10).status_code == 404
+    with running(SCENARIO, backend=(backend := RecordingBackend())) as real:
+        url = f"{real.endpoint}/_simulator/reach{real.instance('ctl').id}"
+        assert requests.post(url, json={"imds": "blackhole", "vault": "normal"}, timeout=10).status_code == 200
+        wanted = ["reach imds blackhole", "reach vault normal"]
+        assert backend.of(real.instance("ctl").vm_id)[-2:] == wanted

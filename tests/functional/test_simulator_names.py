@@ -88,6 +88,13 @@ def test_placement_groups_hold_a_hundred_unless_single() -> None:
 @pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.yml")), ids=lambda path: path.stem)
 def test_shipped_scenarios_load(path: Path) -> None:
     loaded = scenario.load(path)
+    assert loaded.virtual_machines
+    assert loaded.virtual_networks
+
+
+@pytest.mark.parametrize("name", ["site", "push"])
+def test_scenarios_of_a_cluster_have_a_controller_and_two_nodes(name: str) -> None:
+    loaded = scenario.load(SCENARIOS / f"{name}.yml")
     assert [item.name for item in loaded.virtual_machines] == ["ctl"]
     assert loaded.scale_sets[0].instance_ids == (0, 3, 17)
     assert loaded.scale_sets[0].capacity == 2
@@ -116,6 +123,11 @@ def test_shipped_scenarios_load(path: Path) -> None:
             "lies in none of",
         ),
         ({"name": "Not A Name"}, "lower-case letters"),
+        ({"key_vaults": [{"name": "a"}]}, "3 to 24 letters"),
+        ({"key_vaults": [{"name": "abc", "secrets": {"x": 1}}]}, "secrets must be a mapping of strings"),
+        ({"scale_sets": [{"name": "a", "user_data": "{vault}"}]}, "there are no key_vaults"),
+        ({"scale_sets": [{"name": "a", "user_data": {"x": "{address:moon}"}}]}, "there is no such machine"),
+        ({"scale_sets": [{"name": "a", "user_data": "x" * 50_000}]}, "longer than the 65536 bytes"),
     ],
 )
 def test_wrong_scenarios_say_what_is_wrong_and_where(document: Any, why: str) -> None:

@@ -14,10 +14,12 @@ import requests
 
 from simulator import published
 from simulator.arm import compute_payloads, network_payloads
+from simulator.keyvault import app as keyvault
 from simulator.testing import Simulator, running
 
 GROUP = "hpcai-sim"
 SCENARIO: dict[str, Any] = {
+    "key_vaults": [{"name": "hpcai-sim"}],
     "virtual_machines": [{"name": "ctl", "public_ip": True, "priority": "Spot", "zone": "1", "tags": {"a": "b"}}],
     "scale_sets": [
         {
@@ -48,8 +50,9 @@ def payloads(simulator: Simulator) -> list[tuple[str, dict[str, Any]]]:
     model, uni, flex = simulator.model, simulator.scale_set("uni"), simulator.scale_set("flex")
     alone, uniform = simulator.instance("ctl"), next(iter(uni.members.values()))
     flexible = next(iter(flex.members.values()))
+    vault = model.vaults["hpcai-sim"]
     return [
-        ("scale_set", compute_payloads.scale_set(uni)),
+        ("scale_set", compute_payloads.scale_set(uni, "dGV4dA==")),
         ("scale_set", compute_payloads.scale_set(flex)),
         ("scale_set_view", compute_payloads.scale_set_view(uni)),
         ("uniform_instance", compute_payloads.uniform_instance(model, uniform, True)),
@@ -63,6 +66,7 @@ def payloads(simulator: Simulator) -> list[tuple[str, dict[str, Any]]]:
         ("public_address", network_payloads.public_address(alone)),
         ("set_public_address", network_payloads.public_address(uniform)),
         ("virtual_network", network_payloads.virtual_network(alone.network)),
+        ("secret", keyvault.payload(vault, vault.put("key", "value"))),
     ]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from simulator.arm.context import context
+from simulator.backends import REACHES, BackendError
 from simulator.faults import FaultError
 from simulator.resources import Instance
 
@@ -30,6 +31,8 @@ EDITS: dict[str, tuple[type[Any], ...]] = {
     "zone": (str, type(None)),
     "priority": (str, type(None)),
     "model_version": (int,),
+    "user_data": (str,),
+    "identity": (bool,),
 }
 
 
@@ -61,15 +64,19 @@ def clear_faults() -> tuple[str, int]:
 
 
 @blueprint.get("/requests")
-def show_requests() -> Response:
-    """Which requests came in."""
-    return jsonify(context().requests.document())
+def show_requests() -> tuple[Response, int]:
+    """Which requests came in: ?service=imds for the metadata service's, vault for the key vaults'."""
+    log = context().requests.get(request.args.get("service", "arm"))
+    if log is None:
+        return _refuse(f"no such service; known are {', '.join(context().requests)}", 404)
+    return jsonify(log.document()), 200
 
 
 @blueprint.delete("/requests")
 def clear_requests() -> tuple[str, int]:
     """Forget them."""
-    context().requests.clear()
+    for log in context().requests.values():
+        log.clear()
     return "", 204
 
 
@@ -105,6 +112,48 @@ def add_event(azure_id: str) -> tuple[Response, int]:
         return _refuse(f"no instance /{azure_id}", 404)
     announce(instance, request.get_json(silent=True) or {})
     return jsonify({"events": instance.events}), 201
+
+
+@blueprint.post("/reach/<path:azure_id>")
+def bar(azure_id: str) -> tuple[Response, int]:
+    """Bar a machine's way to services, such as {"imds": "blackhole", "vault": "refused"}; "normal" opens it."""
+    instance = context().model.find_instance("/" + azure_id)
+    if instance is None:
+        return _refuse(f"no instance /{azure_id}", 404)
+    wanted = request.get_json(silent=True) or {}
+    if not wanted or set(wanted) - {"imds", "vault"} or not all(how in REACHES for how in wanted.values()):
+        return _refuse(f"give imds, vault or both one of {', '.join(REACHES)}")
+    try:
+        for service, how in wanted.items():
+            context().effects.reach(instance, service, how)
+    except BackendError as error:
+        return _refuse(str(error), 409)
+    return jsonify(wanted), 200
+
+
+@blueprint.put("/secrets/<vault>/<name>")
+def put_secret(vault: str, name: str) -> tuple[Response, int]:
+    """A new version of a secret with the given value (or "generated"), or {"enabled": false} for the newest one."""
+    found = context().model.vaults.get(vault.lower())
+    wanted = request.get_json(silent=True) or {}
+    if found is None:
+        return _refuse(f"no key vault {vault}", 404)
+    if isinstance(wanted.get("value"), str):
+        found.put(name, wanted["value"])
+    elif isinstance(wanted.get("enabled"), bool) and found.get(name):
+        found.enable(name, wanted["enabled"])
+    else:
+        return _refuse("give a value, or enabled for a secret that is there")
+    return jsonify({"name": name}), 200
+
+
+@blueprint.delete("/secrets/<vault>/<name>")
+def remove_secret(vault: str, name: str) -> tuple[Response, int]:
+    """Delete a secret."""
+    found = context().model.vaults.get(vault.lower())
+    if found is None or not found.remove(name):
+        return _refuse(f"no secret {name} in a key vault {vault}", 404)
+    return jsonify({"name": name}), 200
 
 
 def edit(instance: Instance, changes: dict[str, Any]) -> None:

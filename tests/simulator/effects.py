@@ -105,6 +105,10 @@ class Effects:
                 instance.show("Updating", power if instance.power_state == "running" else None)
         return lambda: self._each(instances, lambda instance: self._apply(action, instance, change))
 
+    def reach(self, instance: Instance, service: str, how: str) -> None:
+        """Change at once how a machine reaches a service."""
+        self._backend.reach(instance.vm_id, service, how)
+
     def node_spec(self, instance: Instance) -> NodeSpec:
         """The machine as the backend has to make it."""
         assert instance.private_ipv4 is not None
@@ -249,6 +253,7 @@ class Effects:
         with self._model.lock:
             reimage, resize = instance.image != scale_set.image, instance.vm_size != scale_set.vm_size
             instance.image, instance.vm_size = scale_set.image, scale_set.vm_size
+            instance.user_data = scale_set.user_data
             instance.model_version = scale_set.model_version
             instance.touch()
         if reimage:

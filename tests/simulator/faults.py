@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-ACTIONS = ("status", "drop", "hang", "garbage", "repeat_next_link", "strip")
+ACTIONS = ("status", "drop", "hang", "garbage", "slow", "repeat_next_link", "strip")
+SERVICES = ("arm", "imds", "vault")
 
 
 class FaultError(Exception):
@@ -36,6 +38,10 @@ class Fault:
     """For strip: dotted paths below each resource, such as properties.orchestrationMode."""
     delay_s: float | None = None
     """How long the answer is held back; for hang None is until the rules are cleared."""
+    service: str = "arm"
+    """Whose requests: Resource Manager's, the metadata service's or the key vaults'."""
+    machines: list[str] = field(default_factory=list)
+    """Which machines' requests, by id, vmId, name or computer name; none is all. They need not exist yet."""
     id: int = 0
     seen: int = 0
 
@@ -44,6 +50,12 @@ class Fault:
             raise FaultError(f"unknown action {self.action!r}: choose one of {', '.join(ACTIONS)}")
         if self.action == "strip" and not self.fields:
             raise FaultError("action 'strip' needs 'fields'")
+        if self.action == "slow" and not self.delay_s:
+            raise FaultError("action 'slow' needs 'delay_s'")
+        if self.service not in SERVICES:
+            raise FaultError(f"unknown service {self.service!r}: choose one of {', '.join(SERVICES)}")
+        if self.machines and self.service == "arm":
+            raise FaultError("'machines' is for the services that machines ask: imds, vault")
         try:
             self.pattern = re.compile(self.match, re.IGNORECASE)
         except re.error as error:
@@ -79,16 +91,22 @@ class Faults:
             self.released.set()
             self.released = threading.Event()
 
-    def applying(self, request: str) -> Fault | None:
-        """The rule for this request, which counts as used."""
+    def applying(self, request: str, service: str = "arm", known_as: Set[str] = frozenset()) -> Fault | None:
+        """The rule for this request, which counts as used; ``known_as`` are the names of the machine that asks."""
         with self._lock:
             for fault in self._rules:
+                if fault.service != service or (fault.machines and not known_as & _lower(fault.machines)):
+                    continue
                 if fault.pattern.search(request):
                     fault.seen += 1
                     used = fault.seen - fault.after
                     if used > 0 and (fault.times is None or used <= fault.times):
                         return fault
         return None
+
+
+def _lower(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
 
 
 def strip(payload: Any, path: str) -> None:

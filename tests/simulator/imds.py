@@ -17,10 +17,13 @@ from typing import Any, cast
 
 from flask import Blueprint, Flask, Response, current_app, request
 
-from simulator import TOKEN
 from simulator.arm.network_payloads import mac_address
+from simulator.faults import Fault, Faults
+from simulator.front import Front
 from simulator.model import Model
+from simulator.requestlog import RequestLog
 from simulator.resources import COMPUTE, Instance
+from simulator.tokens import AUDIENCES, SECONDS
 
 VERSIONS = (
     "2017-04-02",
@@ -32,8 +35,10 @@ VERSIONS = (
     "2021-12-13",
     "2023-07-01",
 )
+VAULT_URL = re.compile(r"https://[A-Za-z0-9-]+\.vault\.azure\.net/?")
 API_VERSION = re.compile(r"\d{4}-\d{2}-\d{2}")
 INSTANCE_HEADER = "X-Simulator-Instance"
+USER_DATA_SINCE = "2021-01-01"
 
 
 class ImdsError(Exception):
@@ -48,11 +53,14 @@ class ImdsError(Exception):
 blueprint = Blueprint("imds", __name__)
 
 
-def create_app(model: Model, *, by_header: bool) -> Flask:
+def create_app(
+    model: Model, *, by_header: bool, faults: Faults | None = None, requests: RequestLog | None = None
+) -> Flask:
     """The metadata service of one simulator; ``by_header`` trusts INSTANCE_HEADER."""
     app = Flask("imds", static_folder=None)
     app.config.update(model=model, by_header=by_header)
     app.register_blueprint(blueprint)
+    Front("imds", _find_caller, _refusal, faults or Faults(), requests or RequestLog()).stand_before(app)
     app.register_error_handler(ImdsError, lambda error: _json(error.body, error.status))
     app.register_error_handler(404, lambda error: _json({"error": "Not found"}, 404))
     return app
@@ -86,7 +94,10 @@ def versions() -> Response:
 @blueprint.get("/metadata/instance/<path:path>")
 def instance(path: str = "") -> Response:
     """The instance document, or a part of it."""
-    return _formatted(_walk(document(_model(), _caller()), path))
+    found = document(_model(), _caller())
+    if request.args["api-version"] < USER_DATA_SINCE:
+        del found["compute"]["userData"]
+    return _formatted(_walk(found, path))
 
 
 @blueprint.get("/metadata/scheduledevents")
@@ -114,26 +125,41 @@ def acknowledge() -> Response:
 
 @blueprint.get("/metadata/identity/oauth2/token")
 def token() -> Response:
-    """A token of the caller's managed identity: the one that the simulated Resource Manager accepts."""
-    _caller()
+    """A token of the caller's managed identity for one audience: what opens Resource Manager opens no key vault."""
+    caller = _caller()
     resource = request.args.get("resource")
     if not resource:
         raise ImdsError(
             400, {"error": "invalid_request", "error_description": "Required query variable 'resource' is missing"}
         )
+    client_id = request.args.get("client_id", "")
+    if not _has_identity(caller, client_id):
+        raise ImdsError(400, {"error": "invalid_request", "error_description": "Identity not found"})
+    if resource.rstrip("/") not in AUDIENCES and not VAULT_URL.fullmatch(resource):
+        reason = f"AADSTS500011: The resource principal named {resource} was not found in the tenant."
+        raise ImdsError(400, {"error": "invalid_resource", "error_description": reason})
+    scale_set = caller.scale_set
+    names = caller.known_as | ({scale_set.name} if scale_set is not None else set())
     now = int(time.time())
     return _json(
         {
-            "access_token": TOKEN,
-            "client_id": _model().subscription,
-            "expires_in": "86399",
-            "expires_on": str(now + 86399),
-            "ext_expires_in": "86399",
+            "access_token": _model().tokens.issue(resource, names),
+            "client_id": client_id or next(iter(caller.client_ids if not caller.identity else ()), caller.vm_id),
+            "expires_in": str(SECONDS),
+            "expires_on": str(now + SECONDS),
+            "ext_expires_in": str(SECONDS),
             "not_before": str(now - 300),
             "resource": resource,
             "token_type": "Bearer",
         }
     )
+
+
+def _has_identity(item: Instance, client_id: str) -> bool:
+    """Without a client id it is the machine's own identity, or the only one that it was given."""
+    if client_id:
+        return client_id in item.client_ids
+    return item.identity or len(item.client_ids) == 1
 
 
 def document(model: Model, item: Instance) -> dict[str, Any]:
@@ -171,7 +197,7 @@ def document(model: Model, item: Instance) -> dict[str, Any]:
         "subscriptionId": item.subscription,
         "tags": ";".join(f"{name}:{value}" for name, value in tags.items()),
         "tagsList": [{"name": name, "value": value} for name, value in tags.items()],
-        "userData": "",
+        "userData": model.user_data(item),
         "version": item.image.exact_version,
         "virtualMachineScaleSet": {"id": scale_set.id if scale_set is not None else ""},
         "vmId": item.vm_id,
@@ -196,16 +222,16 @@ def _model() -> Model:
     return cast(Model, current_app.config["model"])
 
 
+def _find_caller() -> Instance | None:
+    named = request.headers.get(INSTANCE_HEADER) if current_app.config["by_header"] else None
+    found = _model().find_caller(named) if named else None
+    return found or _model().by_address.get(request.remote_addr or "")
+
+
 def _caller() -> Instance:
-    model, by_header = _model(), current_app.config["by_header"]
-    named = request.headers.get(INSTANCE_HEADER) if by_header else None
-    if named:
-        for item in model.instances():
-            if named.lower() in (item.id.lower(), item.vm_id, item.name.lower(), item.computer_name.lower()):
-                return item
-    found = model.by_address.get(request.remote_addr or "")
+    found = _find_caller()
     if found is None:
-        hint = f"; name one in the header {INSTANCE_HEADER}" if by_header else ""
+        hint = f"; name one in the header {INSTANCE_HEADER}" if current_app.config["by_header"] else ""
         raise ImdsError(404, {"error": f"Not found: no instance has the address {request.remote_addr}{hint}"})
     return found
 
@@ -242,3 +268,9 @@ def _json(body: Any, status: int = 200) -> Response:
 
 def _bad(message: str) -> ImdsError:
     return ImdsError(400, {"error": message})
+
+
+def _refusal(fault: Fault) -> Response:
+    response = _json({"error": fault.message or fault.code or "The service is not available"}, fault.status)
+    response.headers.update(fault.headers)
+    return response

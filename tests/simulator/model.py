@@ -14,10 +14,13 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from simulator import names
+from simulator import names, userdata
 from simulator.addresses import split
+from simulator.keyvault.store import Vault
+from simulator.profile import virtual_machine_profile
 from simulator.resources import Instance, Resource, ScaleSet, VirtualNetwork
 from simulator.scenario import MachineScenario, NetworkScenario, ScaleSetScenario, Scenario
+from simulator.tokens import Tokens
 
 PLACEMENT_GROUP_SIZE = 100
 """Azure puts at most so many instances into one placement group."""
@@ -49,6 +52,8 @@ class Model:
         self.by_address: dict[str, Instance] = {}
         self.resource_groups: set[str] = set()
         """Lower-case names. A group outlives what was in it."""
+        self.vaults = {vault.name.lower(): Vault(vault) for vault in scenario.key_vaults}
+        self.tokens = Tokens()
         self._serial = 0
         for network in scenario.virtual_networks:
             self._add_network(network)
@@ -77,6 +82,17 @@ class Model:
             scale_set_id, _kind, instance_id = wanted.rpartition("/virtualmachines/")
             scale_set = self.scale_sets.get(scale_set_id)
             return scale_set.members.get(instance_id) if scale_set is not None else None
+
+    def find_caller(self, wanted: str) -> Instance | None:
+        """The virtual machine with this id, vmId, name or computer name."""
+        return next((item for item in self.instances() if wanted.lower() in item.known_as), None)
+
+    def user_data(self, item: Instance | ScaleSet) -> str:
+        """The user data of a machine or of a scale set's model, its placeholders filled in, in base 64."""
+        values = {("address", machine.name): machine.private_ipv4 or "" for machine in list(self.machines.values())}
+        for vault in list(self.vaults.values())[:1]:
+            values["vault", ""] = vault.url
+        return userdata.encode(userdata.fill_in(item.user_data, values))
 
     def listing(self, kind: Iterable[Kind], wanted: Callable[[Kind], bool] | None = None) -> Listing[Kind]:
         """A snapshot of resources in order of creation (dictionaries here keep that order)."""
@@ -133,6 +149,9 @@ class Model:
                 private_ipv4=network.private.take(wanted.private_ipv4),
                 public_ipv4=network.public.take() if wanted.public_ip else None,
                 accelerated_networking=wanted.accelerated_networking,
+                user_data=wanted.user_data,
+                identity=wanted.identity,
+                client_ids=wanted.client_ids,
             )
             self.machines[machine.id.lower()] = machine
             self.resource_groups.add(machine.resource_group.lower())
@@ -164,67 +183,20 @@ class Model:
             public_ip=wanted.public_ip,
             accelerated_networking=wanted.accelerated_networking,
             ids=names.instance_ids(list(wanted.instance_ids)),
+            user_data=wanted.user_data,
+            identity=wanted.identity,
+            client_ids=wanted.client_ids,
         )
-        scale_set.profile = self._profile(scale_set, wanted.computer_name_prefix or wanted.name)
+        scale_set.profile = virtual_machine_profile(
+            scale_set,
+            wanted.computer_name_prefix or wanted.name,
+            self.admin_username,
+            self.linux_configuration(),
+        )
         self.scale_sets[scale_set.id.lower()] = scale_set
         self.resource_groups.add(scale_set.resource_group.lower())
         for _number in range(wanted.capacity):
             self.add_instance(scale_set)
-
-    def _profile(self, scale_set: ScaleSet, prefix: str) -> dict[str, Any]:
-        address: dict[str, Any] = {
-            "name": "ipconfig1",
-            "properties": {
-                "primary": True,
-                "subnet": {"id": scale_set.network.subnet_id},
-                "privateIPAddressVersion": "IPv4",
-            },
-        }
-        if scale_set.public_ip:
-            address["properties"]["publicIPAddressConfiguration"] = {
-                "name": "pub1",
-                "properties": {"idleTimeoutInMinutes": 15, "publicIPAddressVersion": "IPv4"},
-            }
-        profile: dict[str, Any] = {
-            "osProfile": {
-                "computerNamePrefix": prefix,
-                "adminUsername": self.admin_username,
-                "linuxConfiguration": self.linux_configuration(),
-                "secrets": [],
-            },
-            "storageProfile": {
-                "imageReference": {
-                    "publisher": scale_set.image.publisher,
-                    "offer": scale_set.image.offer,
-                    "sku": scale_set.image.sku,
-                    "version": scale_set.image.version,
-                },
-                "osDisk": {
-                    "osType": "Linux",
-                    "createOption": "FromImage",
-                    "caching": "ReadWrite",
-                    "managedDisk": {"storageAccountType": "Premium_LRS"},
-                    "diskSizeGB": 64,
-                },
-            },
-            "networkProfile": {
-                "networkInterfaceConfigurations": [
-                    {
-                        "name": f"{scale_set.name}-nic",
-                        "properties": {
-                            "primary": True,
-                            "enableAcceleratedNetworking": scale_set.accelerated_networking,
-                            "dnsSettings": {"dnsServers": []},
-                            "enableIPForwarding": False,
-                            "ipConfigurations": [address],
-                        },
-                    }
-                ]
-            },
-        }
-        if scale_set.priority is not None:
-            profile["priority"] = scale_set.priority
-        return profile
 
     def linux_configuration(self) -> dict[str, Any]:
         """How machines let their administrator in."""
@@ -272,6 +244,9 @@ class Model:
                 public_ipv4=scale_set.network.public.take() if scale_set.public_ip else None,
                 accelerated_networking=scale_set.accelerated_networking,
                 model_version=scale_set.model_version,
+                user_data=scale_set.user_data,
+                identity=scale_set.identity,
+                client_ids=scale_set.client_ids,
             )
             scale_set.growth += 1
             scale_set.members[instance_id or name.lower()] = instance

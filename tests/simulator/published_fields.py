@@ -22,6 +22,8 @@ from simulator.published import Tree, merge, tree
 REPOSITORY = "https://github.com/Azure/azure-rest-api-specs"
 COMPUTE = "specification/compute/resource-manager/Microsoft.Compute/ComputeRP/stable/2024-11-01/examples"
 NETWORK = "specification/network/resource-manager/Microsoft.Network/stable/2021-02-01/examples"
+SECRETS = "specification/keyvault/data-plane/Microsoft.KeyVault/stable/7.4/examples"
+SECRETS_COMMIT = "406a1f36a26f93eb601666296b8f225e8eee0444"
 NETWORK_COMMIT = "e729721df20047dcb4fdb675d234b6821f1a4f81"
 
 
@@ -75,6 +77,10 @@ KINDS: dict[str, list[Example]] = {
     "set_interface": [Example(f"{NETWORK}/VmssNetworkInterfaceList.json", NETWORK_COMMIT, "value")],
     "public_address": [Example(f"{NETWORK}/PublicIpAddressListAll.json", NETWORK_COMMIT, "value")],
     "set_public_address": [Example(f"{NETWORK}/VmssPublicIpListAll.json", NETWORK_COMMIT, "value")],
+    "secret": [
+        Example(f"{SECRETS}/GetSecret-example.json", SECRETS_COMMIT),
+        Example(f"{SECRETS}/SetSecret-example.json", SECRETS_COMMIT),
+    ],
     "virtual_network": [Example(f"{NETWORK}/VirtualNetworkListAll.json", NETWORK_COMMIT, "value")],
 }
 

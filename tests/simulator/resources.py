@@ -93,6 +93,9 @@ class ScaleSet(Resource):
     public_ip: bool
     accelerated_networking: bool
     ids: Iterator[int]
+    user_data: str = ""
+    identity: bool = True
+    client_ids: tuple[str, ...] = ()
     placement_groups: list[str] = field(default_factory=list)
     model_version: int = 1
     provisioning_state: str = "Succeeded"
@@ -140,6 +143,10 @@ class Instance(Resource):
     public_ipv4: str | None = None
     accelerated_networking: bool = True
     model_version: int = 1
+    user_data: str = ""
+    """As it was handed over, with placeholders."""
+    identity: bool = True
+    client_ids: tuple[str, ...] = ()
     provisioning_state: str = "Creating"
     power_state: str | None = "starting"
     has_network_profile: bool = True
@@ -176,6 +183,11 @@ class Instance(Resource):
     def latest_model(self) -> bool:
         """Whether its scale set's model has not changed since it was made."""
         return self.scale_set is None or self.model_version == self.scale_set.model_version
+
+    @property
+    def known_as(self) -> set[str]:
+        """All that may stand for it where somebody names it, in lower case."""
+        return {self.id.lower(), self.vm_id.lower(), self.name.lower(), self.computer_name.lower()}
 
     @property
     def interface_name(self) -> str:

@@ -14,10 +14,13 @@ from typing import Any, TypeVar
 
 import yaml
 
+from simulator import userdata
+
 SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
 RESOURCE_GROUP = "hpcai-sim"
 LOCATION = "southcentralus"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+VAULT_NAME = re.compile(r"[A-Za-z](?!.*--)[A-Za-z0-9-]{1,22}[A-Za-z0-9]")
 RESOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -79,6 +82,12 @@ class MachineScenario:
     accelerated_networking: bool = True
     image: Image = Image()
     hardware: Hardware = Hardware()
+    user_data: str = ""
+    """Text, or a mapping that becomes JSON; see simulator.userdata for its placeholders."""
+    identity: bool = True
+    """Whether machines have a managed identity (one assigned by the system)."""
+    client_ids: tuple[str, ...] = ()
+    """Client ids of further identities, assigned by the user."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,25 @@ class ScaleSetScenario:
     accelerated_networking: bool = True
     image: Image = Image()
     hardware: Hardware = Hardware()
+    user_data: str = ""
+    """Text, or a mapping that becomes JSON; see simulator.userdata for its placeholders."""
+    identity: bool = True
+    """Whether machines have a managed identity (one assigned by the system)."""
+    client_ids: tuple[str, ...] = ()
+    """Client ids of further identities, assigned by the user."""
+
+
+@dataclass(frozen=True)
+class VaultScenario:
+    """A key vault."""
+
+    name: str
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Values by name; ``generated`` becomes a text of 128 random letters and digits."""
+    readers: tuple[str, ...] = ("*",)
+    """Machines and scale sets whose identity may read secrets."""
+    writers: tuple[str, ...] = ()
+    """Those whose identity may write them."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +145,7 @@ class Scenario:
     virtual_networks: tuple[NetworkScenario, ...] = (NetworkScenario(),)
     virtual_machines: tuple[MachineScenario, ...] = ()
     scale_sets: tuple[ScaleSetScenario, ...] = ()
+    key_vaults: tuple[VaultScenario, ...] = ()
 
     def __post_init__(self) -> None:
         _check(self)
@@ -129,6 +158,7 @@ NESTED: dict[str, type[Any]] = {
     "virtual_networks": NetworkScenario,
     "virtual_machines": MachineScenario,
     "scale_sets": ScaleSetScenario,
+    "key_vaults": VaultScenario,
 }
 
 
@@ -180,6 +210,8 @@ def _value(wanted: str, key: str, value: Any, where: str) -> Any:
     """``value`` checked against the annotation of its field."""
     if key in NESTED and isinstance(value, NESTED[key]):
         return value
+    if key == "user_data" and isinstance(value, Mapping):
+        return userdata.text_of(value)
     if key in ("image", "hardware"):
         return _build(NESTED[key], value, where)
     if wanted.startswith("tuple["):
@@ -216,6 +248,10 @@ def _check(scenario: Scenario) -> None:
     _check_names(scenario)
     for scale_set in scenario.scale_sets:
         _check_scale_set(scale_set)
+    for vault in scenario.key_vaults:
+        if not VAULT_NAME.fullmatch(vault.name):
+            raise ScenarioError(f"key_vaults {vault.name!r}: 3 to 24 letters, digits and dashes, a letter first")
+    _check_user_data(scenario)
 
 
 def _check_network(network: NetworkScenario) -> None:
@@ -262,3 +298,20 @@ def _check_scale_set(scale_set: ScaleSetScenario) -> None:
         raise ScenarioError(f"{where}: a single placement group holds 100 at most, set single_placement_group: false")
     if sorted(set(scale_set.instance_ids)) != list(scale_set.instance_ids):
         raise ScenarioError(f"{where}: instance_ids must ascend and not repeat")
+
+
+def _check_user_data(scenario: Scenario) -> None:
+    machines = {machine.name for machine in scenario.virtual_machines}
+    holders: tuple[MachineScenario | ScaleSetScenario, ...] = scenario.virtual_machines + scenario.scale_sets
+    for item in holders:
+        _check_user_data_of(item, bool(scenario.key_vaults), machines)
+
+
+def _check_user_data_of(item: MachineScenario | ScaleSetScenario, vaults: bool, machines: set[str]) -> None:
+    if len(userdata.encode(item.user_data)) > userdata.LONGEST:
+        raise ScenarioError(f"{item.name!r}: user_data is longer than the {userdata.LONGEST} bytes that Azure takes")
+    for kind, name in userdata.placeholders(item.user_data):
+        if kind == "vault" and not vaults:
+            raise ScenarioError(f"{item.name!r}: user_data names {{vault}}, but there are no key_vaults")
+        if kind == "address" and name not in machines:
+            raise ScenarioError(f"{item.name!r}: user_data names {{address:{name}}}, but there is no such machine")

@@ -62,6 +62,7 @@ def serve(scenario: Scenario, backend: str, state: StateDir, boot_timeout: float
         real=backend != "none",
         state_dir=state.path,
         ssh_public_keys=(public_key,),
+        authority=module.authority,
         boot_timeout=boot_timeout,
         report=say,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +18,12 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from simulator import LOOPBACK, arm, imds
 from simulator.arm.context import Context, Options
+from simulator.authority import Authority
 from simulator.backends import Backend, NetworkSpec
 from simulator.effects import Effects
-from simulator.faults import Faults
+from simulator.faults import SERVICES, Faults
 from simulator.keys import PRIVATE
+from simulator.keyvault import app as keyvault
 from simulator.model import Model
 from simulator.operations import Operation, Operations
 from simulator.requestlog import RequestLog
@@ -54,6 +57,7 @@ class Server:
         ssh_public_keys: tuple[str, ...] = (),
         options: Options | None = None,
         seed: int | None = None,
+        authority: Callable[[], Authority] = Authority.fresh,
         boot_timeout: float = 300,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -63,10 +67,13 @@ class Server:
         self.model = Model(scenario, ssh_public_keys, seed)
         self.operations = Operations(self.model.identities.uuid, report)
         self.faults = Faults()
-        self.requests = RequestLog()
+        self.requests = {service: RequestLog() for service in SERVICES}
+        """What each service was asked."""
         self.options = options or Options()
         effects = Effects(self.model, backend, boot_timeout, report)
         self.context = Context(self.model, effects, self.operations, self.faults, self.requests, self.options)
+        self.authority: Authority | None = authority() if self.model.vaults else None
+        """Who vouches for the key vaults, where there are any."""
         self._backend = backend
         self._real = real
         self._state_dir = state_dir or Path()
@@ -75,6 +82,7 @@ class Server:
         self._listeners: list[BaseWSGIServer] = []
         self.endpoint = ""
         self.imds_endpoint = ""
+        self.vault_port = 0
 
     @property
     def gateway(self) -> str:
@@ -87,12 +95,28 @@ class Server:
         port = self._listen(LOOPBACK, self._port, arm.create_app(self.context))
         self.endpoint = f"http://{LOOPBACK}:{port}"
         host = self.gateway if self._real else LOOPBACK
-        metadata = imds.create_app(self.model, by_header=not self._real)
+        metadata = imds.create_app(
+            self.model, by_header=not self._real, faults=self.faults, requests=self.requests["imds"]
+        )
         imds_port = self._listen(host, self._port + 1 if self._port else 0, metadata)
         self.imds_endpoint = f"http://{host}:{imds_port}"
+        vaults = [vault.host for vault in self.model.vaults.values()]
+        if self.authority is not None:
+            application = keyvault.create_app(self.model, self.faults, self.requests["vault"])
+            tls = self.authority.server_context(vaults)
+            self.vault_port = self._listen(host, self._port + 2 if self._port else 0, application, tls)
         key = str(self._state_dir / PRIVATE) if self._state_dir != Path() else ""
         self._backend.open(
-            NetworkSpec(self.scenario.name, str(self._network), self.gateway, imds_port, key), self._state_dir
+            NetworkSpec(
+                self.scenario.name,
+                str(self._network),
+                self.gateway,
+                imds_port,
+                vault_port=self.vault_port,
+                vault_names=tuple(vaults),
+                admin_private_key=key,
+            ),
+            self._state_dir,
         )
         location = self.scenario.virtual_networks[0].location
         return self.operations.start("boot", location, self.context.effects.boot(self.model.instances()))
@@ -107,7 +131,7 @@ class Server:
         self.operations.wait(30)
         self._backend.close()
 
-    def _listen(self, host: str, port: int, application: Any) -> int:
+    def _listen(self, host: str, port: int, application: Any, tls: ssl.SSLContext | None = None) -> int:
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if host != LOOPBACK:
@@ -122,7 +146,15 @@ class Server:
         listening.listen(BACKLOG)
         with listening:
             # The server takes a duplicate: this one would go on listening after the server's end.
-            server = make_server(host, port, application, threaded=True, request_handler=Handler, fd=listening.fileno())
+            server = make_server(
+                host,
+                port,
+                application,
+                threaded=True,
+                request_handler=Handler,
+                ssl_context=tls,
+                fd=listening.fileno(),
+            )
         threading.Thread(target=server.serve_forever, args=(0.05,), name=f"listen {host}:{port}", daemon=True).start()
         self._listeners.append(server)
         return int(server.port)

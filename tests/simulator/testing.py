@@ -36,6 +36,17 @@ class Simulator:
         self.options = server.options
         """Page sizes and the like; may be changed while it runs."""
 
+    @property
+    def authority(self) -> bytes:
+        """The certificate of the key vaults' authority, in PEM."""
+        assert self._server.authority is not None
+        return self._server.authority.certificate
+
+    @property
+    def vault_port(self) -> int:
+        """Where the key vaults listen on loopback; which one is meant says the server's name."""
+        return self._server.vault_port
+
     def add_fault(self, match: str, action: str = "status", **rule: Any) -> int:
         """Add a fault rule: see simulator.faults.Fault for what it takes."""
         return self._server.faults.add(match=match, action=action, **rule)
@@ -43,15 +54,16 @@ class Simulator:
     def clear(self) -> None:
         """Drop all faults and forget the requests."""
         self._server.faults.clear()
-        self._server.requests.clear()
+        for log in self._server.requests.values():
+            log.clear()
 
-    def requests(self) -> list[dict[str, Any]]:
+    def requests(self, service: str = "arm") -> list[dict[str, Any]]:
         """The requests so far, in order: method, path, query, status (0 for a dropped one)."""
-        return list(self._server.requests.document()["requests"])
+        return list(self._server.requests[service].document()["requests"])
 
     def request_counts(self) -> dict[str, int]:
         """How often each ``METHOD path`` was asked."""
-        return dict(self._server.requests.document()["counts"])
+        return dict(self._server.requests["arm"].document()["counts"])
 
     def latency(self, milliseconds: float) -> None:
         """Slow down every answer."""
@@ -63,10 +75,10 @@ class Simulator:
 
     def instance(self, wanted: str) -> Instance:
         """The machine with this Azure id, vmId, name or computer name."""
-        for item in self.model.instances():
-            if wanted.lower() in (item.id.lower(), item.vm_id, item.name.lower(), item.computer_name.lower()):
-                return item
-        raise KeyError(f"no instance {wanted}")
+        found = self.model.find_caller(wanted)
+        if found is None:
+            raise KeyError(f"no instance {wanted}")
+        return found
 
     def scale_set(self, name: str) -> ScaleSet:
         """The scale set of this name."""
@@ -89,7 +101,7 @@ class Simulator:
                 continue
             list(compute.virtual_machine_scale_set_vms.list(group, name, expand="instanceView"))
             list(network.network_interfaces.list_virtual_machine_scale_set_network_interfaces(group, name))
-        self._server.requests.clear()
+        self._server.requests["arm"].clear()
 
     def compute(self, **options: Any) -> Any:
         """The SDK's compute client for it (untyped: to the SDK every field of every answer may be None)."""

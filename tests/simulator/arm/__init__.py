@@ -15,10 +15,10 @@ from urllib.parse import unquote
 from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from simulator import TOKEN, admin
-from simulator.arm import longrunning, machines, misbehaviour, network, scale_sets, set_instances
+from simulator import TOKEN, admin, misbehaviour
+from simulator.arm import longrunning, machines, network, scale_sets, set_instances
 from simulator.arm.context import Context, context
-from simulator.arm.errors import ArmError, subscription_not_found
+from simulator.arm.errors import ArmError, refusal, subscription_not_found
 from simulator.arm.paging import query
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def _begin() -> Response | None:
         text += f"?{unquote(request.query_string.decode())}"
     misbehaviour.delay(context().options.latency_ms / 1000)
     g.fault = context().faults.applying(text)
-    answer = misbehaviour.before(g.fault) if g.fault else None
+    answer = misbehaviour.before(g.fault, context().faults, refusal) if g.fault else None
     if answer is None:
         _check_request()
     return answer
@@ -81,7 +81,7 @@ def _finish(response: Response) -> Response:
     response.headers["x-ms-correlation-request-id"] = str(uuid.uuid4())
     dropped = bool(g.get("dropped"))
     status = 0 if dropped else response.status_code
-    context().requests.add(
+    context().requests["arm"].add(
         request.method, request.environ["simulator.path"], unquote(request.query_string.decode()), status
     )
     if dropped:

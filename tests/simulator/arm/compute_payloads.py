@@ -31,8 +31,8 @@ def timestamp(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds")
 
 
-def scale_set(item: ScaleSet) -> dict[str, Any]:
-    """A scale set."""
+def scale_set(item: ScaleSet, user_data: str = "") -> dict[str, Any]:
+    """A scale set; its user data is shown to those who asked for it."""
     properties: dict[str, Any] = {
         "singlePlacementGroup": item.single_placement_group and item.uniform,
         "orchestrationMode": "Flexible" if item.flexible else "Uniform",
@@ -54,6 +54,8 @@ def scale_set(item: ScaleSet) -> dict[str, Any]:
     }
     if item.zones:
         payload["zones"] = list(item.zones)
+    if user_data:
+        properties["virtualMachineProfile"]["userData"] = user_data
     return payload
 
 

@@ -47,7 +47,8 @@ class Context:
     effects: Effects
     operations: Operations
     faults: Faults
-    requests: RequestLog
+    requests: dict[str, RequestLog]
+    """What each service was asked, by the service's name."""
     options: Options
 
     def encode(self, kind: str, payload: dict[str, Any]) -> bytes:

@@ -10,6 +10,18 @@ from typing import Any
 
 from flask import Response
 
+from simulator.faults import Fault
+
+CODES = {
+    401: ("InvalidAuthenticationToken", "The access token is invalid."),
+    403: ("AuthorizationFailed", "The client does not have authorization to perform this action over this scope."),
+    404: ("ResourceNotFound", "The resource was not found."),
+    409: ("Conflict", "The request failed due to conflict with a concurrent request."),
+    429: ("TooManyRequests", "The request is being throttled as the limit has been reached for operation type."),
+    500: ("InternalServerError", "An internal error occurred."),
+    503: ("ServiceUnavailable", "The service is temporarily unavailable."),
+}
+
 
 class ArmError(Exception):
     """A request that ends with an error body."""
@@ -66,3 +78,9 @@ def bad_parameter(name: str, message: str) -> ArmError:
 def conflict(message: str) -> ArmError:
     """Something else is being done to that resource."""
     return ArmError(409, "OperationNotAllowed", message)
+
+
+def refusal(fault: Fault) -> Response:
+    """The answer with the status that a fault asks for."""
+    code, message = CODES.get(fault.status, ("InternalServerError", "An internal error occurred."))
+    return ArmError(fault.status, fault.code or code, fault.message or message, fault.headers).response()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from flask import Blueprint, Response
 
@@ -30,6 +31,14 @@ def encode_machine(item: Instance, view: bool) -> bytes:
     return context().encode_instance(
         "machine", item, lambda: compute_payloads.machine(model, item, view), "+view" if view else ""
     )
+
+
+def encode_user_data(kind: str, item: Instance, payload: dict[str, Any]) -> bytes:
+    """A virtual machine or an instance as JSON, with its user data."""
+    user_data = context().model.user_data(item)
+    if user_data:
+        payload["properties"]["userData"] = user_data
+    return context().encode(kind, payload)
 
 
 def encode_status(item: Instance) -> bytes:
@@ -60,8 +69,10 @@ def list_machines(subscription: str, group: str | None = None) -> Response:
 @blueprint.get(f"{GROUP}/<name>")
 def show(subscription: str, group: str, name: str) -> Response:
     """One virtual machine."""
-    view = (query().get("$expand") or "").lower() == "instanceview"
-    return one(encode_machine(lookup.machine(group, name), view))
+    machine, expand = lookup.machine(group, name), (query().get("$expand") or "").lower()
+    if expand == "userdata":
+        return one(encode_user_data("machine", machine, compute_payloads.machine(context().model, machine, False)))
+    return one(encode_machine(machine, expand == "instanceview"))
 
 
 @blueprint.get(f"{GROUP}/<name>/instanceview")

@@ -9,6 +9,7 @@ import copy
 import dataclasses
 from typing import Any
 
+from simulator import userdata
 from simulator.arm.errors import bad_parameter
 from simulator.resources import ScaleSet
 
@@ -31,14 +32,15 @@ def merge(body: dict[str, Any], scale_set: ScaleSet) -> bool:
     """Merge the rest of the body into the scale set; True when its model changed."""
     if isinstance(body.get("tags"), dict):
         scale_set.tags = {str(key): str(value) for key, value in body["tags"].items()}
-    before = (scale_set.vm_size, copy.deepcopy(scale_set.profile))
+    before = (scale_set.vm_size, copy.deepcopy(scale_set.profile), scale_set.user_data)
     scale_set.vm_size = (body.get("sku") or {}).get("name") or scale_set.vm_size
     profile = (body.get("properties") or {}).get("virtualMachineProfile")
     if isinstance(profile, dict):
         _merge(scale_set.profile, profile)
         _take_image(scale_set)
+        _take_user_data(scale_set)
         scale_set.priority = scale_set.profile.get("priority", scale_set.priority)
-    return before != (scale_set.vm_size, scale_set.profile)
+    return before != (scale_set.vm_size, scale_set.profile, scale_set.user_data)
 
 
 def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
@@ -56,3 +58,14 @@ def _take_image(scale_set: ScaleSet) -> None:
     if changed != scale_set.image:
         exact = changed.version if changed.version != "latest" else changed.exact_version
         scale_set.image = dataclasses.replace(changed, exact_version=exact)
+
+
+def _take_user_data(scale_set: ScaleSet) -> None:
+    """Resource Manager shows it on request only, so it does not stay in the profile."""
+    encoded = scale_set.profile.pop("userData", None)
+    if encoded is None:
+        return
+    try:
+        scale_set.user_data = userdata.decode(encoded)
+    except (ValueError, TypeError):
+        raise bad_parameter("userData", "Userdata should be Base64 encoded") from None

@@ -14,7 +14,7 @@ from simulator.arm import compute_payloads, lookup, merging
 from simulator.arm.context import context, many, one
 from simulator.arm.errors import ArmError, bad_parameter
 from simulator.arm.longrunning import accepted
-from simulator.arm.paging import page
+from simulator.arm.paging import page, query
 from simulator.resources import Instance, ScaleSet
 
 blueprint = Blueprint("scale_sets", __name__)
@@ -44,7 +44,12 @@ def list_sets(subscription: str, group: str | None = None) -> Response:
 @blueprint.get(f"{GROUP}/<name>")
 def show(subscription: str, group: str, name: str) -> Response:
     """One scale set."""
-    return one(encode(lookup.scale_set(group, name)))
+    found = lookup.scale_set(group, name)
+    expand = (query().get("$expand") or "").lower()
+    if expand not in ("", "userdata"):
+        raise bad_parameter("$expand", f"'{expand}' is not supported")
+    user_data = context().model.user_data(found) if expand else ""
+    return one(context().encode("scale_set", compute_payloads.scale_set(found, user_data)))
 
 
 @blueprint.get(f"{GROUP}/<name>/instanceview")

@@ -14,7 +14,7 @@ from simulator.arm import compute_payloads, lookup
 from simulator.arm.context import context, many, one
 from simulator.arm.errors import ArmError, bad_parameter
 from simulator.arm.longrunning import accepted
-from simulator.arm.machines import encode_machine
+from simulator.arm.machines import encode_machine, encode_user_data
 from simulator.arm.paging import page, query
 from simulator.resources import Instance
 
@@ -69,7 +69,15 @@ def list_instances(subscription: str, group: str, name: str) -> Response:
 @blueprint.get(f"{ALL}/<instance_id>")
 def show(subscription: str, group: str, name: str, instance_id: str) -> Response:
     """One instance."""
-    return one(encode(lookup.member(group, name, instance_id), _wants_view(query().get("$expand"))))
+    instance, expand = lookup.member(group, name, instance_id), query().get("$expand")
+    view = _wants_view(expand)
+    if (expand or "").lower() != "userdata":
+        return one(encode(instance, view))
+    model, kind = context().model, "uniform_instance" if instance.uniform else "machine"
+    payload = (compute_payloads.uniform_instance if instance.uniform else compute_payloads.machine)(
+        model, instance, False
+    )
+    return one(encode_user_data(kind, instance, payload))
 
 
 @blueprint.get(f"{ALL}/<instance_id>/instanceview")

@@ -17,6 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
+from simulator.authority import Authority
+
+REACHES = ("normal", "refused", "blackhole")
+"""How a machine may reach a service: as it should, not at all and told so at once, or without any answer."""
+
 
 class BackendError(Exception):
     """One line that says what failed, on which machine, and what to do."""
@@ -39,6 +44,10 @@ class NetworkSpec:
     """Port of the metadata service on the gateway: what 169.254.169.254:80 must reach."""
     admin_private_key: str = ""
     """Path of the private key that belongs to the machines' ssh_public_keys (empty with no state folder)."""
+    vault_port: int = 0
+    """Port of the key vaults on the gateway: what the gateway's port 443 must reach from a machine (0: none)."""
+    vault_names: tuple[str, ...] = ()
+    """Host names of the key vaults, which machines resolve to the gateway."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,9 @@ class Backend(Protocol):
     def delete(self, vm_id: str) -> None:
         """Remove the machine and its disks. Removing one that is not there is no error."""
 
+    def reach(self, vm_id: str, service: str, how: str) -> None:
+        """Change from now on how a machine reaches ``imds`` or ``vault``: one of REACHES."""
+
     def wait_ready(self, vm_id: str, timeout: float) -> None:
         """Return once the machine answers (ssh for a real one); raise NodeNotReady after ``timeout`` seconds."""
 
@@ -106,6 +118,9 @@ class BackendModule(Protocol):
 
         ``report`` prints one line of progress.
         """
+
+    def authority(self) -> Authority:
+        """The certificate authority that the machines trust."""
 
     def cleanup(self, name: str, state_dir: Path) -> None:
         """Remove all that a dead simulator called ``name`` left behind: by label and state folder, nothing else."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from simulator.backends import Backend, NetworkSpec, NodeSpec
+from simulator.authority import Authority
+from simulator.backends import Backend, BackendError, NetworkSpec, NodeSpec
 
 
 class NoneBackend:
@@ -38,6 +39,10 @@ class NoneBackend:
     def delete(self, vm_id: str) -> None:
         """There is no machine to delete."""
 
+    def reach(self, vm_id: str, service: str, how: str) -> None:
+        """There is no machine whose way could be barred."""
+        raise BackendError("without machines there is no way to bar: add a fault of the service instead")
+
     def wait_ready(self, vm_id: str, timeout: float) -> None:
         """A machine that does not exist is always ready."""
 
@@ -52,6 +57,11 @@ def make() -> Backend:
 
 def prepare(report: Callable[[str], None]) -> None:
     """Nothing takes long here."""
+
+
+def authority() -> Authority:
+    """One that nobody trusts yet."""
+    return Authority.fresh()
 
 
 def cleanup(name: str, state_dir: Path) -> None:

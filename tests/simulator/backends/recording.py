@@ -70,6 +70,10 @@ class RecordingBackend:
         self._note("delete", vm_id)
         self.specs.pop(vm_id, None)
 
+    def reach(self, vm_id: str, service: str, how: str) -> None:
+        """Note it."""
+        self._note(f"reach {service} {how}", vm_id)
+
     def wait_ready(self, vm_id: str, timeout: float) -> None:
         """Note it."""
         self._note("wait_ready", vm_id)

@@ -3,10 +3,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Run by mmdebstrap on the finished root file system: customize.sh ROOT FOLDER-OF-THESE-FILES
+# Run by mmdebstrap on the finished root file system: customize.sh ROOT FOLDER-OF-THESE-FILES AUTHORITY
 set -eu
 root=$1
 files=$2
+authority=$3
 
 install -m 0755 "$files/init.sh" "$root/usr/local/sbin/simulator-init"
 install -m 0755 "$files/provision.py" "$root/usr/local/sbin/simulator-provision"
@@ -28,11 +29,13 @@ install -d "$root/etc/systemd/journald.conf.d"
 printf '%s\n' '[Journal]' 'ReadKMsg=no' > "$root/etc/systemd/journald.conf.d/50-simulator.conf"
 printf '%s\n' 'LANG=C.UTF-8' > "$root/etc/default/locale"
 
-# The authorities that this host trusts besides the distribution's (a company's proxy, say).
+# The authority of the simulated key vaults; and those that this host trusts besides the distribution's (a company's
+# proxy, say).
+install -m 0644 "$authority" "$root/usr/local/share/ca-certificates/hpcai-simulator.crt"
 if [ -d /usr/local/share/ca-certificates ] && [ -n "$(ls /usr/local/share/ca-certificates)" ]; then
   cp -rL /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
-  chroot "$root" update-ca-certificates > /dev/null 2>&1
 fi
+chroot "$root" update-ca-certificates > /dev/null 2>&1
 
 # Each machine makes its own.
 rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/hostname"

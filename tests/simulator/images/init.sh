@@ -8,4 +8,9 @@
 resolver=$(cat /etc/resolv.conf)
 umount /etc/resolv.conf /etc/hostname
 [ -s /etc/resolv.conf ] || printf '%s\n' "$resolver" > /etc/resolv.conf
+# Names that are in no name server: NAME=ADDRESS, with blanks in between.
+for entry in ${SIMULATOR_HOSTS:-}; do
+  grep -q " ${entry%%=*}\$" /etc/hosts || printf '%s %s\n' "${entry#*=}" "${entry%%=*}" >> /etc/hosts
+done
+unset SIMULATOR_HOSTS
 exec /lib/systemd/systemd

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from simulator.authority import Authority
 from simulator.backends import Backend
-from simulator.backends.containers import backend, images, privilege
+from simulator.backends.containers import backend, base_image, images, privilege
 
 
 def make() -> Backend:
@@ -22,6 +23,11 @@ def prepare(report: Callable[[str], None]) -> None:
     """Build the images that are missing."""
     privilege.require_root()
     images.prepare(report)
+
+
+def authority() -> Authority:
+    """The one whose certificate is in the base image."""
+    return base_image.authority()
 
 
 def cleanup(name: str, state_dir: Path) -> None:

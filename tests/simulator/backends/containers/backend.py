@@ -23,6 +23,7 @@ class ContainersBackend:
     def __init__(self) -> None:
         self._podman = Podman()
         self._specs: dict[str, NodeSpec] = {}
+        self._reaches: dict[str, dict[str, str]] = {}
         self._lock = threading.Lock()
         self._reboots = RebootWatch(self._podman, self._rebooted)
         self._network: network.Network
@@ -98,6 +99,14 @@ class ContainersBackend:
         shutil.rmtree(self._folder(spec), ignore_errors=True)
         with self._lock:
             self._specs.pop(vm_id, None)
+            self._reaches.pop(vm_id, None)
+
+    def reach(self, vm_id: str, service: str, how: str) -> None:
+        """Bar or open a machine's way to a service; it stays so over reboots."""
+        spec = self._known(vm_id)
+        with self._lock:
+            self._reaches.setdefault(vm_id, {})[service] = how
+        self._redirect(spec)
 
     def wait_ready(self, vm_id: str, timeout: float) -> None:
         """Return once the admin user can log in over ssh."""
@@ -145,13 +154,19 @@ class ContainersBackend:
             namespace=self._network.namespace(spec.name),
             labels={LABEL_NAME: self._spec.name, LABEL_STATE: str(self._state_dir), "hpcai.vm-id": spec.vm_id},
             local_disk=disk,
+            hosts=dict.fromkeys(self._spec.vault_names, self._spec.gateway),
         )
 
     def _boot(self, spec: NodeSpec) -> None:
-        self._network.redirect_metadata(spec.name, self._spec.imds_port)
+        self._redirect(spec)
         self._network.plug(spec.name, up=True)
         machine.start(self._podman, self._container(spec))
         self._reboots.watch(self._container(spec), spec.vm_id)
+
+    def _redirect(self, spec: NodeSpec) -> None:
+        with self._lock:
+            reaches = dict(self._reaches.get(spec.vm_id, {}))
+        self._network.redirect(spec.name, self._spec.imds_port, self._spec.vault_port, reaches)
 
     def _rebooted(self, vm_id: str) -> None:
         """The machine restarted itself from inside: what the hypervisor does then."""

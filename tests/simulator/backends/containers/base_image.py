@@ -15,10 +15,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from simulator.authority import CERTIFICATE, KEY, Authority
 from simulator.backends import BackendError
 from simulator.backends.containers import apt_sources
-from simulator.backends.containers.places import IMAGE_FILES, cache_dir
+from simulator.backends.containers.places import IMAGE_FILES, authority_dir, cache_dir, locked
 from simulator.backends.containers.podman import Podman
+from simulator.backends.containers.privilege import give_to_caller
 
 SUITE = "bookworm"
 REPOSITORY = "localhost/hpcai-simulator/base"
@@ -49,7 +51,17 @@ def key() -> str:
             parts += [path.name.encode(), path.read_bytes()]
     if AUTHORITIES.is_dir():
         parts += [path.read_bytes() for path in sorted(AUTHORITIES.rglob("*.crt"))]
+    parts.append(authority().certificate)
     return digest(parts)
+
+
+def authority() -> Authority:
+    """The authority that machines of this image trust."""
+    folder = authority_dir()
+    with locked(cache_dir() / "authority.lock"):
+        found = Authority.kept(folder)
+        give_to_caller(folder, folder / CERTIFICATE, folder / KEY)
+        return found
 
 
 def reference() -> str:
@@ -79,7 +91,7 @@ def build(podman: Podman, report: Callable[[str], None]) -> str:
             f"--include={','.join(packages())}",
             *(f"--aptopt={option}" for option in apt_sources.options()),
             "--dpkgopt=force-unsafe-io",
-            f'--customize-hook={IMAGE_FILES / "customize.sh"} "$1" {IMAGE_FILES}',
+            f'--customize-hook={IMAGE_FILES / "customize.sh"} "$1" {IMAGE_FILES} {authority_dir() / CERTIFICATE}',
             SUITE,
             "-",
             *source_files,

@@ -21,9 +21,19 @@ JOURNAL_LINES = 15
 
 
 def create(
-    podman: Podman, *, name: str, image: str, namespace: str, labels: Mapping[str, str], local_disk: Path | None
+    podman: Podman,
+    *,
+    name: str,
+    image: str,
+    namespace: str,
+    labels: Mapping[str, str],
+    local_disk: Path | None,
+    hosts: Mapping[str, str] | None = None,
 ) -> None:
-    """Make a machine's container in its network namespace. Its host name is set by provisioning, from inside."""
+    """Make a machine's container in its network namespace. Its host name is set by provisioning, from inside.
+
+    ``hosts`` are names with their addresses that it knows beside those of its resolver (see images/init.sh).
+    """
     argv = [
         "create",
         "--pull=never",
@@ -35,6 +45,8 @@ def create(
         "--systemd=always",
         *(f"--label={key}={value}" for key, value in labels.items()),
     ]
+    if hosts:
+        argv.append(f"--env=SIMULATOR_HOSTS={' '.join(f'{name}={address}' for name, address in hosts.items())}")
     if local_disk is not None:
         argv.append(f"--volume={local_disk}:/mnt")
     podman.run(*argv, image, FIRST_PROCESS)

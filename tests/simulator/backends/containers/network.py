@@ -12,6 +12,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ NAMESPACES = Path("/run/netns")
 SMALL_NETWORKS = ipaddress.IPv4Network("10.76.0.0/24")
 """Where the image builder takes its network from."""
 METADATA_ADDRESS = "169.254.169.254"
+BARS = {"refused": "reject with tcp reset", "blackhole": "drop"}
 
 
 @dataclass(frozen=True)
@@ -83,17 +85,35 @@ class Network:
         commands += ["link set eth0 up", f"route add default via {self.gateway}"]
         run(["ip", "-n", space, "-batch", "-"], stdin="\n".join(commands) + "\n")
 
-    def redirect_metadata(self, machine: str, imds_port: int) -> None:
-        """Lead the metadata address of a machine to the simulator; 169.254.169.254 is never put on the host."""
+    def redirect(self, machine: str, imds_port: int, vault_port: int, reaches: Mapping[str, str]) -> None:
+        """Lead a machine's metadata address, and the gateway's port 443, to the simulator; or bar the way.
+
+        169.254.169.254 is never put on the host. ``reaches`` says how it is for ``imds`` and ``vault``, where it is
+        not as it should be (see simulator.backends.REACHES).
+        """
+        ways = {"imds": (f"ip daddr {METADATA_ADDRESS} tcp dport 80", imds_port)}
+        if vault_port:
+            ways["vault"] = (f"ip daddr {self.gateway} tcp dport 443", vault_port)
+        barred = "".join(
+            f"    {ways[service][0]} {BARS[how]}\n"
+            for service, how in reaches.items()
+            if service in ways and how in BARS
+        )
+        led = "".join(f"    {way} dnat to {self.gateway}:{port}\n" for way, port in ways.values())
         run(
             ["ip", "netns", "exec", self.namespace(machine), "nft", "-f", "-"],
             stdin=(
                 "table ip hpcai_imds\n"
                 "delete table ip hpcai_imds\n"
                 "table ip hpcai_imds {\n"
+                # Before addresses are translated, and for connections that are open already.
+                "  chain barred {\n"
+                "    type filter hook output priority -150;\n"
+                f"{barred}"
+                "  }\n"
                 "  chain output {\n"
                 "    type nat hook output priority -100;\n"
-                f"    ip daddr {METADATA_ADDRESS} tcp dport 80 dnat to {self.gateway}:{imds_port}\n"
+                f"{led}"
                 "  }\n"
                 "}\n"
             ),

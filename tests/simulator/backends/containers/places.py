@@ -28,6 +28,11 @@ def cache_dir() -> Path:
     return Path(base).expanduser().absolute() / "hpcai-azure"
 
 
+def authority_dir() -> Path:
+    """Where the certificate authority of the simulated key vaults lies, for all simulators and images."""
+    return cache_dir() / "authority"
+
+
 def run_dir() -> Path:
     """Run-time files of that store. Short on purpose: podman puts Unix sockets below it (108 characters at most)."""
     return Path("/run/hpcai-azure") / hashlib.sha256(str(cache_dir()).encode()).hexdigest()[:8]

@@ -9,22 +9,13 @@ import json
 import socket
 import struct
 import time
+from collections.abc import Callable
 
 from flask import Response, g, request
 
-from simulator.arm.context import JSON, context
-from simulator.arm.errors import ArmError
-from simulator.faults import Fault, strip
+from simulator.faults import Fault, Faults, strip
 
-CODES = {
-    401: ("InvalidAuthenticationToken", "The access token is invalid."),
-    403: ("AuthorizationFailed", "The client does not have authorization to perform this action over this scope."),
-    404: ("ResourceNotFound", "The resource was not found."),
-    409: ("Conflict", "The request failed due to conflict with a concurrent request."),
-    429: ("TooManyRequests", "The request is being throttled as the limit has been reached for operation type."),
-    500: ("InternalServerError", "An internal error occurred."),
-    503: ("ServiceUnavailable", "The service is temporarily unavailable."),
-}
+JSON = "application/json; charset=utf-8"
 
 
 def delay(seconds: float) -> None:
@@ -33,21 +24,20 @@ def delay(seconds: float) -> None:
         time.sleep(seconds)
 
 
-def before(fault: Fault) -> Response | None:
-    """What comes instead of the real answer, or None where the fault only changes it."""
+def before(fault: Fault, faults: Faults, refuse: Callable[[Fault], Response]) -> Response | None:
+    """What comes instead of the real answer, or None where the fault only changes or delays it.
+
+    ``refuse`` makes a service's own kind of answer for a status.
+    """
     if fault.action == "hang":
-        context().faults.released.wait(fault.delay_s)
+        faults.released.wait(fault.delay_s)
         return _dropped()
     delay(fault.delay_s or 0)
     if fault.action == "drop":
         return _dropped()
     if fault.action == "garbage":
         return Response(b'{"value": [{"name": "<html>502 Bad', content_type=JSON)
-    if fault.action == "status":
-        code, message = CODES.get(fault.status, ("InternalServerError", "An internal error occurred."))
-        error = ArmError(fault.status, fault.code or code, fault.message or message, fault.headers)
-        return error.response()
-    return None
+    return refuse(fault) if fault.action == "status" else None
 
 
 def after(fault: Fault, response: Response) -> Response:
@@ -59,7 +49,7 @@ def after(fault: Fault, response: Response) -> Response:
         body["nextLink"] = request.url if "://" in request.url else ""
     else:
         for path in fault.fields:
-            strip(body.get("value", body), path)
+            strip(body.get("value", body) if fault.service == "arm" else body, path)
     response.set_data(json.dumps(body))
     return response
 

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The certificate authority of simulated services: nodes trust it because their base image holds its certificate.
+
+One for all simulators of a user, kept in the cache folder, so that images need not be made anew. It may vouch for key
+vaults' names only, so that nothing is lost even where its key is.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from simulator.keyvault.store import DOMAIN
+from simulator.resources import now
+
+CERTIFICATE, KEY = "ca.crt", "ca.key"
+YEARS, DAYS_LEFT = 10, 30
+"""How long a new authority is good for, and when an old one is replaced."""
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority.
+
+    :ivar certificate: its certificate in PEM.
+    """
+
+    certificate: bytes
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> Authority:
+        """A new one."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hpcai.azure simulator: trust this in tests only")])
+        names = x509.NameConstraints(permitted_subtrees=[x509.DNSName(DOMAIN)], excluded_subtrees=None)
+        usage = x509.KeyUsage(
+            digital_signature=False,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=True,
+            crl_sign=True,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        built = (
+            _certificate(name, name, key.public_key(), YEARS * 365)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(names, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        return cls(built.public_bytes(serialization.Encoding.PEM), key)
+
+    @classmethod
+    def kept(cls, folder: Path) -> Authority:
+        """The one in this folder, made where it is missing or about to expire. The caller holds a lock."""
+        try:
+            certificate = (folder / CERTIFICATE).read_bytes()
+            key = serialization.load_pem_private_key((folder / KEY).read_bytes(), None)
+            until = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+            if isinstance(key, ec.EllipticCurvePrivateKey) and until > now() + timedelta(days=DAYS_LEFT):
+                return cls(certificate, key)
+        except (FileNotFoundError, ValueError):
+            pass
+        made = cls.fresh()
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / KEY, _private_pem(made.key), 0o600)
+        _write(folder / CERTIFICATE, made.certificate, 0o644)
+        return made
+
+    def server_context(self, names: list[str]) -> ssl.SSLContext:
+        """TLS for a server of these names, by a certificate that is made for it alone."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        authority = x509.load_pem_x509_certificate(self.certificate)
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "simulated key vault")])
+        built = (
+            _certificate(subject, authority.subject, key.public_key(), 365)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()),
+                critical=False,
+            )
+            .sign(self.key, hashes.SHA256())
+        )
+        context = PatientContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        with tempfile.TemporaryDirectory(prefix="hpcai-tls-") as folder:
+            file = Path(folder) / "server.pem"
+            _write(file, _private_pem(key) + built.public_bytes(serialization.Encoding.PEM), 0o600)
+            context.load_cert_chain(file)
+        return context
+
+
+class PatientContext(ssl.SSLContext):
+    """Lets each connection's handshake happen in its own thread: one silent client must not keep out all others."""
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        """Wrap a socket without waiting for its handshake."""
+        return super().wrap_socket(*arguments, **{**options, "do_handshake_on_connect": False})
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
+    # A day back, for machines whose clock is not quite right.
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now() - timedelta(days=1))
+        .not_valid_after(now() + timedelta(days=days))
+    )
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    part.replace(path)

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Key vaults and the secrets in them."""
+
+from __future__ import annotations
+
+import secrets
+import string
+import threading
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from simulator.resources import now
+from simulator.scenario import VaultScenario
+
+DOMAIN = "vault.azure.net"
+GENERATED = "generated"
+_LETTERS = string.ascii_letters + string.digits
+
+
+def generate() -> str:
+    """A text of 128 random letters and digits."""
+    return "".join(secrets.choice(_LETTERS) for _number in range(128))
+
+
+@dataclass(frozen=True)
+class Secret:
+    """One version of a secret. Its value shows in no log and no traceback."""
+
+    name: str
+    version: str
+    value: str = field(repr=False)
+    created: datetime
+    updated: datetime
+    enabled: bool = True
+
+
+class Vault:
+    """One key vault."""
+
+    def __init__(self, scenario: VaultScenario) -> None:
+        self.name = scenario.name
+        self.host = f"{scenario.name.lower()}.{DOMAIN}"
+        self.url = f"https://{self.host}"
+        self.readers = scenario.readers
+        self.writers = scenario.writers
+        self._lock = threading.Lock()
+        self._secrets: dict[str, list[Secret]] = {}
+        for name, value in scenario.secrets.items():
+            self.put(name, value)
+
+    def get(self, name: str, version: str = "") -> Secret | None:
+        """The version asked for, or the newest."""
+        with self._lock:
+            versions = self._secrets.get(name.lower(), [])
+            if not version:
+                return versions[-1] if versions else None
+            return next((item for item in versions if item.version == version.lower()), None)
+
+    def put(self, name: str, value: str) -> Secret:
+        """A new version; ``generated`` becomes a random text."""
+        value = generate() if value == GENERATED else value
+        moment = now()
+        secret = Secret(name, secrets.token_hex(16), value, moment, moment)
+        with self._lock:
+            self._secrets.setdefault(name.lower(), []).append(secret)
+        return secret
+
+    def enable(self, name: str, enabled: bool) -> None:
+        """Let the newest version be read, or not."""
+        with self._lock:
+            versions = self._secrets[name.lower()]
+            versions[-1] = replace(versions[-1], enabled=enabled, updated=now())
+
+    def remove(self, name: str) -> bool:
+        """Delete a secret with all its versions; False when there was none."""
+        with self._lock:
+            return self._secrets.pop(name.lower(), None) is not None
+
+
+def may(names: frozenset[str], allowed: tuple[str, ...]) -> bool:
+    """Whether a caller is among those allowed."""
+    return "*" in allowed or bool(names & {name.lower() for name in allowed})
