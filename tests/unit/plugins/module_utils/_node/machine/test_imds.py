@@ -7,52 +7,24 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
+from stand_ins.http_service import Answer, Service
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import imds
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ImdsError, read_compute
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import (
+    ImdsError,
+    TokenRefused,
+    read_compute,
+    read_token,
+)
 
 COMPUTE = {"vmSize": "Standard_ND96asr_v4", "vmId": "1-2-3", "name": "set_4"}
-Answer = tuple[int, dict[str, str], bytes]
 GOOD: Answer = (200, {}, json.dumps(COMPUTE).encode())
-
-
-class Service:
-    """A small HTTP server that gives prepared answers, the last one for ever, and remembers the requests."""
-
-    def __init__(self, *answers: Answer, before: Callable[[BaseHTTPRequestHandler], None] | None = None) -> None:
-        self.answers = list(answers)
-        self.requests: list[tuple[str, dict[str, str]]] = []
-        service = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                service.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-                if before:
-                    before(self)
-                status, headers, body = service.answers.pop(0) if len(service.answers) > 1 else service.answers[0]
-                self.send_response(status)
-                for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_arguments: Any) -> None:
-                """Not on the test's output."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-    def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
 
 
 @pytest.fixture
@@ -174,3 +146,58 @@ def test_a_closed_port_is_asked_until_the_limit(serve: Serve) -> None:
 
 def test_the_address_is_azures() -> None:
     assert imds.ENDPOINT == "http://169.254.169.254"
+
+
+def test_headers_that_drip_cost_no_more_than_the_limit(serve: Serve) -> None:
+    def drip(request: BaseHTTPRequestHandler) -> None:
+        for drop in b"HTTP/1.0 200 OK\r\nX-Slow: " + b"x" * 40:
+            request.wfile.write(bytes((drop,)))
+            request.wfile.flush()
+            time.sleep(0.05)
+
+    service = serve(GOOD, before=drip)
+    begun = time.monotonic()
+    with pytest.raises(ImdsError, match=r"no answer in 0\.3 s"):
+        read_compute(0.3, endpoint=service.endpoint)
+    assert time.monotonic() - begun < 1
+
+
+def test_an_answer_without_end_is_not_taken(serve: Serve) -> None:
+    service = serve((200, {}, b"x" * (3 << 20)))
+    with pytest.raises(ImdsError, match="longer than 1 MiB"):
+        read_compute(0.5, endpoint=service.endpoint)
+
+
+TOKEN: Answer = (200, {}, b'{"access_token": "eyJ0.abc-_.sig", "expires_in": "86399"}')
+VAULT = "https://vault.azure.net"
+
+
+def test_a_token_is_asked_for_one_resource_and_one_identity(serve: Serve) -> None:
+    service = serve(TOKEN)
+    assert read_token(VAULT, endpoint=service.endpoint) == "eyJ0.abc-_.sig"
+    read_token(VAULT, "aaaa-bbbb", endpoint=service.endpoint)
+    path = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fvault.azure.net"
+    assert [asked for asked, _headers in service.requests] == [path, f"{path}&client_id=aaaa-bbbb"]
+    assert service.requests[0][1]["metadata"] == "true"
+
+
+@pytest.mark.parametrize("status", [404, 410, 429, 500])
+def test_a_token_is_asked_for_again_after_what_may_pass(serve: Serve, status: int) -> None:
+    service = serve((status, {}, b""), TOKEN)
+    assert read_token(VAULT, endpoint=service.endpoint, sleep=lambda _seconds: None) == "eyJ0.abc-_.sig"
+
+
+def test_a_machine_without_an_identity_says_so_at_once(serve: Serve) -> None:
+    said = {"error": "invalid_request", "error_description": "Identity not\n found"}
+    service = serve((400, {}, json.dumps(said).encode()), TOKEN)
+    with pytest.raises(TokenRefused, match=r"no identity token: HTTP status 400 \(Identity not found\)\.$"):
+        read_token(VAULT, endpoint=service.endpoint)
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize("token", ["", "two words", "line\r\nX-Evil: 1", 7, "ü"])
+def test_what_is_no_token_is_not_sent_anywhere(serve: Serve, token: Any) -> None:
+    service = serve((200, {}, json.dumps({"access_token": token}).encode()))
+    with pytest.raises(ImdsError, match=r"no access_token in its answer\.$") as caught:
+        read_token(VAULT, endpoint=service.endpoint)
+    assert "evil" not in str(caught.value).lower()

@@ -1,0 +1,279 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Step instance: who this machine is, whom it belongs to, and what a start without the metadata service is worth."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
+    FAIL,
+    PASS,
+    UNKNOWN,
+    WARN,
+    Context,
+    Outcome,
+    StepFailed,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import instance
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cluster_settings import cluster_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ImdsError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import ENV_FILE
+
+HPCAI: dict[str, Any] = {
+    "schema": 1,
+    "cluster": "training",
+    "functions": ["compute"],
+    "controllers": ["10.0.0.4"],
+    "key": {"source": "push"},
+}
+OURS = 'SLURMD_OPTIONS="-N gpu-17 --conf-server 10.0.0.4"'
+SITES = '#\n# Ansible managed\n#\nSLURMD_OPTIONS="-N by-hand --conf-server 10.0.0.9"\n'
+
+
+class Running(Root):
+    """A tree that passes for the running machine's own."""
+
+    is_this_machine = True
+
+    def at(self, path: str) -> str:
+        return f"{self.path}{path}"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Running:
+    """A machine with firmware, and nothing else."""
+    machine = Running(str(tmp_path))
+    write(machine, "/sys/class/dmi/id/product_uuid", "AAAA")
+    return machine
+
+
+def write(root: Root, path: str, document: Any) -> None:
+    """A file of the machine."""
+    file = Path(root.at(path))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+
+
+def compute(hpcai: Any = None, **changed: Any) -> dict[str, Any]:
+    """What the metadata service says."""
+    text = json.dumps({"hpcai": hpcai}) if hpcai is not None else ""
+    return {
+        "name": "gpu_17",
+        "vmScaleSetName": "gpu",
+        "vmSize": "Standard_ND96asr_v4",
+        "vmId": "1-2-3",
+        "osProfile": {"computerName": "gpu00000H"},
+        "userData": base64.b64encode(text.encode()).decode(),
+        **changed,
+    }
+
+
+def never(_command: Any) -> Result:
+    """No command has to be run."""
+    raise AssertionError("a command was run")
+
+
+def perform(root: Root, answer: dict[str, Any] | None, check: bool = False, seconds: float = 80) -> Outcome:
+    """Do the step; without an answer there is no metadata service."""
+
+    def ask(limit_s: float) -> dict[str, Any]:
+        if answer is None:
+            raise ImdsError(f"the metadata service gave no answer in {limit_s:g} s: timed out.")
+        return answer
+
+    return instance.perform(Context(root, never, check, seconds), ask)
+
+
+def test_a_node_joins_by_its_user_data(root: Running) -> None:
+    outcome = perform(root, compute(HPCAI))
+    assert (outcome.verdict, outcome.action) == (PASS, "")
+    assert outcome.summary == "Standard_ND96asr_v4 in cluster training by user data"
+    assert outcome.changes == (f"wrote {ENV_FILE}: node gpu-17, controller 10.0.0.4",)
+    assert OURS in (root.text(ENV_FILE) or "")
+    cluster = cluster_of(root)
+    assert cluster is not None
+    assert cluster.name == "training"
+
+
+def test_a_second_run_changes_nothing(root: Running) -> None:
+    perform(root, compute(HPCAI))
+    before = {path: path.stat().st_mtime_ns for path in Path(root.path).rglob("*") if path.is_file()}
+    assert perform(root, compute(HPCAI)).changes == ()
+    assert {path: path.stat().st_mtime_ns for path in Path(root.path).rglob("*") if path.is_file()} == before
+
+
+def test_check_mode_says_what_would_be_done_and_does_nothing(root: Running) -> None:
+    outcome = perform(root, compute(HPCAI), check=True)
+    assert (outcome.verdict, len(outcome.changes)) == (PASS, 1)
+    assert [path.name for path in Path(root.path).rglob("*") if path.is_file()] == ["product_uuid"]
+
+
+def test_changed_user_data_is_followed(root: Running) -> None:
+    perform(root, compute(HPCAI))
+    outcome = perform(root, compute({**HPCAI, "controllers": ["10.0.0.5", "10.0.0.6"]}))
+    assert outcome.changes == (f"wrote {ENV_FILE}: node gpu-17, controller 10.0.0.5",)
+    assert "--conf-server 10.0.0.5,10.0.0.6" in (root.text(ENV_FILE) or "")
+
+
+def test_without_settings_the_machine_belongs_to_no_cluster(root: Running) -> None:
+    outcome = perform(root, compute())
+    assert outcome.verdict == PASS
+    assert outcome.summary == "Standard_ND96asr_v4 in no cluster: the machine has no user data"
+    assert not root.exists(ENV_FILE)
+    assert cluster_of(root) is None
+
+
+def test_user_data_of_the_sites_own_is_no_error_but_said(root: Running) -> None:
+    script = base64.b64encode(b"#!/bin/sh\necho token=hush\n").decode()
+    outcome = perform(root, compute(userData=script))
+    assert (outcome.verdict, "the user data is not JSON" in outcome.summary) == (PASS, True)
+    assert "hush" not in str(outcome)
+
+
+@pytest.mark.parametrize("hpcai", [[], {"schema": 9}, {**HPCAI, "typo": 1}, {**HPCAI, "controllers": []}])
+def test_malformed_settings_are_an_error_and_the_size_is_known_all_the_same(root: Running, hpcai: Any) -> None:
+    with pytest.raises(ConfigError, match="user data"):
+        perform(root, compute(hpcai))
+    assert root.exists("/var/lib/hpcai/instance.json")
+    assert not root.exists(ENV_FILE)
+
+
+def test_the_playbooks_settings_win_and_its_slurmd_env_is_left_alone(root: Running) -> None:
+    write(root, "/etc/hpcai/cluster.json", {**HPCAI, "cluster": "by-playbook"})
+    write(root, ENV_FILE, SITES)
+    outcome = perform(root, compute({"schema": 9}))
+    assert (outcome.verdict, outcome.changes) == (PASS, ())
+    assert "in cluster by-playbook by cluster.json" in outcome.summary
+    assert root.text(ENV_FILE) == SITES.strip()
+
+
+def test_a_machine_that_runs_no_jobs_gets_no_slurmd_env(root: Running) -> None:
+    write(root, "/etc/hpcai/cluster.json", {**HPCAI, "functions": ["controller"]})
+    assert perform(root, compute(vmSize="Standard_Unheard_Of")).verdict == PASS
+    assert not root.exists(ENV_FILE)
+
+
+def test_an_unknown_size_of_a_compute_node_cannot_be_told_about(root: Running) -> None:
+    outcome = perform(root, compute(HPCAI, vmSize="Standard_ND96asr_v9"))
+    assert outcome.verdict == UNKNOWN
+    assert "nearest known sizes are Standard_ND96asr_v4" in outcome.summary
+    assert "hpcai_vm_sizes" in outcome.summary + outcome.action
+
+
+def test_a_size_described_by_hand_is_known(root: Running) -> None:
+    write(root, "/etc/hpcai/node.json", {"schema": 1, "vm_sizes": {"Standard_ND96asr_v9": {"vcpus": 96}}})
+    assert perform(root, compute(HPCAI, vmSize="Standard_ND96asr_v9")).verdict == PASS
+
+
+def test_a_size_that_the_playbook_knew_otherwise_is_told(root: Running) -> None:
+    write(root, "/etc/hpcai/node.json", {"schema": 1, "vm_size": "Standard_ND40rs_v2"})
+    outcome = perform(root, compute(HPCAI))
+    assert outcome.verdict == WARN
+    assert "node.json says Standard_ND40rs_v2, the metadata service Standard_ND96asr_v4" in outcome.summary
+
+
+def test_without_the_metadata_service_a_node_goes_by_what_it_remembers(root: Running) -> None:
+    perform(root, compute(HPCAI))
+    Path(root.at(ENV_FILE)).unlink()
+    outcome = perform(root, None)
+    assert outcome.verdict == WARN
+    assert "gave no answer in 75 s: timed out; going by what is remembered" in outcome.summary
+    assert "in cluster training by user data" in outcome.summary
+    assert OURS in (root.text(ENV_FILE) or "")
+
+
+def test_without_the_metadata_service_a_fresh_node_is_told_apart_from_one_that_belongs_nowhere(root: Running) -> None:
+    with pytest.raises(StepFailed, match=r"timed out, and nothing else says what this machine is\. Wait"):
+        perform(root, None)
+
+
+def test_without_the_metadata_service_the_playbooks_files_are_enough(root: Running) -> None:
+    write(root, "/etc/hpcai/cluster.json", HPCAI)
+    write(root, "/etc/hpcai/node.json", {"schema": 1, "vm_size": "Standard_ND96asr_v4"})
+    with pytest.raises(StepFailed, match="has not said how this node is called"):
+        perform(root, None)
+    write(root, ENV_FILE, SITES)
+    outcome = perform(root, None)
+    # Nobody waits for long where nothing hangs on the answer.
+    assert (outcome.verdict, "no answer in 20 s" in outcome.summary) == (WARN, True)
+
+
+def test_without_the_metadata_service_a_compute_node_of_no_known_size_fails(root: Running) -> None:
+    write(root, "/etc/hpcai/cluster.json", HPCAI)
+    write(root, ENV_FILE, SITES)
+    outcome = perform(root, None)
+    assert (outcome.verdict, "VM size of this machine is not known" in outcome.summary) == (FAIL, True)
+
+
+def test_a_captured_disk_does_not_pass_for_its_first_machine(root: Running) -> None:
+    write(root, "/etc/hpcai/cluster.json", HPCAI)
+    write(root, ENV_FILE, SITES)
+    perform(root, compute())
+    write(root, "/sys/class/dmi/id/product_uuid", "BBBB")
+    with pytest.raises(StepFailed, match="what is written on this disk is another machine's"):
+        perform(root, None)
+
+
+def test_a_captured_disk_gets_its_new_machines_name(root: Running) -> None:
+    write(root, "/etc/hpcai/cluster.json", HPCAI)
+    write(root, ENV_FILE, SITES)
+    perform(root, compute())
+    outcome = perform(root, compute(name="gpu_18", vmId="4-5-6"))
+    assert (outcome.verdict, "this disk was another machine's" in outcome.summary) == (WARN, True)
+    assert "-N gpu-18 " in (root.text(ENV_FILE) or "")
+    assert perform(root, compute(name="gpu_18", vmId="4-5-6")).verdict == PASS
+
+
+def test_a_captured_disk_gets_its_new_machines_cluster(root: Running) -> None:
+    write(root, "/etc/hpcai/cluster.json", {**HPCAI, "cluster": "old"})
+    perform(root, compute())
+    new = compute({**HPCAI, "cluster": "new"}, name="gpu_18", vmId="4-5-6")
+    assert "in cluster new by user data" in perform(root, new, check=True).summary
+    assert root.exists("/etc/hpcai/cluster.json")
+    outcome = perform(root, new)
+    assert "set /etc/hpcai/cluster.json aside, which another machine had" in outcome.changes
+    cluster = cluster_of(root)
+    assert cluster is not None
+    assert cluster.name == "new"
+    assert not root.exists("/etc/hpcai/cluster.json")
+    assert root.exists(instance.SET_ASIDE)
+
+
+def test_the_same_machine_after_a_redeploy_is_no_other(root: Running) -> None:
+    perform(root, compute(HPCAI, vmId="aaaa-BBBB"))
+    assert perform(root, compute(HPCAI, vmId="AAAA-bbbb")).verdict == PASS
+
+
+def test_a_broken_settings_file_is_named(root: Running) -> None:
+    write(root, "/etc/hpcai/cluster.json", "{broken")
+    with pytest.raises(ConfigError, match=r"/etc/hpcai/cluster\.json is no JSON"):
+        perform(root, compute(HPCAI))
+
+
+def test_a_disk_that_is_full_leaves_the_old_file(root: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    perform(root, compute(HPCAI))
+    before = root.text(ENV_FILE)
+
+    def full(*_arguments: Any, **_named: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        perform(root, compute({**HPCAI, "controllers": ["10.0.0.5"]}))
+    assert root.text(ENV_FILE) == before
+
+
+def test_its_time_is_longer_than_the_metadata_service_may_be_away() -> None:
+    assert instance.STEP.limit_s - instance.MARGIN_S > 70
+    assert (instance.STEP.name, instance.STEP.blocking) == ("instance", True)

@@ -1,0 +1,199 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which cluster a machine belongs to: which settings are good, which win, and what is remembered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cluster_settings import (
+    FROM_FILE,
+    FROM_USER_DATA,
+    MEMORY_FILE,
+    ClusterSettings,
+    Joining,
+    KeySource,
+    as_stated,
+    cluster_of,
+    remember_joining,
+    remembered,
+    settings_from,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.vault import vault_of
+
+VAULT = "https://hpcai-sim.vault.azure.net"
+STATED: dict[str, Any] = {
+    "cluster": "training",
+    "functions": ["compute"],
+    "controllers": ["10.0.0.4", "ctl-2.example.org"],
+    "key": {"source": "key_vault", "vault": VAULT, "secret": "munge-key", "client_id": None},
+}
+TOLD = Joining("compute-17", settings_from(STATED, FROM_USER_DATA, "here"))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    """An empty machine."""
+    return Root(str(tmp_path))
+
+
+def write(root: Root, path: str, document: Any) -> None:
+    """A file of the machine."""
+    file = Path(root.at(path))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+
+
+def test_a_machine_without_settings_belongs_to_no_cluster(root: Root) -> None:
+    assert cluster_of(root) is None
+
+
+def test_the_playbooks_settings_are_read(root: Root) -> None:
+    write(root, "/etc/hpcai/cluster.json", {"schema": 1, **STATED})
+    assert cluster_of(root) == ClusterSettings(
+        name="training",
+        functions=("compute",),
+        controllers=("10.0.0.4", "ctl-2.example.org"),
+        key=KeySource("key_vault", VAULT, "munge-key", None),
+        origin=FROM_FILE,
+    )
+
+
+def test_settings_survive_being_written_and_read() -> None:
+    assert TOLD.settings is not None
+    assert settings_from(as_stated(TOLD.settings), FROM_USER_DATA, "there") == TOLD.settings
+
+
+def test_the_key_is_pushed_unless_something_else_is_said() -> None:
+    settings = settings_from({**STATED, "key": None}, FROM_FILE, "here")
+    assert settings.key == KeySource("push", None, "munge-key", None)
+
+
+def test_a_vault_that_stands_there_for_later_is_not_looked_at() -> None:
+    settings = settings_from({**STATED, "key": {"source": "push", "vault": ""}}, FROM_FILE, "here")
+    assert settings.key.source == "push"
+
+
+def test_the_playbooks_settings_win_over_the_user_datas(root: Root) -> None:
+    remember_joining(root, "1-2-3", TOLD)
+    write(root, "/etc/hpcai/cluster.json", {"schema": 1, **STATED, "cluster": "other"})
+    cluster = cluster_of(root)
+    assert cluster is not None
+    assert (cluster.name, cluster.origin) == ("other", FROM_FILE)
+
+
+def test_what_was_found_in_the_user_data_is_remembered(root: Root) -> None:
+    remember_joining(root, "1-2-3", TOLD)
+    assert remembered(root) == TOLD
+    assert cluster_of(root) == TOLD.settings
+    assert Path(root.at(MEMORY_FILE)).stat().st_mode & 0o777 == 0o644
+
+
+def test_what_another_machine_found_does_not_count(root: Root) -> None:
+    write(root, "/sys/class/dmi/id/product_uuid", "AAAA")
+    remember_joining(root, "1-2-3", TOLD)
+    write(root, "/sys/class/dmi/id/product_uuid", "aaaa")
+    assert remembered(root) == TOLD
+    write(root, "/sys/class/dmi/id/product_uuid", "bbbb")
+    assert remembered(root) is None
+    assert cluster_of(root) is None
+
+
+def test_without_a_firmware_id_the_machine_id_tells_machines_apart(root: Root) -> None:
+    write(root, "/etc/machine-id", "a" * 32)
+    remember_joining(root, "1-2-3", TOLD)
+    assert remembered(root) == TOLD
+    write(root, "/etc/machine-id", "b" * 32)
+    assert remembered(root) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"node_name": 4}', "[" * 100000])
+def test_a_memory_that_cannot_be_read_is_none(root: Root, text: str) -> None:
+    write(root, MEMORY_FILE, text)
+    assert remembered(root) is None
+
+
+def test_a_file_of_a_newer_schema_is_an_error(root: Root) -> None:
+    write(root, "/etc/hpcai/cluster.json", {"schema": 2, **STATED})
+    with pytest.raises(ConfigError, match="has schema 2"):
+        cluster_of(root)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"cluster": ""}, "cluster of here is ''"),
+        ({"cluster": None}, "cluster of here is None"),
+        ({"cluster": "a b"}, "cluster of here"),
+        ({"functions": "compute"}, "functions of here must be a list of texts"),
+        ({"functions": [1]}, "functions of here must be a list of texts"),
+        ({"functions": ["gpu"]}, "functions in here has 'gpu'"),
+        ({"controllers": []}, "controllers in here is empty"),
+        ({"controllers": None}, "controllers of here must be a list"),
+        # It ends up in a file that systemd reads, and on slurmd's command line.
+        ({"controllers": ['10.0.0.4" --evil']}, "which is neither an address nor a name"),
+        ({"controllers": ["-N evil"]}, "which is neither an address nor a name"),
+        ({"controllers": ["10.0.0.4\nLD_PRELOAD=/tmp/x"]}, "which is neither an address nor a name"),
+        ({"controllers": ["a,b"]}, "which is neither an address nor a name"),
+        ({"extra": 1}, "here has unknown keys: extra"),
+        ({"key": "push"}, "key in here is no mapping"),
+        ({"key": {}}, "source of key in here is None"),
+        ({"key": {"source": "file"}}, "it may be push or key_vault"),
+        ({"key": {"source": "key_vault"}}, "vault of key in here is missing"),
+        ({"key": {"source": "key_vault", "vault": "http://a.vault.azure.net"}}, "is not the URL of a key vault"),
+        ({"key": {"source": "push", "secret": "../other"}}, "secret of key in here"),
+        ({"key": {"source": "push", "client_id": "me"}}, "client_id of key in here is no client id"),
+        ({"key": {"source": "push", "key": "abc"}}, "unknown keys: key"),
+    ],
+)
+def test_settings_of_a_wrong_form_are_one_error_that_names_the_place(changed: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        settings_from({**STATED, **changed}, FROM_FILE, "here")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "resource"),
+    [
+        (VAULT, "hpcai-sim", "https://vault.azure.net"),
+        (f"{VAULT}/", "hpcai-sim", "https://vault.azure.net"),
+        ("https://HPCAI-Sim.Vault.Azure.Net:8443", "hpcai-sim", "https://vault.azure.net"),
+        ("https://abc.vault.azure.cn", "abc", "https://vault.azure.cn"),
+        ("https://abc.vault.usgovcloudapi.net", "abc", "https://vault.usgovcloudapi.net"),
+    ],
+)
+def test_a_vaults_url_tells_its_name_and_what_a_token_is_for(url: str, name: str, resource: str) -> None:
+    vault = vault_of(url)
+    assert (vault.name, vault.resource) == (name, resource)
+    assert not vault.url.endswith("/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "hpcai-sim",
+        "http://hpcai-sim.vault.azure.net",
+        "https://vault.azure.net",
+        "https://evil.example/.vault.azure.net",
+        "https://evil.example#.vault.azure.net",
+        "https://user@hpcai-sim.vault.azure.net",
+        "https://a.b.vault.azure.net",
+        "https://hpcai-sim.vault.azure.net.evil.example",
+        "https://hpcai-sim.vault.azure.net/secrets/munge-key",
+        "https://hpcai-sim.vault.azure.net\n",
+        "https://hpcai-sim.vault-azure.net",
+        "https://-sim.vault.azure.net",
+    ],
+)
+def test_no_token_goes_to_what_is_no_vault(url: str) -> None:
+    with pytest.raises(ValueError, match="is not the URL of a key vault"):
+        vault_of(url)
