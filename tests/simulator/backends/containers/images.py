@@ -15,7 +15,7 @@ from simulator.backends.containers.podman import Podman
 
 PINNED = "HPCAI_NODE_IMAGE"
 """Environment variable: the image that prepare() found or built, for this process and the server it starts. The
-files it was made of may change while the server runs, or between the two."""
+files it was made of may change while the server runs, or between the two. Whoever sets it beforehand gets that image."""
 KEPT = 2
 """Images of each kind that stay, by last use: two checkouts side by side do not rebuild each other's."""
 
@@ -23,6 +23,8 @@ KEPT = 2
 def prepare(report: Callable[[str], None]) -> str:
     """Build whatever of base and baked image is missing; the baked image's reference."""
     podman = Podman()
+    if os.environ.get(PINNED):
+        return present()
     wanted = baked_image.reference()
     if not podman.image_exists(wanted):
         with locked(
@@ -43,7 +45,10 @@ def present() -> str:
     """The baked image that fits this checkout; an error where it has not been built."""
     wanted = os.environ.get(PINNED) or baked_image.reference()
     if not Podman().image_exists(wanted):
-        raise BackendError(f"image {wanted} is not built: `python -m simulator image` builds it")
+        raise BackendError(
+            f"image {wanted} is not built: `python -m simulator image` builds it"
+            f"{f' (without {PINNED} in the environment)' if PINNED in os.environ else ''}"
+        )
     _used(wanted)
     return wanted
 
