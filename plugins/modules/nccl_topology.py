@@ -75,9 +75,11 @@ options:
       - What happens if the topology is not true of the machine, that is if a GPU or adapter is missing, is on another
         NUMA node or is not in the topology, or if a NUMA node has other CPUs.
       - V(strict) fails before anything is written, V(warn) writes and warns, V(ignore) does not look.
+      - V(omit) writes all but the topology file, and warns. It sets C(NCCL_TOPO_FILE) to nothing, so that NCCL finds
+        out by itself, and removes a file that this module wrote before. A boot does so instead of V(strict).
       - A device of which the machine does not say the NUMA node is no mismatch. It is listed in RV(unknown).
     type: str
-    choices: [strict, warn, ignore]
+    choices: [strict, omit, warn, ignore]
     default: strict
   force:
     description: Replace a topology file of unknown origin, and keep a copy beside it that ends in C(.saved).
@@ -92,10 +94,16 @@ options:
     default: /
   persistent:
     description:
-      - Keep the options in C(/etc/hpcai/nccl.json), so that C(hpcnode nccl apply) does the same at each boot. The HPC
+      - Keep the options in C(/etc/hpcai/nccl.json), so that each boot does the same. The HPC
         images rewrite C(/etc/nccl.conf) at every boot, and a node may come back with another VM size.
       - V(true) by default, without effect for another O(root).
     type: bool
+  apply:
+    description:
+      - V(false) keeps the options for the boot, and does nothing else. It is meant for an image, which does not know on
+        which VM size it will run.
+    type: bool
+    default: true
 attributes:
   check_mode:
     description: Can run in check mode and says what it would do, without changing anything.
@@ -120,6 +128,7 @@ notes:
     confines them. V(null) in O(settings) takes it out.
 seealso:
   - module: hpcai.azure.daemon
+  - module: hpcai.azure.nccl_environment
   - name: NCCL environment variables
     description: What each of them does.
     link: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
@@ -288,10 +297,11 @@ def main() -> NoReturn:
             "conf_path": {"type": "path", "default": options.CONF_PATH},
             "settings": {"type": "dict", "default": {}},
             "enroot_dir": {"type": "str", "default": options.ENROOT_DIR},
-            "verify": {"type": "str", "choices": ["strict", "warn", "ignore"], "default": "strict"},
+            "verify": {"type": "str", "choices": ["strict", "omit", "warn", "ignore"], "default": "strict"},
             "force": {"type": "bool", "default": False},
             "root": {"type": "path", "default": "/"},
             "persistent": {"type": "bool"},
+            "apply": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )

@@ -81,3 +81,25 @@ def test_a_run_about_another_tree_leaves_them(live: Live) -> None:
 def test_says_which_file_a_user_may_not_write(node: Node) -> None:
     node.conf.parent.chmod(0o500)
     assert str(node.conf.parent) in node.run()["msg"]
+
+
+def test_keeps_the_options_alone_for_an_image(live: Live) -> None:
+    answer = live.run(apply=False, vm_size=None)
+    assert (answer["files"], answer["vm_size"], answer["topology"]) == ([str(live.config)], None, None)
+    assert set(live.node.files()) == {"hpcai/nccl.json"}
+    assert live.run(apply=False, vm_size=None)["changed"] is False
+    assert live.run(apply=False, state="absent")["changed"] is True
+    assert not live.config.exists()
+
+
+def test_an_image_and_a_node_keep_the_same_bytes(live: Live) -> None:
+    options: dict[str, Any] = {"settings": {"NCCL_DEBUG": "WARN", "NCCL_IGNORE_CPU_AFFINITY": None}}
+    live.run(apply=False, **options)
+    baked = live.config.read_bytes()
+    live.run(**options)
+    assert live.config.read_bytes() == baked
+
+
+def test_check_mode_keeps_nothing(live: Live) -> None:
+    assert live.run(apply=False, check_mode=True)["changed"] is True
+    assert live.node.files() == {}

@@ -140,6 +140,31 @@ def test_warn_writes_and_warns(node: Node) -> None:
     assert node.topology.exists()
 
 
+def test_omit_writes_all_but_the_file_and_takes_an_untrue_one_away(node: Node) -> None:
+    node.run()
+    node.tree.on_numa_node("0001:00:00.0", 0)
+    foretold = node.run(verify="omit", check_mode=True)
+    answer = node.run(verify="omit")
+    assert (answer["changed"], answer["verified"], answer["topology"]) == (True, False, None)
+    assert foretold == answer
+    assert answer["topology_reason"].startswith("No topology file is written: this machine is not what")
+    assert not node.topology.exists()
+    # Empty and not absent, so that no later line names another file.
+    assert answer["environment"]["NCCL_TOPO_FILE"] == ""
+    assert answer["environment"]["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert node.run(verify="omit")["changed"] is False
+    node.tree.on_numa_node("0001:00:00.0", 1)
+    assert node.run(verify="omit")["verified"] is True
+    assert node.topology.exists()
+
+
+@pytest.mark.parametrize("mine", ["/site/topo.xml", None])
+def test_omit_leaves_a_topology_file_of_the_users(node: Node, mine: str | None) -> None:
+    node.tree.on_numa_node("0001:00:00.0", 0)
+    answer = node.run(verify="omit", settings={"NCCL_TOPO_FILE": mine})
+    assert answer["environment"].get("NCCL_TOPO_FILE") == mine
+
+
 def test_ignore_does_not_look(node: Node) -> None:
     node.tree.without_devices()
     answer = node.run(verify="ignore")

@@ -43,7 +43,7 @@ def variables(size: VmSize, topology_path: str | None, settings: Mapping[str, An
     if topology_path:
         merged[TOPO_FILE] = topology_path
     merged.update(settings)
-    return {name: _text(name, value) for name, value in sorted(merged.items()) if value is not None}
+    return {name: text_of(name, value) for name, value in sorted(merged.items()) if value is not None}
 
 
 def with_variables(text: str, wanted: Mapping[str, str]) -> str:
@@ -86,7 +86,11 @@ def _settings(text: str) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _text(name: str, value: Any) -> str:
+def text_of(name: str, value: Any) -> str:
+    """Return the value as a line of text: a boolean becomes 1 or 0.
+
+    :raises SettingsError: it cannot be written so, or the name is none.
+    """
     if not _NAME.fullmatch(str(name)):
         raise SettingsError(f"settings: {name!r} is no name of a variable.")
     if isinstance(value, bool):

@@ -6,21 +6,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ...machine.root import Root
 from ...machine.vm_size import AskImds, remember
 from ..managed_file import apply_all, diff_of, printable
-from .facts import Facts, read_facts
+from .facts import CONFIG_PATH, Facts, read_facts, read_settings
 from .options import CONF_PATH, ENROOT_DIR, TOPOLOGY_PATH, Options
-from .plan import Plan, Refused, outcome, plan
+from .plan import Plan, Refused, outcome, plan, plan_settings
 
 
-def configure(options: Options, check_mode: bool = False, ask: AskImds | None = None) -> dict[str, Any]:
+def configure(
+    options: Options, check_mode: bool = False, ask: AskImds | None = None, keep: bool = True
+) -> dict[str, Any]:
     """Bring NCCL's files to what the options say, and return what the module returns.
 
     :param check_mode: only say what would be done.
     :param ask: what asks the metadata service.
+    :param keep: whether the settings file is brought to the options too; a boot leaves it alone.
     :raises Refused: nothing was written, see ``plan``.
     :raises ConfigError: the VM size is not told, or a settings file cannot be used.
     :raises UnknownVmSize: it is not known.
@@ -28,8 +32,10 @@ def configure(options: Options, check_mode: bool = False, ask: AskImds | None = 
     :raises OSError: a file cannot be read or written.
     """
     _check_root(options, check_mode)
-    facts = read_facts(options, ask)
-    made = plan(options, facts)
+    facts = read_facts(options, ask) if options.apply else read_settings()
+    made = plan(options, facts) if options.apply else plan_settings(options, facts)
+    if not keep:
+        made = replace(made, changes=tuple(change for change in made.changes if change.path != CONFIG_PATH))
     if not check_mode:
         apply_all(made.changes)
         _remember(options, facts)

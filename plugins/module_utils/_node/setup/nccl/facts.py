@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...machine.config import FOLDER
+from ...machine.cpuset import CpuSet
+from ...machine.numa import CpuFacts
 from ...machine.root import Root
 from ...machine.vm_size import AskImds, VmSizeName, size_facts
 from ...sku import VmSize
@@ -88,6 +90,15 @@ def read_facts(options: Options, ask: AskImds | None = None) -> Facts:
         tuple(_foreign(options, root, files[options.conf_path].before or "")),
         tuple(root.entries(_INTERFACES)),
     )
+
+
+def read_settings() -> Facts:
+    """Return what is needed to keep the options for the boot; nothing of the machine.
+
+    :raises OSError: the file cannot be read.
+    """
+    nothing = MachineFacts(CpuFacts(CpuSet(), (), {}), CpuSet(), ())
+    return Facts(None, None, nothing, {CONFIG_PATH: _unchanged(CONFIG_PATH)})
 
 
 def _unchanged(path: str) -> FileChange:

@@ -17,7 +17,7 @@ TOPOLOGY_PATH = "/var/lib/hpcai/nccl-topo.xml"
 CONF_PATH = "/etc/nccl.conf"
 ENROOT_DIR = "/etc/enroot"
 
-STRICT, WARN, IGNORE = "strict", "warn", "ignore"
+STRICT, OMIT, WARN, IGNORE = "strict", "omit", "warn", "ignore"
 PRESENT, ABSENT = "present", "absent"
 
 _REMEMBERED = ("vm_size", "vm_sizes", "topology_path", "conf_path", "settings", "enroot_dir", "verify", "force")
@@ -38,6 +38,7 @@ class Options:
     force: bool = False
     root: str = "/"
     persistent: bool | None = None
+    apply: bool = True
 
     def remembered(self) -> dict[str, Any]:
         """Return what /etc/hpcai/nccl.json holds of them: all that a boot needs to do the same again."""
@@ -62,7 +63,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
     for name in ("vm_sizes", "settings"):
         if not isinstance(getattr(options, name), Mapping):
             raise ConfigError(f"{name} must be a mapping.")
-    for name, choices in (("verify", (STRICT, WARN, IGNORE)), ("state", (PRESENT, ABSENT))):
+    for name, choices in (("verify", (STRICT, OMIT, WARN, IGNORE)), ("state", (PRESENT, ABSENT))):
         if getattr(options, name) not in choices:
             raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {getattr(options, name)!r}.")
     try:

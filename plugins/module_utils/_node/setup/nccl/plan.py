@@ -18,7 +18,7 @@ from . import conf, enroot
 from .elements import NoTopology, meaning, parse
 from .facts import CONFIG_PATH, Facts
 from .history import is_ours, recognise
-from .options import CONF_PATH, IGNORE, PRESENT, STRICT, Options
+from .options import CONF_PATH, IGNORE, OMIT, PRESENT, STRICT, Options
 from .topology import Topology, as_element, as_xml, gpu_map, topology_of
 from .verify import Mismatch, Verdict, verify
 
@@ -74,9 +74,18 @@ def plan(options: Options, facts: Facts) -> Plan:
     verdict = verify(generated, facts.machine) if generated and options.verify != IGNORE else None
     if verdict and verdict.mismatches and options.verify == STRICT:
         raise Refused(_not_true(facts.size.name, verdict), verdict.mismatches)
+    omitted = bool(verdict and verdict.mismatches and options.verify == OMIT)
+    if omitted:
+        # As with a size that has none: a file of ours that is no longer true goes.
+        generated = None
+        reason = f"No topology file is written: this machine is not what the topology of {facts.size.name} says."
 
     topology_changes, replaced = _topology_changes(options, facts, generated)
     wanted = conf.variables(facts.size, options.topology_path if generated else None, options.settings)
+    if omitted and conf.TOPO_FILE not in options.settings:
+        # NCCL reads no file then and finds out by itself. Without this line it would take the one that the HPC images
+        # name, which is as untrue.
+        wanted = dict(sorted({**wanted, conf.TOPO_FILE: ""}.items()))
     conf_change = _conf_change(options, facts, wanted)
     in_effect = conf.effective(conf_change.after or "")
     warnings = [*_warnings(facts, verdict, in_effect), *_left_alone(options, facts, generated)]
@@ -95,6 +104,12 @@ def plan(options: Options, facts: Facts) -> Plan:
         replaced=replaced,
         warnings=tuple(warnings),
     )
+
+
+def plan_settings(options: Options, facts: Facts) -> Plan:
+    """Return what to do where the options are only kept for the boot. Pure."""
+    kept = options if options.state == PRESENT else replace(options, persistent=False)
+    return Plan(changes=tuple(_config_change(kept, facts)))
 
 
 def outcome(made: Plan, facts: Facts) -> dict[str, Any]:

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""NCCL's topology file and variables, and the settings around it, as this machine's VM size needs them.
+
+The modules nccl_topology and nccl_environment leave their options in /etc/hpcai; where they did not, their defaults
+count. A topology that is not true of the machine is not written, whatever the module was told to do then: a boot cannot
+fail for it, and must not leave NCCL with a wrong one. NCCL then finds out by itself, with everything else in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...machine.config import ConfigError, read_config
+from ...machine.pci import read_pci
+from ...machine.root import Root
+from ...machine.vm_size import AskImds, size_facts
+from ...setup.managed_block import BrokenBlock
+from ...setup.nccl import configure as files
+from ...setup.nccl.conf import SettingsError
+from ...setup.nccl.facts import CONFIG_PATH
+from ...setup.nccl.options import OMIT, STRICT, Options, options_of
+from ...setup.nccl.plan import Refused
+from ...setup.nccl_environment import configure as environment
+from ...setup.nccl_environment import judge
+from ...setup.nccl_environment import options as environment_options
+from ...sku import UnknownVmSize
+from ..step import FAIL, PASS, SKIP, WARN, Context, Outcome, Step
+
+_IMDS_LIMIT_S = 25.0
+_ACTION = "'hpcnode nccl verify' shows what is different; 'hpcnode boot run nccl' tries again"
+
+
+def _perform(context: Context) -> Outcome:
+    root, ask = context.root, _asked_once()
+    options = options_of(read_config(root, "nccl") or {})
+    around = environment_options.options_of(read_config(root, environment_options.CONFIG) or {})
+    gpus = any(device.is_gpu for device in read_pci(root))
+    try:
+        size, _name = size_facts(root, options.vm_size, options.vm_sizes, ask)
+    except (ConfigError, UnknownVmSize):
+        if not gpus:
+            return Outcome(SKIP, "there is no GPU")
+        raise
+    if size.gpu_count == 0 or (size.gpu_count is None and not gpus):
+        return Outcome(SKIP, f"{size.name} has no GPU")
+
+    done: dict[str, Any] = {}
+    more: dict[str, Any] = {}
+    problems: list[str] = []
+    try:
+        done = files.configure(_at_boot(options, root), context.check, ask, keep=False)
+    except (Refused, SettingsError) as error:
+        problems.append(f"{CONFIG_PATH}: {error}" if isinstance(error, SettingsError) else str(error))
+    try:
+        # Too old a version is no reason to leave the rest undone.
+        around = replace(around, when_old=judge.WARN)
+        more = environment.configure(root, context.run, around, context.check, ask, keep=False)
+    except (BrokenBlock, SettingsError) as error:
+        where = f"{environment_options.CONFIG_PATH}: " if isinstance(error, SettingsError) else ""
+        problems.append(f"{where}{error}")
+    return _outcome(size.name, done, more, problems)
+
+
+def _at_boot(options: Options, root: Root) -> Options:
+    """The options with paths below the root; for this machine they stay as they are."""
+    return replace(
+        options,
+        root=root.path,
+        topology_path=root.at(options.topology_path),
+        conf_path=root.at(options.conf_path),
+        enroot_dir=root.at(options.enroot_dir) if options.enroot_dir else None,
+        verify=OMIT if options.verify == STRICT else options.verify,
+    )
+
+
+def _outcome(size: str, done: Mapping[str, Any], more: Mapping[str, Any], problems: list[str]) -> Outcome:
+    changes = (*done.get("files", ()), *more.get("files", ()))
+    version = more.get("nccl") or {}
+    warnings = list(done.get("warnings", ()))
+    if version.get("verdict") == judge.WARN:
+        warnings.append(version["summary"])
+    details = {
+        "vm_size": size,
+        "mismatches": done.get("mismatches", []),
+        "topology_reason": done.get("topology_reason", ""),
+        "variables": done.get("environment", {}),
+        "nccl": version,
+        "environment": more.get("environment", {}),
+        "library_paths": more.get("library_paths", []),
+        "warnings": warnings,
+    }
+    if problems:
+        return Outcome(FAIL, "; ".join(problems), _ACTION, changes, details)
+    if details["mismatches"]:
+        first = details["mismatches"][0]
+        said = details["topology_reason"] or f"The topology file of {size} is written, and is not true of this machine."
+        about = f"{first['what']}: expected {first['expected']}, found {first['found']}"
+        return Outcome(WARN, f"{said[:-1]}: {about}{_and_more(details['mismatches'])}", _ACTION, changes, details)
+    if warnings:
+        return Outcome(WARN, warnings[0] + _and_more(warnings), "", changes, details)
+    reason = details["topology_reason"]
+    what = f"NCCL has the variables of {size}. {reason}" if reason else ""
+    return Outcome(PASS, what or f"NCCL has the topology file and the variables of {size}", "", changes, details)
+
+
+def _and_more(lines: list[Any]) -> str:
+    return f", and {len(lines) - 1} more" if len(lines) > 1 else ""
+
+
+def _asked_once() -> AskImds:
+    """The network may not be up yet, so patiently; and one question is enough for all that follows."""
+    answers: list[dict[str, Any]] = []
+
+    def ask() -> dict[str, Any]:
+        # Not above: to import what speaks HTTP takes longer than everything else here.
+        from ...machine import imds
+
+        if not answers:
+            answers.append(imds.read_compute(_IMDS_LIMIT_S))
+        return answers[0]
+
+    return ask
+
+
+STEP = Step("nccl", "NCCL's topology file and variables", blocking=False, limit_s=60, perform=_perform)
