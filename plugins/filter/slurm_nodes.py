@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, spares
 
 
 def slurm_node_name(hostvars: Mapping[str, Any]) -> str:
@@ -25,13 +25,27 @@ def slurm_nodes(
     vm_sizes: Mapping[str, Mapping[str, Any]] | None = None,
     memory_margin_percent: float = 5,
     partitions: Mapping[str, Mapping[str, Any] | None] | None = None,
+    spare: Iterable[spares.SpareNames] = (),
 ) -> list[dict[str, Any]]:
     """Return node lines, then partition lines, as mappings of slurm.conf keys."""
+    sizes = vm_sizes or {}
     try:
-        nodes = cluster.nodes_of(hosts, vm_sizes or {})
+        nodes = cluster.in_order(cluster.nodes_of(hosts, sizes) + spares.spare_nodes(spare, sizes))
         lines: list[dict[str, Any]] = list(cluster.node_lines(nodes, float(memory_margin_percent)))
         return lines + cluster.partition_lines(nodes, partitions or {})
     except (cluster.ClusterError, UnknownVmSize) as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def slurm_spare_nodes(
+    hosts: Iterable[Mapping[str, Any]],
+    wanted: Any = spares.DEFAULT_COUNT,
+    seen: Mapping[str, int] | None = None,
+) -> list[spares.SpareNames]:
+    """Return the names of nodes that are not there yet, for each Uniform scale set."""
+    try:
+        return spares.spare_names(hosts, wanted, seen or {})
+    except cluster.ClusterError as error:
         raise AnsibleFilterError(str(error)) from error
 
 
@@ -40,4 +54,8 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by their names."""
-        return {"slurm_node_name": slurm_node_name, "slurm_nodes": slurm_nodes}
+        return {
+            "slurm_node_name": slurm_node_name,
+            "slurm_nodes": slurm_nodes,
+            "slurm_spare_nodes": slurm_spare_nodes,
+        }

@@ -14,6 +14,8 @@ description:
   - Drains the nodes of O(keep_out) with O(reason), and resumes those of O(put_to_work) that were drained with a reason
     which starts with O(prefix). A reason that somebody else gave is never overwritten, and such a node is never
     resumed.
+  - Sets spare nodes of O(absent) down, which slurmctld would otherwise take for idle ones, and with O(hold) no new job
+    starts until that is done.
   - Before it resumes, it waits until the nodes of O(put_to_work) answer, and says which do not. A node that does not
     answer is not resumed.
   - Runs where C(scontrol) may change nodes, which is normally on the controller as root.
@@ -30,6 +32,22 @@ options:
     type: list
     elements: str
     default: []
+  absent:
+    description:
+      - Names of spare nodes, which are declared so that a machine which comes later can join by itself. Those that
+        never had a machine and would be given jobs are set down with the reason C(hpcai: no such instance).
+      - A node whose machine has told its address is not touched, whether an inventory knows it or not.
+      - Ends what O(hold) began, also with an empty list.
+    type: list
+    elements: str
+  hold:
+    description:
+      - Holds new jobs back by a reservation of all nodes, C(hpcai-new-nodes); jobs that run go on. For the time before
+        slurmctld is restarted with new names of spare nodes, so that no job is given one of them before the next task
+        has them set down by O(absent).
+      - The reservation ends by itself after five minutes. Where no slurmctld answers, nothing is done.
+    type: bool
+    default: false
   prefix:
     description: Marks the reasons that are ours. It must start with V(hpcai:).
     type: str
@@ -66,9 +84,23 @@ EXAMPLES = r"""
   hpcai.azure.slurm_nodes:
     keep_out: [compute-3]
     put_to_work: [compute-0, compute-17]
+
+- name: Let nothing be scheduled before the spare nodes are set down
+  hpcai.azure.slurm_nodes:
+    hold: true
+
+- name: Set spare nodes down, and let jobs start again
+  hpcai.azure.slurm_nodes:
+    absent: [compute-18, compute-19]
 """
 
 RETURN = r"""
+set_down:
+  description: Nodes of O(absent) that were set down.
+  returned: success
+  type: list
+  elements: str
+  sample: [compute-18, compute-19]
 drained:
   description: Nodes that were drained.
   returned: success
@@ -95,12 +127,12 @@ not_answering:
 """
 
 import time
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import nodes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import hold, nodes
 
 
 def wait_for(names: list[str], timeout_s: int) -> list[str]:
@@ -135,11 +167,68 @@ def read_before(module: AnsibleModule) -> dict[str, nodes.NodeState] | None:
         return None
 
 
+def hold_jobs_back(module: AnsibleModule) -> dict[str, Any]:
+    """Hold new jobs back where a slurmctld runs that could start them."""
+    runs = hold.runs(run)
+    if runs and not module.check_mode:
+        hold.hold(run)
+    return {"changed": runs, "drained": [], "resumed": [], "set_down": [], "left_out": {}, "not_answering": []}
+
+
+def set_down(module: AnsibleModule, known: dict[str, nodes.NodeState]) -> tuple[str, ...]:
+    """Set down the spare nodes that would be given jobs, and return them."""
+    absent = module.params["absent"] or ()
+    wrong = nodes.absent_to_set_down(known, absent)
+    if not module.check_mode:
+        # Where the site's PrivateData lacks "cloud", slurmctld does not show those that never had a machine.
+        nodes.set_down([*wrong, *(name for name in absent if name not in known)], nodes.NO_INSTANCE, run)
+    return wrong
+
+
+def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
+    """Take nodes out, and bring nodes back."""
+    wanted = module.params
+    known = read_before(module)
+    before = known or {}
+    down = set_down(module, before)
+    held = wanted["absent"] is not None and hold.is_held(run)
+    made = nodes.plan(before, wanted["keep_out"], wanted["put_to_work"], wanted["prefix"])
+    if made.missing and known is not None:
+        unless_foreseen(module, f"slurmctld knows no node named {', '.join(made.missing)}: is slurm.conf up to date?")
+    resumed = made.resume
+    not_answering: list[str] = []
+    if not module.check_mode:
+        if held:
+            hold.release(run)
+        nodes.drain(made.drain, reason, run)
+        not_answering = wait_for([n for n in wanted["put_to_work"] if n not in made.left_out], wanted["timeout"])
+        resumed = tuple(name for name in made.resume if name not in not_answering)
+        nodes.resume(resumed, run)
+        # slurmctld takes a resumed node for silent until it has asked it anew, and gives it no jobs before.
+        not_answering += wait_for(list(resumed), wanted["timeout"])
+    after = [f"{n}: DOWN {nodes.NO_INSTANCE}\n" for n in down] + [f"{n}: DRAIN {reason}\n" for n in made.drain]
+    touched = [*down, *made.drain, *resumed]
+    return {
+        "changed": bool(touched) or held,
+        "set_down": list(down),
+        "drained": list(made.drain),
+        "resumed": list(resumed),
+        "left_out": dict(made.left_out),
+        "not_answering": not_answering,
+        "diff": {
+            "before": "".join(f"{n}: {'+'.join(before[n].states)} {before[n].reason}".rstrip() + "\n" for n in touched),
+            "after": "".join(after + [f"{n}: RESUME\n" for n in resumed]),
+        },
+    }
+
+
 def main() -> NoReturn:
     module = AnsibleModule(
         argument_spec={
             "keep_out": {"type": "list", "elements": "str", "default": []},
             "put_to_work": {"type": "list", "elements": "str", "default": []},
+            "absent": {"type": "list", "elements": "str"},
+            "hold": {"type": "bool", "default": False},
             "prefix": {"type": "str", "default": "hpcai: site:"},
             "reason": {"type": "str", "default": "could not be configured"},
             "timeout": {"type": "int", "default": 60},
@@ -149,38 +238,14 @@ def main() -> NoReturn:
     wanted = module.params
     if not wanted["prefix"].startswith(nodes.OUR_PREFIX):
         module.fail_json(msg=f"prefix must start with {nodes.OUR_PREFIX!r}, or other people's reasons could be taken.")
-    reason = f"{wanted['prefix']} {wanted['reason']}"
-    not_answering: list[str] = []
+    if wanted["hold"] and (wanted["absent"] or wanted["keep_out"] or wanted["put_to_work"]):
+        module.fail_json(msg="hold stands alone: absent, keep_out and put_to_work belong to a later task.")
     try:
-        known = read_before(module)
-        before = known or {}
-        made = nodes.plan(before, wanted["keep_out"], wanted["put_to_work"], wanted["prefix"])
-        if made.missing and known is not None:
-            unless_foreseen(
-                module, f"slurmctld knows no node named {', '.join(made.missing)}: is slurm.conf up to date?"
-            )
-        resumed = made.resume
-        if not module.check_mode:
-            nodes.drain(made.drain, reason, run)
-            not_answering = wait_for([n for n in wanted["put_to_work"] if n not in made.left_out], wanted["timeout"])
-            resumed = tuple(name for name in made.resume if name not in not_answering)
-            nodes.resume(resumed, run)
-            # slurmctld takes a resumed node for silent until it has asked it anew, and gives it no jobs before.
-            not_answering += wait_for(list(resumed), wanted["timeout"])
+        reason = f"{wanted['prefix']} {wanted['reason']}"
+        answer = hold_jobs_back(module) if wanted["hold"] else arrange(module, reason)
     except CommandFailed as error:
         module.fail_json(msg=str(error))
-    touched = [*made.drain, *resumed]
-    module.exit_json(
-        changed=bool(touched),
-        drained=list(made.drain),
-        resumed=list(resumed),
-        left_out=dict(made.left_out),
-        not_answering=not_answering,
-        diff={
-            "before": "".join(f"{n}: {'+'.join(before[n].states)} {before[n].reason}".rstrip() + "\n" for n in touched),
-            "after": "".join([f"{n}: DRAIN {reason}\n" for n in made.drain] + [f"{n}: RESUME\n" for n in resumed]),
-        },
-    )
+    module.exit_json(**answer)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ from .source import Outcome
 VERSION = 1
 
 # Ansible copies the variables of a group to each of its hosts wherever it prints an inventory, so that an entry there
-# costs as many times as there are hosts. All else about a set its hosts say themselves: azure_vmss_id and so on.
-_TOLD_OF_A_SET = ("capacity", "found", "single_placement_group", "accelerated_networking")
+# costs as many times as there are hosts. All else about a set its hosts say themselves: azure_vmss_id and so on. The
+# size of the set's model is that of its next instance, which may be another than the hosts have.
+_TOLD_OF_A_SET = ("vm_size", "capacity", "found", "single_placement_group", "accelerated_networking")
 
 
 class SourceReport(TypedDict):

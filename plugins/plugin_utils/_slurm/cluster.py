@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import VmSize, find_size
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import PLACEHOLDER_ADDRESS
 
 Hostvars = Mapping[str, Any]
 
@@ -30,12 +31,14 @@ class Node:
     :ivar address: where slurmctld and the other nodes reach its slurmd.
     :ivar partition: name of the partition: the scale set's, or ``compute`` for machines outside scale sets.
     :ivar size: what a VM of its size has.
+    :ivar is_spare: no machine has this name yet, so there is no address.
     """
 
     name: str
     address: str
     partition: str
     size: VmSize
+    is_spare: bool = False
 
 
 def node_name(hostvars: Hostvars) -> str:
@@ -47,9 +50,8 @@ def node_name(hostvars: Hostvars) -> str:
     by_hand = hostvars.get("slurm_node_name")
     if by_hand:
         return str(by_hand)
-    vmss, instance_id = hostvars.get("azure_vmss"), hostvars.get("azure_instance_id")
-    if vmss and instance_id is not None and str(instance_id).isdigit():
-        return f"{vmss}-{instance_id}"
+    if is_uniform_id(hostvars):
+        return f"{hostvars['azure_vmss']}-{hostvars['azure_instance_id']}"
     return str(hostvars.get("azure_computer_name") or hostvars["inventory_hostname"])
 
 
@@ -70,7 +72,18 @@ def nodes_of(hosts: Iterable[Hostvars], described_sizes: Mapping[str, Mapping[st
         address = hostvars.get("azure_private_ipv4") or hostvars.get("ansible_host") or host
         partition = str(hostvars.get("azure_vmss") or "compute")
         nodes[name] = (host, Node(name, str(address), partition, find_size(str(size), described_sizes)))
-    return sorted((node for _host, node in nodes.values()), key=lambda node: (node.partition, natural(node.name)))
+    return in_order(node for _host, node in nodes.values())
+
+
+def is_uniform_id(hostvars: Hostvars) -> bool:
+    """Whether the host is an instance of a Uniform scale set."""
+    instance_id = hostvars.get("azure_instance_id")
+    return bool(hostvars.get("azure_vmss")) and instance_id is not None and str(instance_id).isdigit()
+
+
+def in_order(nodes: Iterable[Node]) -> list[Node]:
+    """Return the nodes in natural order of partition and name."""
+    return sorted(nodes, key=lambda node: (node.partition, natural(node.name)))
 
 
 def natural(text: str) -> list[tuple[int, int | str]]:
@@ -86,13 +99,13 @@ def node_lines(nodes: Iterable[Node], memory_margin_percent: float) -> list[dict
     """
     lines = []
     # The sort keeps the order within a size, so a Flexible set of mixed sizes still is one line for each of them.
-    by_size = sorted(nodes, key=lambda node: (node.partition, node.size.name))
-    for (_partition, size), group in groupby(by_size, key=lambda node: (node.partition, node.size.name)):
+    by_size = sorted(nodes, key=_line_of)
+    for (is_spare, _partition, size), group in groupby(by_size, key=_line_of):
         members = list(group)
         facts = members[0].size
         line: dict[str, str | int] = {
             "NodeName": compress(node.name for node in members),
-            "NodeAddr": compress(node.address for node in members),
+            "NodeAddr": PLACEHOLDER_ADDRESS if is_spare else compress(node.address for node in members),
         }
         for key, value in (
             ("CPUs", facts.vcpus),
@@ -105,9 +118,15 @@ def node_lines(nodes: Iterable[Node], memory_margin_percent: float) -> list[dict
         if facts.memory_mib is not None:
             line["RealMemory"] = int(facts.memory_mib * (1 - memory_margin_percent / 100))
         line["Feature"] = size.removeprefix("Standard_").lower()
-        line["State"] = "UNKNOWN"
+        # Of a CLOUD node slurmctld keeps the address that the node set itself, also when it is restarted.
+        line["State"] = "CLOUD" if is_spare else "UNKNOWN"
         lines.append(line)
     return lines
+
+
+def _line_of(node: Node) -> tuple[bool, str, str]:
+    """Return what nodes of one line have in common; the lines of spare nodes come last."""
+    return node.is_spare, node.partition, node.size.name
 
 
 def partition_lines(nodes: Iterable[Node], wanted: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:

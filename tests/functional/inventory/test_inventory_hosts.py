@@ -230,6 +230,7 @@ def test_report_holds_what_the_guard_play_needs(source: Source) -> None:
     )
     assert flexible.startswith("flex: ")
     assert inventory.groups["azure_vmss_compute"].vars["azure_scale_set"] == {
+        "vm_size": "Standard_ND96asr_v4",
         "capacity": 3,
         "found": 3,
         "single_placement_group": True,

@@ -16,6 +16,12 @@ from .hostlist import compress
 OUR_PREFIX = "hpcai:"
 """Each reason that this collection gives a node starts with it; a reason that does not is somebody else's."""
 
+NO_INSTANCE = f"{OUR_PREFIX} no such instance"
+"""Reason of a spare node: one that is declared so that a machine which comes later can join by itself."""
+PLACEHOLDER_ADDRESS = "127.0.0.1"
+"""Address of a spare node until its machine has told its own. A name that nobody knows would hold up slurmctld's start,
+and an address that nobody answers each of its pings; here the connection is refused at once."""
+
 # States in which a node is out of scheduling for a reason that stays until somebody takes it back (slurm.conf(5)).
 _OUT = ("DRAIN", "DRAINING", "DRAINED", "DOWN", "FAIL", "FAILING")
 _NOT_ANSWERING = ("NOT_RESPONDING", "UNKNOWN")
@@ -36,11 +42,15 @@ class NodeState:
 
     :ivar states: base state and flags, upper case, e.g. ``("IDLE", "DRAIN")``.
     :ivar reason: the reason as given, without Slurm's ``[user@time]``; empty where there is none.
+    :ivar address: NodeAddr: where its slurmd is reached.
+    :ivar host_name: NodeHostName: what its machine calls itself.
     """
 
     name: str
     states: tuple[str, ...]
     reason: str
+    address: str = ""
+    host_name: str = ""
 
     @property
     def out(self) -> bool:
@@ -50,7 +60,24 @@ class NodeState:
     @property
     def answers(self) -> bool:
         """Whether slurmd of the node has registered and answers."""
-        return not any(state in _NOT_ANSWERING for state in self.states)
+        # A node that is set down without having registered is not said to be silent; registering takes the reason away.
+        is_spare = "DOWN" in self.states and self.reason.startswith(NO_INSTANCE)
+        return not is_spare and not any(state in _NOT_ANSWERING for state in self.states)
+
+    @property
+    def drained(self) -> bool:
+        """Whether somebody took the node out by a drain; it does not end when the node registers."""
+        return any("DRAIN" in state for state in self.states)
+
+    @property
+    def sets_own_address(self) -> bool:
+        """Whether it is declared as a node whose machine says itself where it is."""
+        return "CLOUD" in self.states
+
+    @property
+    def is_nobodys_decision(self) -> bool:
+        """Whether no reason stands there but one that slurmctld gives by itself, or that no machine is there."""
+        return not self.reason or self.reason.startswith((NO_INSTANCE, *_SLURMCTLDS_REASONS))
 
 
 @dataclass(frozen=True)
@@ -81,7 +108,14 @@ def parse(shown: str) -> dict[str, NodeState]:
         states = state[1].upper()
         # The star is the short form of NOT_RESPONDING in older releases.
         flags = tuple(flag for flag in states.replace("*", "+NOT_RESPONDING").split("+") if flag)
-        nodes[name[1]] = NodeState(name[1], flags, reason["text"] if reason else "")
+        address, host_name = (re.search(rf" {key}=(\S+)", line) for key in ("NodeAddr", "NodeHostName"))
+        nodes[name[1]] = NodeState(
+            name[1],
+            flags,
+            reason["text"] if reason else "",
+            address[1] if address else "",
+            host_name[1] if host_name else "",
+        )
     return nodes
 
 
@@ -104,18 +138,26 @@ def plan(nodes: Mapping[str, NodeState], keep_out: Iterable[str], put_to_work: I
             continue
         if node.reason.startswith(prefix):
             resume.append(name)
-        elif any("DRAIN" in state for state in node.states) or node.answers:
+        elif node.drained or node.answers:
             left_out[name] = node.reason
     missing = tuple(name for name in [*wanted_out, *wanted_in] if name not in nodes)
     return Plan(tuple(drain), tuple(resume), left_out, missing)
 
 
+def absent_to_set_down(nodes: Mapping[str, NodeState], absent: Iterable[str]) -> tuple[str, ...]:
+    """Return which spare nodes could get jobs although no machine is there. Pure.
+
+    One that has another address than the placeholder has told it itself: it is not touched, whatever the inventory
+    knows, which may be older than the machine.
+    """
+    return tuple(
+        name for name in absent if name in nodes and nodes[name].address == PLACEHOLDER_ADDRESS and not nodes[name].out
+    )
+
+
 def _is_taken(node: NodeState, prefix: str) -> bool:
     """Whether the node is out by a decision, ours or somebody else's: to drain it would only hide the reason."""
-    if any("DRAIN" in state for state in node.states):
-        return True
-    nobodys = not node.reason or node.reason.startswith((prefix, *_SLURMCTLDS_REASONS))
-    return node.out and not nobodys
+    return node.drained or (node.out and not node.is_nobodys_decision and not node.reason.startswith(prefix))
 
 
 def read(run: Run) -> dict[str, NodeState]:
@@ -133,6 +175,15 @@ def drain(names: Sequence[str], reason: str, run: Run) -> None:
     """
     if names:
         must(run(["scontrol", "update", f"NodeName={compress(names)}", "State=DRAIN", f"Reason={reason}"]))
+
+
+def set_down(names: Sequence[str], reason: str, run: Run) -> None:
+    """Set the nodes down: a job that was given to one is requeued. They come back when they register.
+
+    :raises CommandFailed: slurmctld refused.
+    """
+    if names:
+        must(run(["scontrol", "update", f"NodeName={compress(names)}", "State=DOWN", f"Reason={reason}"]))
 
 
 def resume(names: Sequence[str], run: Run) -> None:

@@ -154,6 +154,7 @@ EXAMPLES: dict[str, list[Any]] = {
             {"PartitionName": "compute", "Nodes": "compute-3", "MaxTime": "INFINITE", "State": "UP", "Default": "YES"},
         ]
     ],
+    "slurm_spare_nodes": ["compute-[4-5]"],
     "vm_size": ["12 CPUs for each of 8 A100-SXM4-40GB", "1 1 0 0 3 3 2 2", 8],
 }
 

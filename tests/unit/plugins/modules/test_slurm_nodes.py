@@ -29,20 +29,31 @@ class Slurmctld:
     down: bool = False
     now: float = 0
     updates: list[tuple[str, ...]] = dataclasses.field(default_factory=list)
+    addresses: dict[str, str] = dataclasses.field(default_factory=dict)
+    hidden: set[str] = dataclasses.field(default_factory=set)
+    held: bool = False
 
     def run(self, command: Sequence[str]) -> Result:
         """Stand in for the runner."""
         if self.down:
             return Result(tuple(command), 1, "", "slurm_load_node error: Unable to contact slurm controller\n")
         if list(command) == ["scontrol", "--oneliner", "show", "nodes"]:
-            return Result(tuple(command), 0, "".join(map(self._line, self.nodes)), "")
+            return Result(
+                tuple(command), 0, "".join(self._line(name) for name in self.nodes if name not in self.hidden), ""
+            )
+        if list(command) == ["scontrol", "ping"]:
+            return Result(tuple(command), 0, "Slurmctld(primary) at ctl is UP\n", "")
+        if "reservation" in command or "ReservationName=hpcai-new-nodes" in command:
+            return self._reserve(command)
         assert list(command[:2]) == ["scontrol", "update"]
         self.updates.append(tuple(command[2:]))
         words = dict(word.split("=", 1) for word in command[2:])
         failed = False
         for name in expand(words["NodeName"]):
             state, _reason = self.nodes[name]
-            if words["State"] == "DRAIN":
+            if words["State"] == "DOWN":
+                self.nodes[name] = "DOWN", words["Reason"]
+            elif words["State"] == "DRAIN":
                 self.nodes[name] = f"{state}+DRAIN", words["Reason"]
             else:
                 # As slurmctld 22.05 does: it clears the flag, and fails.
@@ -51,6 +62,14 @@ class Slurmctld:
                 # slurmctld forgets that the node answers, and asks it anew, which takes under a second.
                 self.registers_after[name] = max(self.registers_after.get(name, 0), int(self.now) + 1)
         return Result(tuple(command), int(failed), "", "slurm_update error: Invalid node state specified\n")
+
+    def _reserve(self, command: Sequence[str]) -> Result:
+        if "show" in command:
+            shown = "ReservationName=hpcai-new-nodes StartTime=2026-11-21T18:15:57\n"
+            return Result(tuple(command), 0, shown, "") if self.held else Result(tuple(command), 1, "", "not found")
+        self.updates.append(tuple(command[1:]))
+        self.held = "delete" not in command
+        return Result(tuple(command), 0, "", "")
 
     def _state(self, name: str) -> str:
         state = self.nodes[name][0]
@@ -61,7 +80,8 @@ class Slurmctld:
     def _line(self, name: str) -> str:
         reason = self.nodes[name][1]
         told = f" Reason={reason} [root@2026-11-21T11:05:53]" if reason else ""
-        return f"NodeName={name} CPUTot=1 State={self._state(name)} ThreadsPerCore=1{told}\n"
+        address = self.addresses.get(name, "127.0.0.1")
+        return f"NodeName={name} NodeAddr={address} CPUTot=1 State={self._state(name)} ThreadsPerCore=1{told}\n"
 
 
 @pytest.fixture
@@ -269,4 +289,80 @@ def test_check_mode_does_not_ask_for_a_node_that_the_run_would_add(
     assert (answer["changed"], answer["resumed"]) == (True, ["compute-3"])
     (warning,) = warned
     assert "slurmctld knows no node named compute-99" in warning
+    assert slurmctld.updates == []
+
+
+def test_spare_nodes_are_set_down_once(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.nodes = {"compute-0": ("IDLE", ""), "compute-18": ("IDLE+CLOUD", ""), "compute-19": ("IDLE+CLOUD", "")}
+    slurmctld.addresses["compute-19"] = "10.0.0.9"
+    answer = run_module(slurm_nodes.main, absent=["compute-18", "compute-19"])
+    assert (answer["changed"], answer["set_down"]) == (True, ["compute-18"])
+    assert answer["diff"] == {
+        "before": "compute-18: IDLE+CLOUD\n",
+        "after": "compute-18: DOWN hpcai: no such instance\n",
+    }
+    assert slurmctld.updates == [("NodeName=compute-18", "State=DOWN", "Reason=hpcai: no such instance")]
+    again = run_module(slurm_nodes.main, absent=["compute-18", "compute-19"])
+    assert (again["changed"], again["set_down"]) == (False, [])
+    assert len(slurmctld.updates) == 1
+
+
+def test_spare_nodes_in_check_mode(slurmctld: Slurmctld, run_module: RunModule, warned: list[str]) -> None:
+    slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")
+    slurmctld.held = True
+    answer = run_module(slurm_nodes.main, check_mode=True, absent=["compute-30", "compute-31"])
+    assert (answer["changed"], answer["set_down"], warned) == (True, ["compute-30"], [])
+    assert slurmctld.updates == []
+
+
+def test_spare_nodes_that_slurmctld_hides_are_set_down_unseen(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    """As it does where PrivateData lacks "cloud". Whether that changes anything cannot be told."""
+    slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")
+    slurmctld.hidden = {"compute-30"}
+    answer = run_module(slurm_nodes.main, absent=["compute-30"])
+    assert (answer["changed"], answer["set_down"]) == (False, [])
+    assert slurmctld.nodes["compute-30"] == ("DOWN", "hpcai: no such instance")
+
+
+def test_new_jobs_are_held_back_until_the_spare_nodes_are_down(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    answer = run_module(slurm_nodes.main, hold=True)
+    assert (answer["changed"], answer["set_down"], answer["drained"]) == (True, [], [])
+    assert slurmctld.updates == [
+        ("create", "reservation", "ReservationName=hpcai-new-nodes", "Duration=5", "StartTime=now", "Nodes=ALL",
+         "Users=root", "Flags=MAINT,IGNORE_JOBS"),
+    ]  # fmt: skip
+    # What a run that was cut off left is made to last.
+    run_module(slurm_nodes.main, hold=True)
+    assert slurmctld.updates[1:] == [("update", "ReservationName=hpcai-new-nodes", "EndTime=now+5minutes")]
+    slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")
+    del slurmctld.updates[:]
+    assert run_module(slurm_nodes.main, absent=["compute-30"])["changed"] is True
+    assert slurmctld.updates == [
+        ("NodeName=compute-30", "State=DOWN", "Reason=hpcai: no such instance"),
+        ("delete", "ReservationName=hpcai-new-nodes"),
+    ]
+    assert run_module(slurm_nodes.main, absent=[])["changed"] is False
+
+
+def test_hold_ends_also_where_there_are_no_spare_nodes(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.held = True
+    assert run_module(slurm_nodes.main, keep_out=[])["changed"] is False
+    assert slurmctld.held
+    assert run_module(slurm_nodes.main, absent=[])["changed"] is True
+    assert not slurmctld.held
+
+
+def test_nothing_is_held_back_where_no_slurmctld_runs(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    slurmctld.down = True
+    assert run_module(slurm_nodes.main, hold=True)["changed"] is False
+
+
+def test_check_mode_says_that_jobs_would_be_held_back(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    assert run_module(slurm_nodes.main, check_mode=True, hold=True)["changed"] is True
+    assert slurmctld.updates == []
+
+
+def test_hold_stands_alone(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    answer = run_module(slurm_nodes.main, hold=True, absent=["compute-18"])
+    assert "hold stands alone" in answer["msg"]
     assert slurmctld.updates == []

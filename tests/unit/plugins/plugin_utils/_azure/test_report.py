@@ -132,6 +132,7 @@ def test_each_host_is_told_of_every_set_in_one_line() -> None:
 
 def test_a_set_tells_its_hosts_what_they_do_not_say_themselves() -> None:
     assert scale_set_variable(described(found=1)) == {
+        "vm_size": "Standard_ND96asr_v4",
         "capacity": 2,
         "found": 1,
         "single_placement_group": True,

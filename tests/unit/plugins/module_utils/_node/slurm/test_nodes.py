@@ -24,9 +24,9 @@ def shown(version: str) -> str:
     return (RECORDED / f"scontrol-{version}-show-nodes.txt").read_text(encoding="utf-8")
 
 
-def node(name: str, states: str, reason: str = "") -> NodeState:
+def node(name: str, states: str, reason: str = "", address: str = "", host_name: str = "") -> NodeState:
     """A node in the states 'A+B'."""
-    return NodeState(name, tuple(states.split("+")), reason)
+    return NodeState(name, tuple(states.split("+")), reason, address, host_name)
 
 
 def plan_for(*known: NodeState, keep_out: Sequence[str] = (), put_to_work: Sequence[str] = ()) -> Plan:
@@ -48,22 +48,34 @@ class Slurmctld:
 
 def test_reads_what_22_05_prints() -> None:
     assert nodes.parse(shown("22.05.8")) == {
-        "broken": node("broken", "DOWN+NOT_RESPONDING", "bad fan"),
-        "compute-0": node("compute-0", "UNKNOWN+DRAIN+NOT_RESPONDING", "hpcai: site: could not be configured"),
-        "compute-17": node("compute-17", "UNKNOWN+DRAIN+NOT_RESPONDING", "bad fan [ticket 4711] ask bob@lab"),
-        "plain": node("plain", "UNKNOWN+NOT_RESPONDING"),
-        "resv": node("resv", "UNKNOWN+DRAIN+MAINTENANCE+RESERVED+NOT_RESPONDING", "hpcai: site: x"),
-        "undrained": node("undrained", "UNKNOWN+DRAIN+NOT_RESPONDING", "line one"),
+        "broken": node("broken", "DOWN+NOT_RESPONDING", "bad fan", "127.0.0.12", "broken"),
+        "compute-0": node(
+            "compute-0",
+            "UNKNOWN+DRAIN+NOT_RESPONDING",
+            "hpcai: site: could not be configured",
+            "127.0.0.2",
+            "compute-0",
+        ),
+        "compute-17": node(
+            "compute-17", "UNKNOWN+DRAIN+NOT_RESPONDING", "bad fan [ticket 4711] ask bob@lab", "127.0.0.4", "compute-17"
+        ),
+        "plain": node("plain", "UNKNOWN+NOT_RESPONDING", "", "127.0.0.15", "plain"),
+        "resv": node(
+            "resv", "UNKNOWN+DRAIN+MAINTENANCE+RESERVED+NOT_RESPONDING", "hpcai: site: x", "127.0.0.16", "resv"
+        ),
+        "undrained": node("undrained", "UNKNOWN+DRAIN+NOT_RESPONDING", "line one", "127.0.0.14", "undrained"),
     }
 
 
 def test_reads_what_25_05_prints() -> None:
     assert nodes.parse(shown("25.05")) == {
-        "compute-0": node("compute-0", "ALLOCATED"),
-        "compute-3": node("compute-3", "IDLE+DRAIN", "hpcai: site: could not be configured"),
-        "compute-17": node("compute-17", "MIXED+CLOUD"),
-        "compute-18": node("compute-18", "DOWN+DRAIN+RESERVED+NOT_RESPONDING", "bad fan"),
-        "compute-19": node("compute-19", "DOWN+NOT_RESPONDING", "Not responding"),
+        "compute-0": node("compute-0", "ALLOCATED", "", "10.77.0.4", "compute000000"),
+        "compute-3": node(
+            "compute-3", "IDLE+DRAIN", "hpcai: site: could not be configured", "10.77.0.5", "compute000003"
+        ),
+        "compute-17": node("compute-17", "MIXED+CLOUD", "", "10.77.0.6", "compute00000H"),
+        "compute-18": node("compute-18", "DOWN+DRAIN+RESERVED+NOT_RESPONDING", "bad fan", "10.77.0.7", "compute00000I"),
+        "compute-19": node("compute-19", "DOWN+NOT_RESPONDING", "Not responding", "10.77.0.8", "compute00000J"),
     }
 
 
@@ -226,3 +238,46 @@ def test_a_refusal_is_told_in_slurms_words() -> None:
 def test_a_drained_node_that_does_not_answer_is_named_with_its_reason_too() -> None:
     made = plan_for(node("a", "IDLE+DRAIN+NOT_RESPONDING", "bad fan"), put_to_work=["a"])
     assert made.left_out == {"a": "bad fan"}
+
+
+def spare(states: str, reason: str = "", address: str = nodes.PLACEHOLDER_ADDRESS) -> NodeState:
+    """The spare node compute-18."""
+    return node("compute-18", states, reason, address)
+
+
+def test_spare_node_that_would_get_jobs_is_set_down() -> None:
+    for states in ("IDLE+CLOUD", "ALLOCATED+CLOUD", "UNKNOWN+CLOUD"):
+        assert nodes.absent_to_set_down({"compute-18": spare(states)}, ["compute-18"]) == ("compute-18",)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        spare("DOWN+CLOUD", nodes.NO_INSTANCE),
+        spare("IDLE+CLOUD+DRAIN", "bad fan"),
+        spare("IDLE+CLOUD", address="10.0.0.9"),
+        spare("MIXED+CLOUD", address="10.0.0.9"),
+    ],
+)
+def test_spare_node_that_is_out_or_has_told_its_address_is_left_alone(known: NodeState) -> None:
+    assert nodes.absent_to_set_down({"compute-18": known}, ["compute-18", "compute-99"]) == ()
+
+
+def test_spare_node_does_not_answer_although_slurmctld_does_not_call_it_silent() -> None:
+    known = spare("DOWN+CLOUD", nodes.NO_INSTANCE)
+    assert not known.answers
+    # One that site.yml brought to work registers later, so nobody has left it out.
+    assert plan_for(known, put_to_work=["compute-18"]) == Plan((), (), {}, ())
+
+
+def test_machine_that_was_never_reached_is_drained_although_its_name_was_a_spare_one() -> None:
+    assert plan_for(spare("DOWN+CLOUD", nodes.NO_INSTANCE), keep_out=["compute-18"]).drain == ("compute-18",)
+
+
+def test_nodes_are_set_down_by_one_command() -> None:
+    slurmctld = Slurmctld()
+    nodes.set_down([f"compute-{number}" for number in range(18, 50)], nodes.NO_INSTANCE, slurmctld)
+    nodes.set_down([], nodes.NO_INSTANCE, slurmctld)
+    assert slurmctld.commands == [
+        ["scontrol", "update", "NodeName=compute-[18-49]", "State=DOWN", "Reason=hpcai: no such instance"]
+    ]
