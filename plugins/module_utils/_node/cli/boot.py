@@ -15,6 +15,7 @@ from typing import Callable
 from ..boot import status as boot_status
 from ..boot.catalog import STEPS, NoSuchStep, chosen
 from ..boot.engine import Ran, perform
+from ..boot.results import sentence
 from ..boot.step import FAIL, UNKNOWN, WARN
 from ..machine.root import Root
 from ..machine.run import run
@@ -88,9 +89,8 @@ def _lines(ran: Iterable[Ran], check: bool) -> Iterable[str]:
     for one in ran:
         name, outcome = one.step.name, one.outcome
         yield from (f"{name}: {'would be changed' if check else 'changed'}: {change}" for change in outcome.changes)
-        action = f" To do: {outcome.action}." if outcome.action else ""
-        words = f"{name}: {outcome.verdict} ({one.seconds:.1f} s): {outcome.summary.rstrip('.')}.{action}"
-        yield levels.get(outcome.verdict, "") + words
+        verdict = f"{name}: {outcome.verdict} ({one.seconds:.1f} s)"
+        yield f"{levels.get(outcome.verdict, '')}{verdict}: {sentence(outcome.summary, outcome.action)}"
 
 
 def _is_journal() -> bool:
@@ -117,10 +117,10 @@ def _told(found: boot_status.Status) -> Iterable[str]:
     """What follows from it, and what to do."""
     for line in found.lines:
         if line.verdict in _LEVELS and not line.blocks:
-            yield f"{line.step.name}: {line.summary.rstrip('.')}. Jobs may run.{_to_do(line)}"
+            yield f"Jobs may run, but {line.step.name}: {sentence(line.summary, line.action)}"
     for line in found.lines:
         if line.blocks:
-            yield f"slurmd does not start for {line.step.name}: {line.summary.rstrip('.')}.{_to_do(line)}"
+            yield f"slurmd does not start for {line.step.name}: {sentence(line.summary, line.action)}"
     if found.state == boot_status.BLOCKED:
         yield "Then 'systemctl start slurmd' runs the blocking steps that failed once more, and starts it if they pass."
     elif found.state == boot_status.UNFINISHED:
@@ -128,10 +128,6 @@ def _told(found: boot_status.Status) -> Iterable[str]:
         yield f"slurmd waits for: {waited}. 'hpcnode boot run STEP' runs one by hand."
     else:
         yield f"Nothing keeps slurmd from starting{f'; it is {found.slurmd}' if found.slurmd else ''}."
-
-
-def _to_do(line: boot_status.Line) -> str:
-    return f" To do: {line.action.rstrip('.')}." if line.action else ""
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:

@@ -1,0 +1,198 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is told of the boot phase: by the steps' records, and by systemd where it knows more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import record, status
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
+    FAIL,
+    PASS,
+    SKIP,
+    UNKNOWN,
+    WARN,
+    Outcome,
+    Step,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+
+UNIT = "hpcai-demo.service"
+ENDED = {"LoadState": "loaded", "ActiveState": "inactive", "Result": "success", "Job": "0"}
+
+
+class Booted(Root):
+    """A folder that counts as the running machine, which systemd runs."""
+
+    is_this_machine = True
+
+    def at(self, path: str) -> str:
+        """Below the folder, all the same."""
+        return os.path.join(self.path, path.lstrip("/"))
+
+
+class Node:
+    """A machine with systemd, of which the steps' units can be set."""
+
+    def __init__(self, machine: Any, make_step: Any) -> None:
+        self.machine, self.make_step = machine, make_step
+        self.root = Booted(str(machine.folder))
+        self.units: dict[str, dict[str, str]] = {}
+        (machine.folder / "run/systemd/system").mkdir(parents=True)
+
+    def run(self, command: Sequence[str]) -> Result:
+        """Answer as ``systemctl show`` does."""
+        assert command[:2] == ["systemctl", "show"]
+        names = command[command.index("--") + 1 :]
+        blocks = [
+            "".join(f"{key}={value}\n" for key, value in {"Id": name, **ENDED, **self.units.get(name, {})}.items())
+            for name in names
+        ]
+        return Result(tuple(command), 0, "\n".join(blocks), "")
+
+    def ended(self, outcome: Outcome, name: str = "demo") -> None:
+        """Let a step have run."""
+        begun = record.begun(self.root, self.make_step(outcome, name))
+        record.write(self.root, record.ended(begun, outcome, 2.5))
+
+    def look(self, *steps: Step) -> status.Status:
+        """The status of some steps, or of one that blocks."""
+        return status.look(self.root, self.run, steps or (self.make_step(Outcome(PASS, "")),))
+
+
+@pytest.fixture
+def node(machine: Any, make_step: Any) -> Node:
+    """A machine with systemd on which no step has run."""
+    return Node(machine, make_step)
+
+
+@pytest.mark.parametrize("verdict", [PASS, WARN, SKIP, FAIL, UNKNOWN])
+@pytest.mark.parametrize("blocking", [True, False])
+def test_only_a_blocking_step_that_failed_blocks(node: Node, verdict: str, blocking: bool) -> None:
+    node.ended(Outcome(verdict, "so it is", "do this"))
+    found = node.look(node.make_step(Outcome(PASS, ""), blocking=blocking))
+    (line,) = found.lines
+    assert (line.verdict, line.summary, line.action, line.seconds) == (verdict, "so it is", "do this", 2.5)
+    assert found.state == (status.BLOCKED if blocking and verdict in (FAIL, UNKNOWN) else status.READY)
+
+
+def test_a_step_that_has_not_run_keeps_slurmd_waiting(node: Node) -> None:
+    found = node.look()
+    assert (found.lines[0].verdict, found.state) == (status.NOT_RUN, status.UNFINISHED)
+
+
+def test_one_of_an_earlier_boot_has_not_run(node: Node) -> None:
+    node.ended(Outcome(PASS, "all is well"))
+    node.machine.boot("99999999-2222-3333-4444-555555555555")
+    assert node.look().lines[0].verdict == status.NOT_RUN
+
+
+def test_one_that_blocks_tells_more_than_one_that_runs(node: Node) -> None:
+    node.ended(Outcome(FAIL, "broken"), "first")
+    steps = [node.make_step(Outcome(PASS, ""), name) for name in ("first", "second")]
+    assert node.look(*steps).state == status.BLOCKED
+
+
+def test_join_is_not_waited_for_and_blocks_when_it_failed(node: Node) -> None:
+    """It runs when slurmd starts, which it does not on a machine that belongs to no cluster."""
+    join = node.make_step(Outcome(PASS, ""), "join")
+    assert node.look(join).state == status.READY
+    node.ended(Outcome(FAIL, "the controller knows no such node"), "join")
+    assert node.look(join).state == status.BLOCKED
+
+
+def test_a_step_that_runs_is_not_finished(node: Node) -> None:
+    record.write(node.root, record.begun(node.root, node.make_step(Outcome(PASS, ""))))
+    found = node.look()
+    assert (found.lines[0].verdict, found.state) == (status.RUNNING, status.UNFINISHED)
+    assert found.lines[0].seconds is not None
+    assert found.lines[0].seconds < 60
+
+
+def test_a_step_that_only_warns_is_waited_for_while_it_runs_only(node: Node) -> None:
+    step = node.make_step(Outcome(PASS, ""), blocking=False)
+    assert node.look(step).state == status.READY
+    node.units[UNIT] = {"ActiveState": "activating"}
+    assert node.look(step).state == status.UNFINISHED
+
+
+@pytest.mark.parametrize(
+    ("unit", "verdict", "words"),
+    [
+        ({"ActiveState": "activating", "Job": "12"}, status.RUNNING, "systemd has started it"),
+        ({"ActiveState": "inactive", "Job": "12"}, status.WAITING, "when those before it have ended"),
+        ({"ActiveState": "failed", "Result": "timeout"}, FAIL, "systemd says that it failed (timeout)"),
+        ({"ActiveState": "failed", "Result": "exit-code"}, FAIL, "left no record"),
+        ({"ActiveState": "active"}, PASS, "systemd says that it succeeded"),
+        ({"LoadState": "not-found"}, status.NOT_RUN, f"{UNIT} is not installed"),
+        ({"LoadState": "masked"}, UNKNOWN, f"{UNIT} is masked"),
+        ({}, status.NOT_RUN, "it has not run in this boot"),
+    ],
+)
+def test_where_there_is_no_record_systemd_tells(node: Node, unit: dict[str, str], verdict: str, words: str) -> None:
+    """A full /run keeps no record, and a step before which another one hangs has none yet."""
+    node.units[UNIT] = unit
+    (line,) = node.look().lines
+    assert line.verdict == verdict
+    assert words in line.summary
+
+
+def test_a_masked_unit_of_a_step_that_only_warns_is_skipped(node: Node) -> None:
+    node.units[UNIT] = {"LoadState": "masked"}
+    found = node.look(node.make_step(Outcome(PASS, ""), blocking=False))
+    assert (found.lines[0].verdict, found.state) == (SKIP, status.READY)
+
+
+@pytest.mark.parametrize("how", ["killed", "told to end"])
+def test_a_step_that_systemd_ended_says_so(node: Node, how: str) -> None:
+    """One in a driver that does not answer, where even hpcnode's own limit did not help."""
+    begun = record.begun(node.root, node.make_step(Outcome(PASS, "")))
+    if how == "killed":
+        record.write(node.root, begun)
+        (node.machine.folder / f"proc/{os.getpid()}/stat").unlink()
+    else:
+        record.write(node.root, record.ended(begun, Outcome(UNKNOWN, "it was told to end"), 50))
+    node.units[UNIT] = {"ActiveState": "failed", "Result": "timeout"}
+    (line,) = node.look().lines
+    assert (line.verdict, line.blocks) == (UNKNOWN, True)
+    assert line.summary == "systemd ended it, as it did not end by itself within its 20 s"
+
+
+def test_a_step_that_was_mended_by_hand_counts_more_than_its_failed_unit(node: Node) -> None:
+    node.units[UNIT] = {"ActiveState": "failed", "Result": "exit-code"}
+    node.ended(Outcome(PASS, "all is well"))
+    assert node.look().state == status.READY
+
+
+def test_a_unit_that_runs_again_counts_more_than_its_old_record(node: Node) -> None:
+    node.ended(Outcome(FAIL, "broken"))
+    node.units[UNIT] = {"ActiveState": "activating", "Job": "9"}
+    assert node.look().lines[0].verdict == status.RUNNING
+
+
+@pytest.mark.parametrize(("unit", "told"), [({"ActiveState": "active"}, "active"), ({"LoadState": "not-found"}, None)])
+def test_slurmd_is_told_of_where_there_is_one(node: Node, unit: dict[str, str], told: str | None) -> None:
+    node.units["slurmd.service"] = unit
+    assert node.look().slurmd == told
+
+
+def test_systemd_that_does_not_answer_leaves_the_records(node: Node, make_step: Any) -> None:
+    node.ended(Outcome(PASS, "all is well"))
+    step = make_step(Outcome(PASS, ""))
+    found = status.look(node.root, lambda command: Result(tuple(command), 124, "", "no answer within 120 s"), [step])
+    assert (found.state, found.lines[0].unit) == (status.READY, None)
+
+
+def test_another_machines_files_are_read_without_asking_systemd(machine: Any, make_step: Any) -> None:
+    machine.perform(make_step(Outcome(PASS, "all is well")))
+    (machine.folder / "run/systemd/system").mkdir(parents=True)
+    found = status.look(machine.root, lambda _command: pytest.fail("asked"), [make_step(Outcome(PASS, ""))])
+    assert found.state == status.READY

@@ -1,0 +1,134 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module node_boot: which verdicts fail a run, which only warn, and what check mode says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import catalog, engine
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
+    FAIL,
+    PASS,
+    SKIP,
+    UNKNOWN,
+    WARN,
+    Outcome,
+    Step,
+)
+from ansible_collections.hpcai.azure.plugins.modules import node_boot
+
+RunModule = Callable[..., dict[str, Any]]
+Have = Callable[..., list[tuple[str, bool]]]
+
+
+@pytest.fixture
+def have(monkeypatch: pytest.MonkeyPatch) -> Have:
+    """Have these steps: name, verdict, whether it blocks, what it changes. What was performed, and how, is noted."""
+    noted: list[tuple[str, bool]] = []
+
+    def install(*steps: tuple[str, str, bool, tuple[str, ...]]) -> list[tuple[str, bool]]:
+        made = {
+            name: engine.Ran(
+                Step(name, "", blocking, 5, lambda _context: Outcome(PASS, "")),
+                Outcome(verdict, f"{name} is so", "mend it" if verdict in (FAIL, UNKNOWN) else "", changes, {"n": 1}),
+                0.5,
+            )
+            for name, verdict, blocking, changes in steps
+        }
+
+        def perform(step: Step, _root: Any, _run: Any, check: bool = False) -> engine.Ran:
+            noted.append((step.name, check))
+            return made[step.name]
+
+        monkeypatch.setattr(catalog, "STEPS", tuple(ran.step for ran in made.values()))
+        monkeypatch.setattr(engine, "perform", perform)
+        return noted
+
+    return install
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the module warned of. In a test's process Ansible shows a warning at once and does not return it."""
+    warnings: list[str] = []
+    monkeypatch.setattr(node_boot.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
+    return warnings
+
+
+def test_all_is_well_and_unchanged(have: Have, run_module: RunModule) -> None:
+    noted = have(("gpu", PASS, True, ()), ("clocks", SKIP, False, ()), ("join", PASS, True, ()))
+    answer = run_module(node_boot.main)
+    assert (answer["changed"], answer.get("failed", False), answer["blocking"]) == (False, False, [])
+    assert answer["diff"] == {"prepared": ""}
+    assert noted == [("gpu", False), ("clocks", False)]
+    assert answer["steps"][0] == {
+        "name": "gpu",
+        "blocking": True,
+        "verdict": PASS,
+        "summary": "gpu is so",
+        "action": "",
+        "changes": [],
+        "details": {"n": 1},
+        "seconds": 0.5,
+    }
+
+
+@pytest.mark.parametrize("verdict", [FAIL, UNKNOWN])
+def test_a_blocking_step_that_failed_fails_the_task_and_tells_of_all(
+    have: Have, run_module: RunModule, warned: list[str], verdict: str
+) -> None:
+    have(("gpu", verdict, True, ()), ("scratch", verdict, True, ("made it",)), ("clocks", FAIL, False, ()))
+    answer = run_module(node_boot.main)
+    assert answer["failed"] is True
+    assert answer["msg"] == "gpu: gpu is so. To do: mend it. scratch: scratch is so. To do: mend it."
+    assert answer["blocking"] == ["gpu", "scratch"]
+    assert len(answer["steps"]) == 3
+    assert answer["changed"] is True
+    assert warned == ["clocks: clocks is so. To do: mend it."]
+
+
+@pytest.mark.parametrize(("verdict", "blocking"), [(WARN, True), (WARN, False), (FAIL, False), (UNKNOWN, False)])
+def test_what_blocks_nothing_is_a_warning(
+    have: Have, run_module: RunModule, warned: list[str], verdict: str, blocking: bool
+) -> None:
+    have(("demo", verdict, blocking, ()))
+    answer = run_module(node_boot.main)
+    assert answer.get("failed", False) is False
+    assert len(warned) == 1
+    assert warned[0].startswith("demo: demo is so.")
+
+
+def test_changes_are_told_by_step(have: Have, run_module: RunModule) -> None:
+    have(("gpu", PASS, True, ("load it",)), ("scratch", WARN, True, ("make it", "mount it")))
+    answer = run_module(node_boot.main)
+    assert answer["changed"] is True
+    assert answer["diff"] == {"prepared": "gpu: load it\nscratch: make it\nscratch: mount it\n"}
+
+
+def test_check_mode_performs_nothing_and_warns_of_what_would_block(
+    have: Have, run_module: RunModule, warned: list[str]
+) -> None:
+    noted = have(("gpu", FAIL, True, ("load it",)))
+    answer = run_module(node_boot.main, check_mode=True)
+    assert noted == [("gpu", True)]
+    assert (answer["changed"], answer.get("failed", False), answer["blocking"]) == (True, False, ["gpu"])
+    assert "slurmd would not start" in warned[0]
+
+
+def test_steps_run_in_the_order_of_the_boot(have: Have, run_module: RunModule) -> None:
+    noted = have(("gpu", PASS, True, ()), ("scratch", PASS, True, ()), ("clocks", PASS, False, ()))
+    run_module(node_boot.main, steps=["clocks", "gpu"])
+    assert [name for name, _check in noted] == ["gpu", "clocks"]
+
+
+def test_a_name_that_is_no_step_is_refused_before_anything_is_done(have: Have, run_module: RunModule) -> None:
+    noted = have(("gpu", PASS, True, ()))
+    answer = run_module(node_boot.main, steps=["gpu", "gpus"])
+    assert (answer["failed"], answer["msg"]) == (True, "there is no step gpus: there are gpu")
+    assert noted == []
