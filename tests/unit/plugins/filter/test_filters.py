@@ -130,6 +130,11 @@ def test_inventory_report_tells_a_line_for_each_set(render: Render) -> None:
 
 FOLDER = pathlib.Path(__file__).resolve().parents[4] / "plugins/filter"
 EXAMPLES: dict[str, list[Any]] = {
+    "cluster_settings": [
+        '{"hpcai": {"schema": 1, "cluster": "training", "functions": ["compute"], "controllers": ["10.0.0.4"], "key": '
+        '{"source": "key_vault", "vault": "https://training-keys.vault.azure.net", "secret": "munge-key", '
+        '"client_id": null}}}'
+    ],
     "cpu_mask": ["ffffff", ",".join(f"ffffff{'0' * zeros}" for zeros in (6, 6, 0, 0, 18, 18, 12, 12))],
     "inventory_problems": [""],
     "inventory_report": [[]],

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
 import pytest
@@ -93,6 +94,13 @@ def test_slurmd_gets_its_name_and_all_controllers() -> None:
     lines = slurmd_env("compute-17", ("10.0.0.4", "ctl2")).splitlines()
     assert lines[0].startswith("# Written by hpcnode")
     assert lines[1:] == ['SLURMD_OPTIONS="-N compute-17 --conf-server 10.0.0.4,ctl2"']
+
+
+def test_slurmd_is_told_the_same_as_by_the_playbook() -> None:
+    golden = pathlib.Path(__file__).resolve().parents[4] / "roles/golden/compute00000H/slurmd.env"
+    assert (
+        golden.read_text(encoding="utf-8").splitlines()[-1] == slurmd_env("compute-17", ["10.77.0.4"]).splitlines()[1]
+    )
 
 
 def test_tells_its_own_file_from_the_sites(tmp_path: Any) -> None:
