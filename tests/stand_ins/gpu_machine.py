@@ -21,6 +21,8 @@ PLAYED = REPOSITORY / "tests" / "stand_ins" / "played.py"
 NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, IRQ_ISSUE, RESET_REQUIRED, MISMATCH = 3, 4, 9, 11, 16, 18
 DEPRECATED, UNKNOWN_ERROR = 26, 999
 
+SHOW_PERSISTENCED = "systemctl show nvidia-persistenced --property=LoadState,ActiveState,SubState,Result"
+
 
 def build(folder: pathlib.Path, *definitions: str) -> pathlib.Path:
     """Build the stand-in library into a folder; without a compiler build.sh installs one, or says why it could not."""
@@ -113,6 +115,26 @@ class GpuMachine:
         assert done.stdout.startswith("{"), f"the command did not answer: {done.stdout}{done.stderr}"
         answer = json.loads(done.stdout)
         return answer["status"], answer["text"], answer["data"]
+
+    def settings(self, name: str, **content: Any) -> None:
+        """Write a settings file below /etc/hpcai."""
+        file = self.root / f"etc/hpcai/{name}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"schema": 1, **content}), encoding="ascii")
+
+    def step(
+        self, answers: dict[str, tuple[int, str]] | None = None, check: bool = False, seconds: float = 60
+    ) -> dict[str, Any]:
+        """Perform the boot's step `gpu`; modules load and the persistence daemon runs, unless told otherwise."""
+        usual = {
+            "modprobe nvidia_uvm": (0, ""),
+            "modprobe nvidia_peermem": (0, ""),
+            SHOW_PERSISTENCED: (0, "LoadState=loaded\nActiveState=active\nSubState=running\nResult=success\n"),
+        }
+        done = self._python("step", {"answers": {**usual, **(answers or {})}, "check": check, "seconds": seconds})
+        assert done.stdout.startswith("{"), f"the step did not answer: {done.stdout}{done.stderr}"
+        outcome: dict[str, Any] = json.loads(done.stdout)
+        return outcome
 
     def processes(self) -> dict[int, list[str]] | None:
         """Ask which processes compute on which GPUs."""

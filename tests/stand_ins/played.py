@@ -4,7 +4,8 @@
 
 """Run our code in a process of its own, with a tree of files as the live root: played.py ROOT WHAT ARGUMENT.
 
-`module` runs main() of gpu_clocks with the options, `command` runs `hpcnode clocks`, `processes` asks for processes.
+`module` runs main() of gpu_clocks with the options, `command` runs `hpcnode clocks`, `processes` asks for processes,
+`step` performs a step of the boot phase, its commands answered by a table.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import gpu as gpu_step
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import clocks as command
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import compute_processes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.modules import gpu_clocks
 
 
@@ -37,6 +44,21 @@ class Played(Root):
         return os.path.join(self.path, path.lstrip("/"))
 
 
+def step(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Perform the step `gpu`. A command that is not in the table is not there; a loaded module stands in sysfs."""
+    ran: list[str] = []
+
+    def run(command: Sequence[str]) -> Result:
+        ran.append(" ".join(command))
+        rc, said = asked["answers"].get(ran[-1], (127, f"{command[0]}: command not found"))
+        if command[0] == "modprobe" and rc == 0:
+            os.makedirs(Played().at(f"/sys/module/{command[1]}"), exist_ok=True)
+        return Result(tuple(command), rc, said if rc == 0 else "", said if rc else "")
+
+    outcome = gpu_step.STEP.perform(Context(Played(), run, asked["check"], asked["seconds"]))
+    return {**asdict(outcome), "ran": ran}
+
+
 def main() -> int:
     """Do what the arguments say."""
     what, argument = sys.argv[2], json.loads(sys.argv[3])
@@ -47,6 +69,8 @@ def main() -> int:
     if what == "module":
         with patch_module_args(argument):
             gpu_clocks.main()
+    if what == "step":
+        json.dump(step(argument), sys.stdout)
     if what == "processes":
         json.dump(compute_processes(Played()), sys.stdout)
     if what == "command":

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from ..machine.config import ConfigError, read_config
+from ..machine.cluster_settings import cluster_of
+from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.vm_size import size_facts
 from ..sku import UnknownVmSize, VmSize
@@ -23,7 +24,7 @@ def promised_size(root: Root) -> VmSize | None:
     try:
         return size_facts(root)[0]
     except (ConfigError, UnknownVmSize):
-        functions = (read_config(root, "cluster") or {}).get("functions")
-        if isinstance(functions, list) and "compute" not in functions:
+        cluster = cluster_of(root)
+        if cluster and not cluster.is_compute:
             return None
         raise

@@ -128,7 +128,9 @@ class SmiDriver:
 
     def versions(self) -> tuple[str, str]:
         """Return the driver's version; the library's it does not tell."""
-        return next((row.strip() for row in self._ask("--query-gpu=driver_version", _FORMAT).splitlines()), ""), ""
+        rows = map(str.strip, self._ask("--query-gpu=driver_version", _FORMAT).splitlines())
+        # Without GPUs it says so instead.
+        return next((row for row in rows if row[:1].isdecimal()), ""), ""
 
     def change(self, what: str, index: int, *values: int) -> None:
         """Change a GPU."""

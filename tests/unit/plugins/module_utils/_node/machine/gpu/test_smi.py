@@ -132,7 +132,7 @@ def test_a_driver_that_cannot_be_used_is_told(answer: Result, kind: str, words: 
 def test_the_drivers_version_is_that_of_any_gpu() -> None:
     smi = Smi(query_gpu="550.90.12\n550.90.12\n")
     assert SmiDriver(smi, PCI).versions() == ("550.90.12", "")
-    assert SmiDriver(Smi(query_gpu=""), PCI).versions() == ("", "")
+    assert SmiDriver(Smi(query_gpu=failing(6, stdout="No devices were found\n")), PCI).versions() == ("", "")
 
 
 def test_no_devices_is_no_gpu() -> None:

@@ -1,0 +1,288 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The boot's look at the GPUs, over the stand-in for NVML: what is right, and each way in which it is not."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from typing import Any
+
+import pytest
+from stand_ins.gpu_machine import (
+    DRIVER_NOT_LOADED,
+    MISMATCH,
+    NO_PERMISSION,
+    RESET_REQUIRED,
+    SHOW_PERSISTENCED,
+    UNKNOWN_ERROR,
+    GpuMachine,
+)
+
+FATAL = "modprobe: FATAL: Module {} not found in directory /lib/modules/6.1.0-26-cloud-amd64"
+STOPPED = (0, "LoadState=loaded\nActiveState=inactive\nSubState=dead\nResult=success\n")
+PROMISED = "gpu_count of /etc/hpcai/gpu.json"
+
+
+@pytest.fixture
+def node(machine: GpuMachine) -> GpuMachine:
+    """An ND96asr_v4 whose GPUs sit where that size has them."""
+    for domain in (5, 6, 7, 8):
+        there = machine.root / f"sys/bus/pci/devices/{domain:04x}:00:00.0"
+        there.rename(there.with_name(f"{domain + 6:04x}:00:00.0"))
+    machine.play(**{f"gpu__{index}__busid": f"0000000{domain}:00:00.0" for index, domain in enumerate("1234bcde")})
+    machine.settings("node", vm_size="Standard_ND96asr_v4")
+    return machine
+
+
+def verdict(outcome: dict[str, Any]) -> tuple[str, str]:
+    """The verdict and the summary."""
+    return outcome["verdict"], outcome["summary"]
+
+
+def test_eight_gpus_that_answer_pass(node: GpuMachine) -> None:
+    outcome = node.step()
+    assert verdict(outcome) == ("pass", "8 GPUs (NVIDIA A100-SXM4-40GB), driver 550.90.12")
+    assert outcome["changes"] == ["modprobe nvidia_uvm", "modprobe nvidia_peermem"]
+    assert outcome["ran"] == ["modprobe nvidia_uvm", "modprobe nvidia_peermem", SHOW_PERSISTENCED]
+    assert [gpu["busid"][:4] for gpu in outcome["details"]["gpus"]] == [f"000{domain}" for domain in "1234bcde"]
+    assert node.state == {}
+    again = node.step()
+    assert (again["verdict"], again["changes"], again["ran"]) == ("pass", [], [SHOW_PERSISTENCED])
+
+
+def test_check_mode_loads_nothing(node: GpuMachine) -> None:
+    outcome = node.step(check=True)
+    assert (outcome["verdict"], outcome["ran"]) == ("pass", [SHOW_PERSISTENCED])
+    assert outcome["changes"] == ["modprobe nvidia_uvm", "modprobe nvidia_peermem"]
+    shutil.rmtree(node.root / "sys/module/nvidia")
+    outcome = node.step(check=True)
+    assert (outcome["verdict"], outcome["changes"], outcome["ran"]) == ("warn", ["modprobe nvidia_uvm"], [])
+
+
+def test_a_machine_that_was_promised_no_gpu_is_passed_over(node: GpuMachine) -> None:
+    node.settings("node", vm_size="Mine_1", vm_sizes={"Mine_1": {"vcpus": 4, "gpu_count": 0}, "Mine_2": {"vcpus": 4}})
+    assert verdict(node.step()) == ("skip", "Standard_Mine_1 promises no GPU")
+    node.settings("node", vm_size="Mine_2", vm_sizes={"Mine_2": {"vcpus": 4}})
+    assert verdict(node.step()) == ("skip", "nobody says how many GPUs Standard_Mine_2 has")
+    node.settings("node", vm_size="Standard_ND96asr_v4")
+    node.settings("gpu", gpu_count=0)
+    outcome = node.step()
+    assert verdict(outcome) == ("skip", f"{PROMISED} promises no GPU")
+    assert (outcome["ran"], node.calls()) == ([], [])
+
+
+def test_a_controller_of_an_unknown_size_is_passed_over(node: GpuMachine) -> None:
+    node.settings("node", vm_size="Standard_D4s_v5")
+    node.settings("cluster", cluster="a", functions=["controller"], controllers=["10.0.0.4"])
+    assert node.step()["verdict"] == "skip"
+
+
+def test_settings_count_for_a_machine_of_an_unknown_size(node: GpuMachine) -> None:
+    node.settings("node", vm_size="Standard_D4s_v5")
+    node.settings("gpu", gpu_count=8)
+    outcome = node.step()
+    assert outcome["verdict"] == "pass"
+    assert "modprobe nvidia_peermem" not in outcome["ran"]
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_driver_that_does_not_load_fails_with_modprobes_words(node: GpuMachine, loaded: bool) -> None:
+    if not loaded:
+        shutil.rmtree(node.root / "sys/module/nvidia")
+    words = FATAL.format("nvidia_uvm")
+    outcome = node.step({"modprobe nvidia_uvm": (1, words)})
+    told = (
+        "nvidia_uvm cannot be loaded, and no program uses a GPU without it"
+        if loaded
+        else "NVIDIA's driver is not loaded"
+    )
+    assert verdict(outcome) == ("fail", f"{told}: {words}")
+    assert "dkms status" in outcome["action"]
+    assert node.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "judged", "words"),
+    [
+        (DRIVER_NOT_LOADED, "fail", "NVIDIA's driver is not loaded (nvmlInit: Driver Not Loaded)"),
+        (MISMATCH, "fail", "NVIDIA's library and the loaded driver (driver 550.54.15) are of different versions"),
+        (NO_PERMISSION, "unknown", "the driver does not talk to this user (nvmlInit: Insufficient Permissions)"),
+        (UNKNOWN_ERROR, "fail", "NVIDIA's driver failed: nvmlInit: Unknown Error"),
+    ],
+)
+def test_a_driver_that_cannot_be_asked_is_told_by_its_reason(
+    node: GpuMachine, code: int, judged: str, words: str
+) -> None:
+    (node.root / "sys/module/nvidia/version").write_text("550.54.15\n", encoding="ascii")
+    node.play(fail__nvmlInitWithFlags=code)
+    outcome = node.step()
+    assert verdict(outcome) == (judged, words)
+    assert outcome["action"]
+    assert len(node.calls("nvmlInitWithFlags")) == 1
+
+
+def test_nobody_to_ask_is_unknown(node: GpuMachine) -> None:
+    node.library, node.path = None, "/nonexistent"
+    outcome = node.step()
+    assert outcome["verdict"] == "unknown"
+    assert outcome["summary"].startswith("the driver cannot be asked: nvidia-ml-py is neither in /usr/lib/hpcai/site")
+
+
+def test_a_driver_that_does_not_answer_fails_after_the_second_time(node: GpuMachine) -> None:
+    node.play(hang__nvmlInitWithFlags=120)
+    node.settings("gpu", timeout=2)
+    began = time.monotonic()
+    outcome = node.step()
+    assert 4 <= time.monotonic() - began < 20
+    assert verdict(outcome) == ("fail", "NVIDIA's driver did not answer twice running, 2 s each time")
+    assert len(node.calls("nvmlInitWithFlags")) == 2
+
+
+def test_a_driver_that_answers_the_second_time_passes(node: GpuMachine) -> None:
+    """The first question starts the GPUs where nothing holds them, and that takes its time."""
+    node.play(hang__nvmlInitWithFlags=3)
+    node.settings("gpu", timeout=2)
+    config = node.gpus / "config"
+    slow = config.read_text(encoding="ascii")
+
+    # The stand-in cannot hang once: whoever began to wait goes on waiting, and who comes next finds this gone.
+    def heal() -> None:
+        while not node.gpus.joinpath("calls").exists():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        config.write_text(slow.replace("hang.nvmlInitWithFlags=3\n", ""), encoding="ascii")
+
+    healer = threading.Thread(target=heal)
+    healer.start()
+    outcome = node.step()
+    healer.join()
+    assert outcome["verdict"] == "pass"
+    assert len(node.calls("nvmlInitWithFlags")) == 2
+
+
+def test_a_gpu_that_does_not_answer_is_asked_twice_and_named(node: GpuMachine) -> None:
+    node.play(hang__nvmlDeviceGetUUID__6=120)
+    node.settings("gpu", timeout=2)
+    outcome = node.step()
+    assert verdict(outcome) == ("fail", "GPU 6 (000d:00:00.0) did not answer twice running")
+    assert node.calls("nvmlDeviceGetUUID 6") == ["nvmlDeviceGetUUID 6"] * 2
+
+
+def test_eight_gpus_that_do_not_answer_take_no_eight_times_the_limit(node: GpuMachine) -> None:
+    node.play(hang__nvmlDeviceGetUUID=120)
+    node.settings("gpu", timeout=2)
+    began = time.monotonic()
+    outcome = node.step()
+    assert time.monotonic() - began < 20
+    assert outcome["verdict"] == "fail"
+    assert outcome["summary"].startswith("GPU 0 (0001:00:00.0), GPU 1 (0002:00:00.0), ")
+    assert "(000e:00:00.0) did not answer twice running" in outcome["summary"]
+
+
+def test_missing_gpus_are_named_by_address_and_place(node: GpuMachine) -> None:
+    shutil.rmtree(node.root / "sys/bus/pci/devices/000e:00:00.0")
+    node.play(gpus=6)
+    outcome = node.step(seconds=6)
+    assert verdict(outcome) == (
+        "fail",
+        "6 of 8 GPUs that Standard_ND96asr_v4 promises: "
+        "000d:00:00.0 the driver does not know, 000e:00:00.0 is not there",
+    )
+    assert "redeploy" in outcome["action"]
+
+
+def test_missing_gpus_of_a_machine_with_other_addresses_are_counted(node: GpuMachine) -> None:
+    node.settings("node", vm_size="Standard_ND96isr_H100_v5")
+    node.play(gpus=7)
+    assert verdict(node.step())[1] == "7 of 8 GPUs that Standard_ND96isr_H100_v5 promises: 8 on the PCI bus"
+
+
+def test_a_machine_without_any_gpu_is_told_so_and_the_driver_left_alone(node: GpuMachine) -> None:
+    shutil.rmtree(node.root / "sys/bus/pci/devices")
+    outcome = node.step(seconds=6)
+    assert verdict(outcome) == ("fail", "none of the 8 GPUs that Standard_ND96asr_v4 promises is on the PCI bus")
+    assert (outcome["ran"], node.calls()) == ([], [])
+
+
+def test_more_gpus_than_promised_are_warned_of(node: GpuMachine) -> None:
+    node.settings("gpu", gpu_count=7)
+    outcome = node.step()
+    assert verdict(outcome) == ("warn", f"8 GPUs, and {PROMISED} promises 7")
+
+
+def test_a_lost_gpu_is_named(node: GpuMachine) -> None:
+    node.play(gpu__3__lost=1, gpu__5__lost=1)
+    outcome = node.step()
+    assert verdict(outcome) == ("fail", "GPU 3 (0004:00:00.0), GPU 5 (000c:00:00.0) fell off the bus: lost")
+    assert outcome["details"]["gpus"][3]["problem"].endswith("GPU is lost")
+
+
+def test_a_gpu_in_any_other_trouble_is_told_in_the_drivers_words(node: GpuMachine) -> None:
+    node.play(fail__nvmlDeviceGetUUID__1=RESET_REQUIRED, gpu__2__lost=1)
+    outcome = node.step()
+    assert verdict(outcome) == ("fail", "GPU 2 (0003:00:00.0) fell off the bus: lost (and 1 more)")
+    assert [found["summary"] for found in outcome["details"]["findings"]][1] == (
+        "GPU 1 (0002:00:00.0) cannot be read: nvmlDeviceGetUUID: GPU requires restart"
+    )
+
+
+def test_instances_of_mig_are_no_gpus(node: GpuMachine) -> None:
+    node.play(gpu__0__mig=1, gpu__0__instances=7, gpu__7__mig=1, gpu__7__instances=3)
+    outcome = node.step()
+    assert (outcome["verdict"], len(outcome["details"]["gpus"])) == ("pass", 8)
+    assert [gpu["mig"] for gpu in outcome["details"]["gpus"]] == [True, *[False] * 6, True]
+
+
+@pytest.mark.parametrize(
+    ("least", "judged"),
+    [("550.90.12", "pass"), ("535", "pass"), ("550.90", "pass"), ("550.90.13", "fail"), ("570", "fail")],
+)
+def test_a_driver_older_than_wanted_fails(node: GpuMachine, least: str, judged: str) -> None:
+    node.settings("gpu", min_driver=least)
+    outcome = node.step()
+    assert outcome["verdict"] == judged
+    if judged == "fail":
+        assert outcome["summary"] == f"driver 550.90.12 is older than {least}, which is wanted"
+        assert "gpu_min_driver" in outcome["action"]
+
+
+def test_a_driver_without_a_version_that_compares_is_unknown(node: GpuMachine) -> None:
+    node.play(driver__version="unreleased")
+    assert node.step()["verdict"] == "pass"
+    node.settings("gpu", min_driver="535")
+    assert verdict(node.step()) == ("unknown", "the driver tells no version (unreleased), and 535 is wanted")
+
+
+def test_a_driver_that_nothing_holds_is_warned_of(node: GpuMachine) -> None:
+    # Persistence mode holds it too.
+    assert node.step({SHOW_PERSISTENCED: STOPPED})["verdict"] == "pass"
+    node.play(gpu__2__persistence=0)
+    outcome = node.step({SHOW_PERSISTENCED: STOPPED})
+    assert outcome["verdict"] == "warn"
+    assert outcome["summary"].startswith("nvidia-persistenced is inactive, and persistence mode is off")
+    assert node.step()["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("words", "judged"),
+    [
+        ("modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument", "warn"),
+        # An older driver has none, and a newer one needs none.
+        (FATAL.format("nvidia_peermem"), "pass"),
+    ],
+)
+def test_peermem_is_no_reason_to_keep_a_node_from_work(node: GpuMachine, words: str, judged: str) -> None:
+    outcome = node.step({"modprobe nvidia_peermem": (1, words)})
+    assert (outcome["verdict"], outcome["changes"]) == (judged, ["modprobe nvidia_uvm"])
+    if judged == "warn":
+        assert outcome["summary"].endswith(words)
+
+
+def test_peermem_is_for_sizes_with_infiniband(node: GpuMachine) -> None:
+    node.settings("node", vm_size="Mine", vm_sizes={"Mine": {"gpu_count": 8}})
+    outcome = node.step()
+    assert (outcome["verdict"], outcome["changes"]) == ("pass", ["modprobe nvidia_uvm"])

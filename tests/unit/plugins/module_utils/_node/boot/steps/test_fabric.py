@@ -1,0 +1,250 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Fabric manager and InfiniBand: both there, late, wrong, missing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stand_ins.infiniband import put_port, put_ports_of
+from stand_ins.sized_machine import SizedMachine
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.fabric import STEP
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+
+START = "systemctl --no-block start nvidia-fabricmanager"
+RUNS, ENDED = "loaded active running success", "loaded failed failed exit-code"
+COMES, STOPPED = "loaded activating start success", "loaded inactive dead success"
+LACKS, MASKED = "not-found inactive dead success", "masked inactive dead success"
+
+
+class Node:
+    """A machine of a size, its fabric manager, and time that passes in sleeps alone."""
+
+    def __init__(self, path: Path, size: str) -> None:
+        self.path = path
+        SizedMachine.of_size(path, size)
+        put_ports_of(path, size)
+        self.settings(vm_size=size)
+        self.manager, self.after_start = RUNS, RUNS
+        self.now = 0.0
+        self.ran: list[str] = []
+        self.events: list[tuple[float, Callable[[], Any]]] = []
+
+    def settings(self, **content: Any) -> None:
+        """Write /etc/hpcai/node.json."""
+        file = self.path / "etc/hpcai/node.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"schema": 1, **content}), encoding="ascii")
+
+    def at(self, second: float, what: Callable[[], Any]) -> None:
+        """Let something happen while the step waits."""
+        self.events.append((second, what))
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        for event in [event for event in self.events if event[0] <= self.now]:
+            self.events.remove(event)
+            event[1]()
+
+    def run(self, command: Sequence[str]) -> Result:
+        """Answer as systemd does."""
+        line = " ".join(command)
+        if command[:2] == ["systemctl", "show"] and command[2] == "nvidia-fabricmanager":
+            names = command[3].removeprefix("--property=").split(",")
+            values = zip(names, self.manager.split(), strict=True)
+            return Result(tuple(command), 0, "".join(f"{name}={value}\n" for name, value in values), "")
+        self.ran.append(line)
+        if line == START:
+            self.manager = self.after_start
+            return Result(tuple(command), 0, "", "")
+        assert command[0] == "journalctl"
+        return Result(tuple(command), 0, "fabric manager NVIDIA GPU driver version 550.1 does not match\n", "")
+
+    def perform(self, check: bool = False) -> Outcome:
+        """Perform the step."""
+        return STEP.perform(Context(Root(str(self.path)), self.run, check, STEP.limit_s))
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """An ND96asr_v4 on which all is well."""
+    made = Node(tmp_path, "Standard_ND96asr_v4")
+    monkeypatch.setattr(time, "sleep", made.sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: made.now)
+    return made
+
+
+def verdict(outcome: Outcome) -> tuple[str, str]:
+    """The verdict and the summary."""
+    return outcome.verdict, outcome.summary
+
+
+def test_manager_and_eight_ports_pass_at_once(node: Node) -> None:
+    outcome = node.perform()
+    assert verdict(outcome) == ("pass", "nvidia-fabricmanager is active, 8 InfiniBand ports are active")
+    assert (node.now, node.ran, outcome.changes) == (0, [], ())
+    json.dumps(dict(outcome.details))
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        ("Standard_NC96ads_A100_v4", "Standard_NC96ads_A100_v4 promises neither NVSwitch nor InfiniBand"),
+        ("Standard_Mine", "Standard_Mine promises neither NVSwitch nor InfiniBand"),
+    ],
+)
+def test_what_was_not_promised_is_not_looked_for(node: Node, size: str, words: str) -> None:
+    shutil.rmtree(node.path / "sys/class/infiniband")
+    node.manager = LACKS
+    node.settings(vm_size=size, vm_sizes={"Standard_Mine": {"vcpus": 4}})
+    assert verdict(node.perform()) == ("skip", words)
+
+
+def test_a_controller_of_an_unknown_size_is_passed_over(node: Node) -> None:
+    node.settings(vm_size="Standard_D4s_v5")
+    cluster = {"schema": 1, "cluster": "a", "functions": ["controller"], "controllers": ["10.0.0.4"]}
+    (node.path / "etc/hpcai/cluster.json").write_text(json.dumps(cluster), encoding="ascii")
+    assert node.perform().verdict == "skip"
+
+
+def test_the_manager_alone_counts_where_there_is_no_infiniband(node: Node) -> None:
+    shutil.rmtree(node.path / "sys/class/infiniband")
+    node.settings(vm_size="Standard_ND96is_H100_v5")
+    assert verdict(node.perform()) == ("pass", "nvidia-fabricmanager is active")
+
+
+def test_infiniband_alone_counts_where_no_switches_are(node: Node) -> None:
+    node.manager = LACKS
+    for number in range(8):
+        put_port(node.path, f"mlx5_ib{number}", gbps=400)
+    node.settings(vm_size="Standard_ND96isr_MI300X_v5")
+    assert verdict(node.perform()) == ("pass", "8 InfiniBand ports are active")
+
+
+@pytest.mark.parametrize("state", [STOPPED, ENDED])
+def test_a_manager_that_ended_is_started_once_and_waited_for(node: Node, state: str) -> None:
+    """It ends at once if it was started before the driver was loaded."""
+    node.manager, node.after_start = state, COMES
+    node.at(20, lambda: setattr(node, "manager", RUNS))
+    outcome = node.perform()
+    assert (outcome.verdict, outcome.changes) == ("pass", ("systemctl start nvidia-fabricmanager",))
+    assert (node.ran, node.now) == ([START], 20)
+
+
+def test_a_manager_that_fails_again_fails_with_its_last_words(node: Node) -> None:
+    node.manager = node.after_start = ENDED
+    outcome = node.perform()
+    assert verdict(outcome) == (
+        "fail",
+        "nvidia-fabricmanager is failed (exit-code): fabric manager NVIDIA GPU driver version 550.1 does not match",
+    )
+    assert "journalctl -b -u nvidia-fabricmanager" in outcome.action
+    assert (node.ran[0], node.now) == (START, 0)
+
+
+def test_a_manager_that_does_not_come_is_not_waited_for_without_end(node: Node) -> None:
+    node.manager = COMES
+    assert node.perform().summary.startswith("nvidia-fabricmanager is activating")
+    assert STEP.limit_s - 15 < node.now < STEP.limit_s
+
+
+@pytest.mark.parametrize(("state", "words"), [(LACKS, "not installed"), (MASKED, "masked")])
+def test_a_manager_that_cannot_run_fails_at_once(node: Node, state: str, words: str) -> None:
+    node.manager = state
+    outcome = node.perform()
+    assert verdict(outcome) == ("fail", f"nvidia-fabricmanager is {words}, and the NVSwitches need it")
+    assert (node.ran, node.now) == ([], 0)
+
+
+def test_a_systemd_that_does_not_answer_is_unknown(node: Node) -> None:
+    node.run = lambda command: Result(tuple(command), 1, "", "Failed to connect to bus")  # type: ignore[method-assign]
+    assert node.perform().verdict == "unknown"
+
+
+@pytest.mark.parametrize(("state", "physical"), [("DOWN", "2: Polling"), ("INIT", "5: LinkUp"), ("ARMED", "5: LinkUp")])
+def test_ports_that_come_late_are_waited_for(node: Node, state: str, physical: str) -> None:
+    put_port(node.path, "mlx5_ib3", state=state, physical=physical)
+    node.at(30, lambda: put_port(node.path, "mlx5_ib3"))
+    assert node.perform().verdict == "pass"
+    assert node.now == 30
+
+
+def test_ports_that_stay_down_fail_by_name_within_the_limit(node: Node) -> None:
+    put_port(node.path, "mlx5_ib3", state="DOWN", physical="2: Polling")
+    put_port(node.path, "mlx5_ib6", state="INIT")
+    outcome = node.perform()
+    assert verdict(outcome) == (
+        "fail",
+        "6 of 8 InfiniBand ports that Standard_ND96asr_v4 promises are active: "
+        "mlx5_ib3 is DOWN (Polling), mlx5_ib6 is INIT (LinkUp)",
+    )
+    assert "subnet manager" in outcome.action
+    assert node.now < STEP.limit_s
+
+
+def test_an_ethernet_port_does_not_make_up_for_one_of_infiniband(node: Node) -> None:
+    put_port(node.path, "mlx5_ib7", link_layer="Ethernet")
+    assert node.perform().summary.startswith("7 of 8 InfiniBand ports")
+
+
+def test_an_adapter_without_a_device_and_one_that_is_not_there_are_named_by_address(node: Node) -> None:
+    for number in (1, 4):
+        shutil.rmtree(node.path / f"sys/class/infiniband/mlx5_ib{number}")
+    shutil.rmtree(node.path / "sys/bus/pci/devices/0105:00:00.0")
+    assert node.perform().summary.endswith(
+        ": adapter 0102:00:00.0 has no RDMA device, adapter 0105:00:00.0 is not there"
+    )
+
+
+def test_a_machine_without_any_rdma_device_is_told_of_the_driver(node: Node) -> None:
+    shutil.rmtree(node.path / "sys/class/infiniband")
+    node.settings(vm_size="Standard_Mine", vm_sizes={"Standard_Mine": {"vcpus": 4, "hca_count": 2}})
+    shutil.rmtree(node.path / "sys/bus/pci/devices")
+    outcome = node.perform()
+    assert verdict(outcome) == (
+        "fail",
+        "0 of 2 InfiniBand ports that Standard_Mine promises are active: there is no RDMA device",
+    )
+    assert "mlx5_ib" in outcome.action
+
+
+def test_a_slow_port_is_warned_of(node: Node) -> None:
+    put_port(node.path, "mlx5_ib2", gbps=100)
+    outcome = node.perform()
+    assert verdict(outcome) == (
+        "warn",
+        "InfiniBand is slower than the 200 Gb/s of Standard_ND96asr_v4: mlx5_ib2 at 100 Gb/s",
+    )
+    assert node.now == 0
+
+
+def test_the_worst_comes_first_and_the_rest_in_details(node: Node) -> None:
+    put_port(node.path, "mlx5_ib2", gbps=100)
+    node.manager = LACKS
+    outcome = node.perform()
+    assert verdict(outcome) == (
+        "fail",
+        "nvidia-fabricmanager is not installed, and the NVSwitches need it (and 1 more)",
+    )
+    assert [found["verdict"] for found in outcome.details["findings"]] == ["fail", "warn"]
+
+
+def test_check_mode_starts_nothing_and_does_not_wait(node: Node) -> None:
+    node.manager = STOPPED
+    outcome = node.perform(check=True)
+    assert (outcome.verdict, outcome.changes) == ("pass", ("systemctl start nvidia-fabricmanager",))
+    put_port(node.path, "mlx5_ib3", state="DOWN")
+    assert node.perform(check=True).verdict == "fail"
+    assert (node.ran, node.now) == ([], 0)

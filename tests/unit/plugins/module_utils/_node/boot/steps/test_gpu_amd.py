@@ -1,0 +1,100 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The boot's look at AMD's GPUs, which is one at sysfs alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from stand_ins.machine_tree import MachineTree
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.gpu import STEP
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+
+AMD, ACCELERATOR = 0x1002, 0x1200
+
+
+class Node:
+    """An ND96isr_MI300X_v5."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.loading = Result(("modprobe",), 0, "", "")
+        self.ran: list[list[str]] = []
+        tree = MachineTree(path)
+        tree.write("/etc/hpcai/node.json", json.dumps({"schema": 1, "vm_size": "Standard_ND96isr_MI300X_v5"}))
+        for number in range(1, 9):
+            tree.device(f"000{number}:00:00.0", ACCELERATOR, AMD, 0)
+
+    def drive(self, *numbers: int) -> None:
+        """Let amdgpu take GPUs in hand."""
+        (self.path / "sys/module/amdgpu").mkdir(parents=True, exist_ok=True)
+        for number in numbers:
+            device = self.path / f"sys/bus/pci/devices/000{number}:00:00.0"
+            (device / "driver").symlink_to("../../../bus/pci/drivers/amdgpu")
+
+    def run(self, command: Sequence[str]) -> Result:
+        """Load the driver, which takes all GPUs."""
+        self.ran.append(list(command))
+        if self.loading.rc == 0:
+            self.drive(*range(1, 9))
+        return self.loading
+
+    def perform(self, check: bool = False) -> Outcome:
+        """Perform the step."""
+        return STEP.perform(Context(Root(str(self.path)), self.run, check, STEP.limit_s))
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """A node on which nobody waits in earnest."""
+    naps: list[float] = []
+    monkeypatch.setattr(time, "sleep", naps.append)
+    monkeypatch.setattr(time, "monotonic", lambda: sum(naps))
+    return Node(tmp_path)
+
+
+def test_eight_gpus_that_amdgpu_drives_pass(node: Node) -> None:
+    node.drive(*range(1, 9))
+    outcome = node.perform()
+    assert (outcome.verdict, outcome.summary, node.ran) == ("pass", "8 GPUs driven by amdgpu", [])
+
+
+def test_the_driver_is_loaded_where_it_is_not(node: Node) -> None:
+    checked = node.perform(check=True)
+    assert (checked.verdict, checked.changes, node.ran) == ("warn", ("modprobe amdgpu",), [])
+    outcome = node.perform()
+    assert (outcome.verdict, outcome.changes) == ("pass", ("modprobe amdgpu",))
+    assert node.ran == [["modprobe", "amdgpu"]]
+
+
+def test_a_driver_that_does_not_load_fails(node: Node) -> None:
+    words = "modprobe: FATAL: Module amdgpu not found in directory /lib/modules/6.8.0-1010-azure"
+    node.loading = Result(("modprobe",), 1, "", words)
+    outcome = node.perform()
+    assert (outcome.verdict, outcome.summary) == ("fail", f"AMD's driver is not loaded: {words}")
+
+
+def test_gpus_without_driver_are_named(node: Node) -> None:
+    node.drive(1, 2, 3, 5, 6, 7)
+    shutil.rmtree(node.path / "sys/bus/pci/devices/0008:00:00.0")
+    outcome = node.perform()
+    assert outcome.verdict == "fail"
+    assert outcome.summary == (
+        "amdgpu drives 6 of 8 GPUs that Standard_ND96isr_MI300X_v5 promises: 0004:00:00.0 has no driver"
+    )
+
+
+def test_more_gpus_than_promised_are_warned_of(node: Node) -> None:
+    MachineTree(node.path).device("0009:00:00.0", ACCELERATOR, AMD, 0)
+    node.drive(*range(1, 10))
+    assert node.perform().verdict == "warn"

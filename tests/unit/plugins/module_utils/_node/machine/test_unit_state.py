@@ -1,0 +1,53 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What systemd says of a unit, in the form of `systemctl show`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.unit_state import UnitState, read_unit
+
+
+@pytest.mark.parametrize(
+    ("shown", "state", "is_active", "words"),
+    [
+        ("loaded active running success", UnitState("loaded", "active", "running", "success"), True, "active"),
+        (
+            "loaded failed failed exit-code",
+            UnitState("loaded", "failed", "failed", "exit-code"),
+            False,
+            "failed (exit-code)",
+        ),
+        ("loaded activating start success", UnitState("loaded", "activating", "start", "success"), False, "activating"),
+        (
+            "not-found inactive dead success",
+            UnitState("not-found", "inactive", "dead", "success"),
+            False,
+            "not installed",
+        ),
+        ("masked inactive dead success", UnitState("masked", "inactive", "dead", "success"), False, "masked"),
+    ],
+)
+def test_a_unit_is_told_in_words(shown: str, state: UnitState, is_active: bool, words: str) -> None:
+    names = ("LoadState", "ActiveState", "SubState", "Result")
+
+    def run(command: Sequence[str]) -> Result:
+        assert list(command) == ["systemctl", "show", "sshd", f"--property={','.join(names)}"]
+        lines = [f"{name}={value}\n" for name, value in zip(names, shown.split(), strict=True)]
+        return Result(tuple(command), 0, "".join(lines), "")
+
+    found = read_unit("sshd", run)
+    assert found == state
+    assert (found.is_active, found.words) == (is_active, words)
+
+
+@pytest.mark.parametrize("rc", [0, 1, 127])
+def test_without_systemd_nothing_is_known(rc: int) -> None:
+    found = read_unit("sshd", lambda command: Result(tuple(command), rc, "", "System has not been booted with systemd"))
+    assert (found.load, found.is_active, found.words) == ("unknown", False, "unknown")
