@@ -38,7 +38,7 @@ CLUSTER: dict[str, Any] = {
 
 @pytest.fixture
 def written(ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path) -> Callable[..., dict[str, pathlib.Path]]:
-    """Have the role's task write below a folder of its own for each host, and return those of the hosts that got a file."""
+    """Have the role write below a folder for each host, and return the folders of those that got a file."""
 
     def write(variables: dict[str, Any], inventory: Any = CLUSTER) -> dict[str, pathlib.Path]:
         [task] = yaml.safe_load((REPOSITORY / "roles/cluster/tasks/configure.yml").read_text(encoding="utf-8"))
