@@ -14,9 +14,9 @@ description:
   - Installs C(hpcnode), which does on a node, at boot and without Ansible, what the modules of this collection do.
   - C(hpcnode) is the code of the modules themselves. It comes with this module, so the node needs no package index and
     nothing else is copied, and it always has the version of the collection that installed it, also an older one.
-  - Installs the units C(hpcai-boot.target), C(hpcai-scratch.service), C(hpcai-clocks.service) and
-    C(hpcai-nccl.service) and enables them. They run at the next boot, each service only where its settings are in
-    C(/etc/hpcai). A unit that is masked stays masked.
+  - Installs the units of the boot phase and enables them, C(hpcai-boot.target) and a service for each step, such as
+    C(hpcai-scratch.service). They run at the next boot; M(hpcai.azure.node_boot) runs the same steps at once. A unit that
+    is masked stays masked; if slurmd requires it, slurmd does not start then.
   - A new version is built beside the old one and takes its place in one step. A boot, or a C(hpcnode) that runs
     meanwhile, sees the one or the other. What was changed by hand is put right and reported as RV(restored).
   - Makes the folders C(/etc/hpcai) and C(/var/lib/hpcai).
@@ -71,8 +71,10 @@ attributes:
     support: full
 notes:
   - Refuses, and changes nothing, if C(/usr/bin/hpcnode) or one of the units is there and was not made by this module.
-  - Units that C(systemctl disable) disabled are enabled again. Mask a unit that shall not run.
+  - Units that C(systemctl disable) disabled are enabled again. A step that shall not run belongs in C(boot_skip) of
+    C(/etc/hpcai/node.json), which the role writes.
 seealso:
+  - module: hpcai.azure.node_boot
   - name: Role hpcai.azure.node_tools
     description: Uses this module, brings the wheel, and writes the node's settings.
     link: https://github.com/hpcai/azure/tree/main/roles/node_tools
@@ -108,7 +110,7 @@ commands:
   returned: success
   type: list
   elements: str
-  sample: [sku, scratch, clocks, nccl, pins]
+  sample: [sku, boot, scratch, clocks, nccl, pins]
 interpreter:
   description: The Python that runs C(hpcnode).
   returned: success
