@@ -105,7 +105,7 @@ def read_facts(wanted: Wanted, root: Root, run: Run) -> Facts:
     mounts = read_mounts(root)
     mounted = {place: device for place, mount in enumerate(mounts) if (device := device_of(mount, devices))}
     swaps = read_swaps(root, devices)
-    selected, absent = _select(wanted, devices, root)
+    selected, absent = select(wanted, devices, root)
     mounted_there = {device for place, device in mounted.items() if mounts[place].mountpoint == wanted.mountpoint}
     looked_at = [
         name
@@ -142,7 +142,8 @@ def read_facts(wanted: Wanted, root: Root, run: Run) -> Facts:
     )
 
 
-def _select(wanted: Wanted, devices: Mapping[str, BlockDevice], root: Root) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def select(wanted: Wanted, devices: Mapping[str, BlockDevice], root: Root) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the kernel names of the disks that the options choose, and the paths of ``devices`` that lead nowhere."""
     if not wanted.devices:
         found = [name for name, device in devices.items() if device.is_disk and device.model in wanted.models]
         return tuple(name for name in found if not devices[name].model.startswith(REMOTE_MODELS)), ()
@@ -153,7 +154,7 @@ def _select(wanted: Wanted, devices: Mapping[str, BlockDevice], root: Root) -> t
 
 def count_selected(wanted: Wanted, root: Root) -> int:
     """Return how many of the chosen disks are there, without looking at what lies on them."""
-    return len(_select(wanted, read_block_devices(root), root)[0])
+    return len(select(wanted, read_block_devices(root), root)[0])
 
 
 def _os_disks(

@@ -54,7 +54,7 @@ def promised(wanted: Wanted, root: Root, nvme_count: int | None = None, ask: Ask
 
     :param nvme_count: the VM size's number, where somebody knows it already.
     :raises UnknownVmSize: the size is neither in the table nor described.
-    :raises ConfigError: nobody says which size it is, or its description leaves the disks out.
+    :raises ConfigError: nobody says which size it is.
     """
     if wanted.expected_count is not None:
         return Promise(wanted.expected_count, "expected_count")
@@ -64,10 +64,9 @@ def promised(wanted: Wanted, root: Root, nvme_count: int | None = None, ask: Ask
         return Promise(nvme_count, "the VM size")
     size, _name = size_facts(root, ask=ask)
     if size.nvme_count is None:
-        raise ConfigError(
-            f"How many local NVMe disks VM size {size.name} has is not known: set nvme_count in its description in "
-            f"hpcai_vm_sizes, or scratch_expected_count."
-        )
+        # Who describes a size for Slurm need not know its disks.
+        origin = f"as many as there are: hpcai_vm_sizes leaves nvme_count of {size.name} out"
+        return Promise(count_selected(wanted, root), origin)
     return Promise(size.nvme_count, f"VM size {size.name}")
 
 

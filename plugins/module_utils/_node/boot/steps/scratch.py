@@ -1,0 +1,74 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Step scratch: the local NVMe disks as one file system, made anew where Azure has wiped them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...machine.disks import read_block_devices
+from ...machine.root import Root
+from ...machine.run import CommandFailed
+from ...machine.vm_size import VmSizeNotTold
+from ...setup.scratch.ensure import PRESENT, as_results, ensure
+from ...setup.scratch.facts import count_selected, select
+from ...setup.scratch.promise import held_to, promised, read_wanted, wait_for_disks
+from ...setup.scratch.refusal import Refused
+from ...setup.scratch.wanted import Wanted, parse
+from ...sku import UnknownVmSize
+from ..size import promised_size
+from ..step import FAIL, PASS, SKIP, WARN, Context, Outcome, Step
+
+_LOCK_S = 60.0
+_DISKS_LATE_S = 30.0
+
+
+def _perform(context: Context) -> Outcome:
+    root = context.root
+    wanted = read_wanted(root) or parse({})
+    try:
+        promise = promised(wanted, root)
+    except (UnknownVmSize, VmSizeNotTold):
+        if promised_size(root) is None:
+            return Outcome(SKIP, "no compute node, and what disks its VM size has is not known")
+        raise
+    if promise.count == 0:
+        there = count_selected(wanted, root)
+        more = f", and the {there} that are there are left alone" if there else ""
+        return Outcome(SKIP, f"no local NVMe disks are expected ({promise.origin}: 0){more}")
+    wanted = held_to(wanted, promise)
+    if not context.check:
+        wait_for_disks(wanted, root, context.run, min(_DISKS_LATE_S, context.seconds / 3))
+    try:
+        done = ensure(
+            PRESENT,
+            wanted,
+            root,
+            context.run,
+            check=context.check,
+            lock_timeout_s=min(_LOCK_S, context.seconds / 3),
+            keeps_settings=True,
+        )
+    except Refused as error:
+        action = "See 'hpcnode scratch status' and the guide of the scratch; a lost disk means a new machine"
+        return Outcome(FAIL, str(error), action, details=_told(wanted, root, promise.count))
+    except CommandFailed as error:
+        return Outcome(FAIL, str(error), "Run 'hpcnode scratch up'", details=_told(wanted, root, promise.count))
+    summary = f"{done.mountpoint}: {done.filesystem} on {len(done.devices)} local NVMe disks"
+    details = {"expected": promise.count, **as_results(done)}
+    if done.warnings:
+        return Outcome(WARN, "; ".join([summary, *done.warnings]), "", done.steps, details)
+    return Outcome(PASS, summary, "", done.steps, details)
+
+
+def _told(wanted: Wanted, root: Root, expected: int) -> dict[str, Any]:
+    """Which disks there are, for whoever asks Azure's support about the others."""
+    devices = read_block_devices(root)
+    names, absent = select(wanted, devices, root)
+    disks = [{"path": devices[name].path, "serial": devices[name].serial} for name in names if name in devices]
+    return {"expected": expected, "disks": disks, "absent": list(absent)}
+
+
+STEP = Step("scratch", "Scratch file system on this node's local NVMe disks", True, 300.0, _perform)

@@ -1,0 +1,178 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Look, choose, do: the one way to the directories for the module and for the boot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+from ...machine.lock import Locked, only_one
+from ...machine.patience import wait_until
+from ...machine.root import Root
+from ...machine.run import Run
+from ..scratch import wanted as scratch_wanted
+from ..scratch.mounting import uid_of
+from ..scratch.promise import Promise, promised
+from ..scratch.promise import read_wanted as read_scratch
+from ..scratch.refusal import Refused
+from .fallback import take_place
+from .folders import FolderProblem, make, opened
+from .place import MOUNT, Facts, Place, choose, look
+from .wanted import Folder, Wanted
+
+LOCK = "/run/lock/hpcai-directories.lock"
+_LEAST_FREE = 0.01
+"""Part of a file system's space, or inodes, below which it counts as full."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was done, or in check mode would be.
+
+    :ivar kind: ``mount``, ``temporary_disk`` or ``directory``; None where check mode cannot know it.
+    :ivar actions: what was done, in words and in order.
+    :ivar warnings: what the user should know.
+    :ivar problems: one line for each directory that is not as it should be.
+    :ivar size_bytes: size of the file system.
+    :ivar free_bytes: what ordinary users may still write.
+    :ivar free_inodes: how many files they may still make; 0 as well where a file system counts none.
+    """
+
+    kind: str | None
+    mountpoint: str
+    actions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    size_bytes: int = 0
+    free_bytes: int = 0
+    free_inodes: int = 0
+
+
+def ensure(
+    wanted: Wanted,
+    root: Root,
+    run: Run,
+    check: bool = False,
+    nvme_count: int | None = None,
+    wait_s: float = 0,
+    lock_timeout_s: float = 60,
+) -> Outcome:
+    """Make the directories where they belong.
+
+    :param check: only say what would be done.
+    :param nvme_count: how many local disks the VM size has, where somebody knows it.
+    :param wait_s: how long to wait, in seconds, for whoever mounts the temporary disk.
+    :raises Refused: there is no place for them; nothing was changed.
+    :raises CommandFailed: the folder on the temporary disk cannot be mounted.
+    :raises UnknownVmSize: it depends on the VM size, which is unknown.
+    :raises ConfigError: likewise, or settings cannot be used.
+    """
+    if root.is_this_machine and os.geteuid() != 0:
+        raise Refused("making directories for others needs root: run with become.")
+    if not root.is_this_machine and not check:
+        raise Refused(f"{root.path} is a captured tree, it can be looked at only: use check mode.")
+    try:
+        with only_one(root.at(LOCK), lock_timeout_s) if not check else contextlib.nullcontext():
+            return _ensure(wanted, root, run, check, nvme_count, wait_s)
+    except Locked as error:
+        raise Refused(f"another run is at work on the directories: {error}") from error
+
+
+def _ensure(wanted: Wanted, root: Root, run: Run, check: bool, nvme_count: int | None, wait_s: float) -> Outcome:
+    scratch = read_scratch(root) or scratch_wanted.parse({})
+    facts = look(wanted, root)
+    promise = None
+    if facts.here is None or facts.is_fallback:
+        promise = promised(scratch, root, nvme_count)
+        if check and promise.count and facts.here is None:
+            return _foreseen(wanted, promise)
+    if not check and _is_awaited(facts, promise):
+        wait_until(lambda: not _is_awaited(look(wanted, root), promise), wait_s)
+        facts = look(wanted, root)
+    place = choose(facts, wanted, promise)
+    top = Folder("", scratch.owner, scratch.group, scratch.mode, "")
+    actions: list[str] = []
+    if place.kind != MOUNT:
+        actions += take_place(place, facts.folder, wanted.mountpoint, top, root, run, check)
+    if check and (facts.folder == "missing" or place.bound_from):
+        return Outcome(place.kind, wanted.mountpoint, (*actions, *_all(wanted)), _warnings(place, wanted, ""))
+    problems: list[str] = []
+    with opened(root.at(wanted.mountpoint), wanted.mountpoint, _filesystem(wanted, root)) as base:
+        for folder in wanted.folders:
+            try:
+                actions += filter(None, [make(base, folder, _owners(wanted), check)])
+            except FolderProblem as error:
+                problems.append(str(error))
+            except Refused as error:
+                problems.append(f"{base.path}/{folder.path}: {error}")
+        space = os.fstatvfs(base.handle)
+    warnings = _warnings(place, wanted, _in_words(space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize))
+    return Outcome(
+        place.kind,
+        wanted.mountpoint,
+        tuple(actions),
+        (*warnings, *_fullness(space, wanted)),
+        tuple(problems),
+        space.f_blocks * space.f_frsize,
+        space.f_bavail * space.f_frsize,
+        space.f_favail,
+    )
+
+
+def _foreseen(wanted: Wanted, promise: Promise) -> Outcome:
+    """In check mode the task before did not mount the disks either."""
+    warning = (
+        f"{wanted.mountpoint} is not mounted yet, and {promise.count} local NVMe disks are expected "
+        f"({promise.origin}): check mode cannot tell whether this run would mount them; if not, the real run fails"
+    )
+    return Outcome(None, wanted.mountpoint, _all(wanted), (warning,))
+
+
+def _all(wanted: Wanted) -> tuple[str, ...]:
+    return tuple(f"make {wanted.mountpoint}/{folder.path} {folder}" for folder in wanted.folders)
+
+
+def _is_awaited(facts: Facts, promise: Promise | None) -> bool:
+    """Whether the temporary disk is needed, and somebody is about to mount it."""
+    disk = facts.temporary
+    needed = facts.here is None and promise is not None and promise.count == 0
+    return needed and disk is not None and disk.mount is None and bool(disk.awaited)
+
+
+def _owners(wanted: Wanted) -> frozenset[int]:
+    """The users whom directories are made for; of their own, parents of other directories may be."""
+    found = set()
+    for folder in wanted.folders:
+        with contextlib.suppress(Refused):
+            found.add(uid_of(folder.owner))
+    return frozenset(found)
+
+
+def _filesystem(wanted: Wanted, root: Root) -> str:
+    """What the mountpoint lies on, in words."""
+    here = look(wanted, root).here
+    return f"{here.filesystem} of {here.source}" if here else "the operating system's disk"
+
+
+def _warnings(place: Place, wanted: Wanted, space: str) -> tuple[str, ...]:
+    if place.kind == MOUNT:
+        return place.warnings
+    return (f"{wanted.mountpoint} is not on NVMe disks: {place.words}{space}", *place.warnings)
+
+
+def _in_words(size: int, free: int) -> str:
+    return f", {size / 1e9:.1f} GB, of which {free / 1e9:.1f} GB are free"
+
+
+def _fullness(space: os.statvfs_result, wanted: Wanted) -> tuple[str, ...]:
+    free_bytes = f"{space.f_bavail * space.f_frsize} bytes"
+    if space.f_blocks and space.f_bavail < _LEAST_FREE * space.f_blocks:
+        return (f"{wanted.mountpoint} is full: {free_bytes} and {space.f_favail} inodes are free",)
+    # Some file systems, such as btrfs, count no inodes.
+    if space.f_files and space.f_favail < _LEAST_FREE * space.f_files:
+        return (f"{wanted.mountpoint} has hardly any inodes left: {space.f_favail}; {free_bytes} are free",)
+    return ()

@@ -1,0 +1,24 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A played machine for each test."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+
+import pytest
+
+from .machine import ME, Machine
+
+
+@pytest.fixture
+def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine; whoever runs the test is its root."""
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid())
+    played = Machine(tmp_path)
+    played.file("etc/hpcai/scratch.json", json.dumps({"schema": 1, **ME}))
+    return played

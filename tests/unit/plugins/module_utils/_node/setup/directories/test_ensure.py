@@ -1,0 +1,302 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where the directories are made: on NVMe disks, on what takes their place, or nowhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import patience
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import only_one
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import ensure as core
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
+
+from .machine import ME, Machine
+from .test_temporary import CLOUD_INIT
+
+JOBS = {"path": "jobs", "mode": "1777"}
+OWNERS = f"{ME['owner']}:{ME['group']}"
+
+
+def said(machine: Machine, *folders: dict[str, Any], **options: Any) -> str:
+    """The refusal, which changes nothing, in check mode and without."""
+    words = []
+    for check in (True, False):
+        with pytest.raises(Refused) as refused:
+            machine.ensure(*folders, check=check, **options)
+        words.append(str(refused.value))
+    assert machine.commands == []
+    assert words[0] == words[1]
+    return words[0]
+
+
+def scratch_settings(machine: Machine, **options: Any) -> None:
+    """The settings of nvme_raid."""
+    machine.file("etc/hpcai/scratch.json", json.dumps({"schema": 1, **ME, **options}))
+
+
+# On a mount: the usual case.
+
+
+def test_makes_them_on_what_is_mounted_there(machine: Machine) -> None:
+    machine.mount("/scratch", number="9:127", source="/dev/md127", kind="xfs")
+    foreseen = machine.ensure(JOBS, {"path": "data/a"}, check=True)
+    assert not machine.path("/scratch/jobs").exists()
+    done = machine.ensure(JOBS, {"path": "data/a"})
+    assert done.actions == foreseen.actions
+    assert done.actions == (f"make /scratch/data/a {OWNERS} 0755", f"make /scratch/jobs {OWNERS} 1777")
+    assert (done.kind, done.warnings, done.problems) == ("mount", (), ())
+    assert done.size_bytes > done.free_bytes > 0
+    assert machine.path("/scratch/jobs").stat().st_mode & 0o7777 == 0o1777
+    assert machine.ensure(JOBS, {"path": "data/a"}).actions == ()
+    assert machine.commands == []
+
+
+def test_the_vm_size_does_not_matter_where_something_is_mounted(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.mount("/scratch", number="0:60", source="server:/fast", kind="nfs4")
+    monkeypatch.setattr(core, "promised", None)
+    assert machine.ensure(JOBS).kind == "mount"
+
+
+def test_one_that_cannot_be_made_does_not_keep_the_others_away(machine: Machine) -> None:
+    machine.mount("/scratch", number="9:127", source="/dev/md127", kind="xfs")
+    done = machine.ensure({"path": "a", "owner": "nobody-here"}, JOBS, {"path": "z"})
+    assert done.problems == ("/scratch/a: owner: there is no user 'nobody-here' on this machine.",)
+    assert len(done.actions) == 2
+    assert machine.path("/scratch/z").is_dir()
+    assert not machine.path("/scratch/a").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "words"), [(0, "/scratch is full: "), (100, "/scratch has hardly any inodes left: 0")]
+)
+def test_a_full_disk_is_told_although_nothing_has_to_be_made(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, files: int, words: str
+) -> None:
+    machine.mount("/scratch", number="9:127", source="/dev/md127", kind="xfs")
+    free = 90 if files else 0
+    space = os.statvfs_result((4096, 4096, 100, free, free, files, 0, 0, 0, 255))
+    monkeypatch.setattr(core.os, "fstatvfs", lambda _handle: space)
+    [warning] = machine.ensure().warnings
+    assert words in warning
+    assert f"{free * 4096} bytes" in warning
+
+
+# Local disks that are not there.
+
+
+def test_a_missing_raid_is_never_replaced_by_the_systems_disk(machine: Machine) -> None:
+    machine.temporary_disk()
+    with pytest.raises(Refused, match="/scratch is not mounted, though 8 local NVMe disks are expected here"):
+        machine.ensure(JOBS, nvme_count=8)
+    assert not machine.path("/scratch").exists()
+    assert machine.commands == []
+
+
+def test_check_mode_foresees_what_is_made_on_disks_that_it_did_not_mount(machine: Machine) -> None:
+    foreseen = machine.ensure(JOBS, check=True, nvme_count=8)
+    assert (foreseen.kind, foreseen.actions) == (None, (f"make /scratch/jobs {OWNERS} 1777",))
+    assert "check mode cannot tell whether this run would mount them" in foreseen.warnings[0]
+
+
+@pytest.mark.parametrize(("options", "count"), [({"expected_count": 2}, 2), ({"devices": ["/dev/nvme0n1"]}, 1)])
+def test_what_the_settings_say_of_disks_wins_over_the_size(
+    machine: Machine, options: dict[str, Any], count: int
+) -> None:
+    scratch_settings(machine, **options)
+    with pytest.raises(Refused, match=f"{count} local NVMe disks are expected here"):
+        machine.ensure(JOBS, nvme_count=0)
+    scratch_settings(machine, expected_count=0)
+    assert machine.ensure(JOBS, nvme_count=8).kind == "directory"
+
+
+def test_a_size_that_nobody_knows_is_not_taken_for_one_without_disks(machine: Machine) -> None:
+    machine.file("etc/hpcai/node.json", '{"schema": 1, "vm_size": "Standard_Q1"}')
+    with pytest.raises(UnknownVmSize, match="Standard_Q1"):
+        machine.ensure(JOBS, nvme_count=None)
+    described = {"Standard_Q1": {"vcpus": 4, "memory_mib": 16384}}
+    machine.file("etc/hpcai/node.json", json.dumps({"schema": 1, "vm_size": "Standard_Q1", "vm_sizes": described}))
+    done = machine.ensure(JOBS, nvme_count=None)
+    assert done.kind == "directory"
+    assert "hpcai_vm_sizes leaves nvme_count of Standard_Q1 out: 0" in done.warnings[0]
+
+
+# What takes their place.
+
+
+def test_a_folder_on_the_temporary_disk_takes_their_place_loudly(machine: Machine) -> None:
+    machine.temporary_disk()
+    foreseen = machine.ensure(JOBS, check=True)
+    assert (machine.commands, machine.path("/mnt/hpcai-scratch").exists()) == ([], False)
+    done = machine.ensure(JOBS)
+    assert done.kind == "temporary_disk"
+    assert done.actions[:2] == (
+        f"make /mnt/hpcai-scratch {OWNERS} 1777",
+        "mount /mnt/hpcai-scratch on /scratch",
+    )
+    assert done.actions == foreseen.actions
+    assert machine.commands == ["mount --bind /mnt/hpcai-scratch /scratch"]
+    assert machine.path("/mnt/hpcai-scratch").stat().st_mode & 0o7777 == 0o1777
+    [warning] = done.warnings
+    assert warning.startswith("/scratch is not on NVMe disks: there are no local NVMe disks here (the VM size: 0), ")
+    assert "a slow folder on the temporary disk /dev/sdb, " in warning
+    assert " GB are free" in warning
+    again = machine.ensure(JOBS)
+    assert (again.kind, again.actions, again.warnings[0].split(",")[0]) == (
+        "temporary_disk",
+        (),
+        warning.split(",")[0],
+    )
+
+
+def test_a_folder_on_the_systems_disk_is_the_last_resort(machine: Machine) -> None:
+    foreseen = machine.ensure(JOBS, check=True)
+    assert not machine.path("/scratch").exists()
+    done = machine.ensure(JOBS)
+    assert done.kind == "directory"
+    assert done.actions == (f"make /scratch {OWNERS} 1777", f"make /scratch/jobs {OWNERS} 1777")
+    assert done.actions == foreseen.actions
+    assert "a slow folder on the operating system's disk (there is no temporary disk)" in done.warnings[0]
+    assert machine.ensure(JOBS).actions == ()
+    machine.path("/scratch").chmod(0o700)
+    assert machine.ensure(JOBS, check=True).actions == (f"make /scratch {OWNERS} 1777",)
+    assert machine.path("/scratch").stat().st_mode & 0o7777 == 0o700
+    assert machine.ensure(JOBS).actions == (f"make /scratch {OWNERS} 1777",)
+
+
+def test_mnt_that_is_no_mount_is_left_alone(machine: Machine) -> None:
+    machine.path("/mnt").mkdir()
+    assert machine.ensure(JOBS).kind == "directory"
+    assert os.listdir(machine.path("/mnt")) == []
+    assert "may take their place; there is no temporary disk" in said_of(machine, fallback=["temporary_disk"])
+
+
+def said_of(machine: Machine, **options: Any) -> str:
+    """The refusal."""
+    with pytest.raises(Refused) as refused:
+        machine.ensure(JOBS, **options)
+    return str(refused.value)
+
+
+def test_nothing_takes_their_place_where_that_is_not_allowed(machine: Machine) -> None:
+    machine.temporary_disk()
+    assert "nothing may take their place" in said(machine, JOBS, fallback=[])
+    assert not machine.path("/scratch").exists()
+    # Only what is allowed, in the order in which it is.
+    assert machine.ensure(JOBS, check=True, fallback=["directory", "temporary_disk"]).kind == "directory"
+    assert machine.ensure(JOBS, fallback=["temporary_disk"]).kind == "temporary_disk"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        ("unmounted", "the temporary disk /dev/sdb is not mounted: cloud-init or the Azure agent would do that"),
+        ("awaited", "is not mounted yet by cloud-init, in /etc/fstab, on /mnt"),
+        ("read only", "the temporary disk at /mnt cannot be written to"),
+        ("open", "every user may rename files in /mnt"),
+        ("filled", "/scratch holds files, which a mount would hide"),
+    ],
+)
+def test_a_temporary_disk_of_no_use_is_named_with_the_reason(machine: Machine, trouble: str, words: str) -> None:
+    machine.temporary_disk("" if trouble in ("unmounted", "awaited") else "/mnt")
+    if trouble == "awaited":
+        machine.file("etc/fstab", CLOUD_INIT)
+    elif trouble == "read only":
+        machine.mounts[-1] = (*machine.mounts[-1][:5], "ro")
+        machine.mounts[-1] = ("8:17", "/", "/mnt", "ext4", "/dev/sdb1", "ro")
+        text = machine.path("proc/self/mountinfo")
+        machine.write()
+        text.write_text(text.read_text().replace("/dev/sdb1 rw", "/dev/sdb1 ro"))
+    elif trouble == "open":
+        machine.path("/mnt").chmod(0o777)
+    elif trouble == "filled":
+        machine.file("scratch/file", "")
+    assert words in said_of(machine, fallback=["temporary_disk"])
+    assert words in machine.ensure(JOBS).warnings[0]
+    assert machine.commands == []
+
+
+def test_waits_for_whoever_mounts_the_temporary_disk(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.temporary_disk("")
+    machine.file("etc/fstab", CLOUD_INIT)
+    naps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            machine.mount("/mnt")
+
+    monkeypatch.setattr(patience.time, "sleep", sleep)
+    assert machine.ensure(JOBS, wait_s=60).kind == "temporary_disk"
+    assert len(naps) == 3
+
+
+def test_a_folder_that_a_user_put_on_the_temporary_disk_is_not_used(machine: Machine, tmp_path: pathlib.Path) -> None:
+    machine.temporary_disk()
+    machine.path("/mnt").chmod(0o1777)
+    machine.path("/mnt/hpcai-scratch").symlink_to(tmp_path)
+    with pytest.raises(CommandFailed, match="/mnt/hpcai-scratch: there is a file or a symbolic link"):
+        machine.ensure(JOBS)
+    assert machine.commands == []
+
+
+def test_a_mount_that_fails_is_told(machine: Machine) -> None:
+    machine.temporary_disk()
+    machine.answer = (32, "mount: /scratch: permission denied.")
+    with pytest.raises(CommandFailed, match="cannot be mounted on /scratch: mount: /scratch: permission denied"):
+        machine.ensure(JOBS)
+
+
+def test_a_folder_of_the_temporary_disk_does_not_pass_for_the_disks(machine: Machine) -> None:
+    machine.temporary_disk()
+    machine.ensure(JOBS)
+    machine.commands.clear()
+    assert "is a folder of the temporary disk, though 8 local NVMe disks are expected" in said(
+        machine, JOBS, nvme_count=8
+    )
+
+
+# Mountpoints that hide, or are no folders.
+
+
+def test_a_mountpoint_below_what_cloud_init_mounts_is_refused(machine: Machine) -> None:
+    machine.file("etc/fstab", CLOUD_INIT)
+    assert "lies below /mnt, where cloud-init, in /etc/fstab, mounts a disk" in said(
+        machine, JOBS, mountpoint="/mnt/scratch"
+    )
+    # What is mounted there is not taken away.
+    machine.mount("/mnt/scratch", number="9:127", source="/dev/md127", kind="xfs")
+    assert "lies below /mnt, where cloud-init" in machine.ensure(JOBS, mountpoint="/mnt/scratch").warnings[0]
+
+
+def test_a_mountpoint_below_mnt_is_warned_of(machine: Machine) -> None:
+    machine.mount("/mnt/resource_nvme", number="9:127", source="/dev/md128", kind="xfs")
+    done = machine.ensure(JOBS, mountpoint="/mnt/resource_nvme")
+    assert "/scratch is safer" in done.warnings[0]
+    assert len(done.actions) == 1
+
+
+def test_a_link_or_file_at_the_mountpoint_is_refused(machine: Machine, tmp_path: pathlib.Path) -> None:
+    machine.path("/scratch").symlink_to(tmp_path)
+    assert "/scratch is no folder" in said(machine, JOBS)
+
+
+def test_a_second_run_at_the_same_time_is_refused_after_its_wait(machine: Machine) -> None:
+    with only_one(machine.root.at(core.LOCK), 0):
+        assert "another run is at work on the directories" in said_of(machine)
+
+
+def test_needs_root(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "needs root: run with become" in said_of(machine)

@@ -1,0 +1,161 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Making directories where each user may have put anything."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import folders
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.folders import (
+    Base,
+    FolderProblem,
+    make,
+    opened,
+    remove_if_empty,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.wanted import Folder
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
+
+from .machine import ME
+
+STRANGER = 54321
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make what another user made")
+
+
+@pytest.fixture
+def base(tmp_path: pathlib.Path) -> Iterator[Base]:
+    """A scratch in which every user may make something, with a strict umask around it."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    scratch.chmod(0o1777)
+    before = os.umask(0o077)
+    with opened(str(scratch), str(scratch), "xfs of /dev/md127") as found:
+        yield found
+    os.umask(before)
+
+
+def folder(path: str, mode: int = 0o755, **more: str) -> Folder:
+    """A directory of whoever runs the test."""
+    return Folder(path, more.get("owner", ME["owner"]), more.get("group", ME["group"]), mode, "site")
+
+
+def mode(base: Base, path: str) -> int:
+    """Its permissions."""
+    return os.stat(f"{base.path}/{path}").st_mode & 0o7777
+
+
+def test_makes_it_with_its_parents_and_once_only(base: Base) -> None:
+    wanted = folder("a/b/c", 0o2770)
+    words = f"make {base.path}/a/b/c {wanted}"
+    assert make(base, wanted, frozenset(), check=True) == words
+    assert os.listdir(base.path) == []
+    assert make(base, wanted, frozenset()) == words
+    assert [mode(base, path) for path in ("a", "a/b", "a/b/c")] == [0o755, 0o755, 0o2770]
+    assert make(base, wanted, frozenset()) == ""
+    assert make(base, wanted, frozenset(), check=True) == ""
+
+
+def test_changes_the_directory_and_nothing_below_it(base: Base) -> None:
+    make(base, folder("a", 0o755), frozenset())
+    below = pathlib.Path(base.path, "a/file")
+    below.write_text("theirs")
+    below.chmod(0o600)
+    assert make(base, folder("a", 0o700), frozenset(), check=True)
+    assert mode(base, "a") == 0o755
+    assert make(base, folder("a", 0o700), frozenset())
+    assert mode(base, "a") == 0o700
+    assert below.stat().st_mode & 0o7777 == 0o600
+
+
+@pytest.mark.parametrize("path", ["link", "link/below", "a/link/below"])
+def test_follows_no_symbolic_link(base: Base, tmp_path: pathlib.Path, path: str) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir(mode=0o700)
+    make(base, folder("a"), frozenset())
+    os.symlink(precious, f"{base.path}/{path.removesuffix('/below')}")
+    for check in (True, False):
+        with pytest.raises(FolderProblem, match="a file or a symbolic link of that name, which is not followed"):
+            make(base, folder(path, 0o1777), frozenset(), check)
+    assert precious.stat().st_mode & 0o7777 == 0o700
+    assert list(precious.iterdir()) == []
+
+
+def test_a_file_in_its_place_is_named(base: Base) -> None:
+    pathlib.Path(base.path, "a").write_text("")
+    with pytest.raises(FolderProblem, match=f"{base.path}/a: there is a file"):
+        make(base, folder("a/b"), frozenset())
+
+
+@needs_root
+@pytest.mark.parametrize("path", ["planted", "planted/below"])
+def test_uses_no_directory_that_a_stranger_made(base: Base, path: str) -> None:
+    os.mkdir(f"{base.path}/planted")
+    os.chown(f"{base.path}/planted", STRANGER, STRANGER)
+    with pytest.raises(FolderProblem, match=f"planted belongs to user {STRANGER}, who may have put anything there"):
+        make(base, folder(path), frozenset())
+    assert os.stat(f"{base.path}/planted").st_uid == STRANGER
+    # Unless directories are made for that very user.
+    assert make(base, folder(path), frozenset({STRANGER}))
+
+
+@needs_root
+def test_gives_a_directory_to_its_new_owner_where_no_stranger_can_make_one(base: Base) -> None:
+    os.chmod(base.path, 0o755)
+    make(base, folder("a", owner="54320"), frozenset())
+    make(base, folder("a", owner=str(STRANGER)), frozenset())
+    assert os.stat(f"{base.path}/a").st_uid == STRANGER
+
+
+def test_a_directory_that_appears_in_that_moment_is_looked_at_too(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.mkdir
+
+    def planted(path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        os.symlink("/etc", path, dir_fd=dir_fd)
+        real(path, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(folders.os, "mkdir", planted)
+    with pytest.raises(FolderProblem, match="a symbolic link of that name"):
+        make(base, folder("a"), frozenset())
+
+
+def test_a_full_disk_is_named_with_what_is_free(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: Any, **_named: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(folders.os, "mkdir", full)
+    with pytest.raises(
+        FolderProblem, match=r"the file system \(xfs of /dev/md127\) is full, \d+ bytes and \d+ inodes are free"
+    ):
+        make(base, folder("a/b"), frozenset())
+
+
+def test_an_unknown_user_or_group_is_named_and_nothing_is_made(base: Base) -> None:
+    with pytest.raises(Refused, match="there is no user 'nobody-here'"):
+        make(base, folder("a", owner="nobody-here"), frozenset())
+    with pytest.raises(Refused, match="there is no group 'nobody-here'"):
+        make(base, folder("a", group="nobody-here"), frozenset())
+    assert os.listdir(base.path) == []
+
+
+def test_removes_what_is_empty_only(base: Base) -> None:
+    make(base, folder("a/b"), frozenset())
+    assert remove_if_empty(base, folder("a")) is False
+    assert remove_if_empty(base, folder("a/b")) is True
+    assert os.listdir(f"{base.path}/a") == []
+    assert remove_if_empty(base, folder("missing")) is False
+
+
+def test_all_handles_are_closed(base: Base) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    make(base, folder("a/b/c"), frozenset())
+    make(base, folder("a/b/c"), frozenset())
+    assert len(os.listdir("/proc/self/fd")) == before
