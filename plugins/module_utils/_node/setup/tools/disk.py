@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator
 
 from ...machine.root import Root
-from . import files, units
+from . import driver_watch, files, units
 from .layout import (
     FOLDERS,
     HOME,
@@ -43,6 +43,8 @@ def read_disk(root: Root) -> dict[str, Entry]:
     candidates = [*FOLDERS, TOOL, SITE, LAUNCHER]
     shipped, admin = files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER
     candidates += [f"{shipped}/{name}" for name in root.entries(shipped) if name.startswith("hpcai-")]
+    rules = driver_watch.RULES_FOLDER
+    candidates += [f"{rules}/{name}" for name in root.entries(rules) if "-hpcai-" in name]
     for folder in root.entries(admin):
         if folder.endswith((".wants", ".requires")):
             names = [name for name in root.entries(f"{admin}/{folder}") if name.startswith("hpcai-")]

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import files, units
+from . import driver_watch, files, units
 from .layout import FOLDERS, HOME, LAUNCHER, SITE, TOOL, TREES, Compiled, Disk, Entry, File, Folder, Link
 from .payload import Tree, read_tree, tool_tree, wheel_tree
 
@@ -50,6 +50,8 @@ def wanted_disk(found: Disk, wish: Wish) -> tuple[dict[str, Entry], bool]:
     wanted[LAUNCHER] = File(files.launcher(wish.interpreter).encode(), 0o755, wish.uid)
     for name, text in units.UNITS.items():
         wanted[f"{files.UNIT_FOLDER}/{name}"] = File(text.encode(), 0o644, wish.uid)
+    for path, text in driver_watch.RULES.items():
+        wanted[path] = File(text.encode(), 0o644, wish.uid)
     for folder, names in units.ENABLED.items():
         wanted[f"{files.ADMIN_UNIT_FOLDER}/{folder}"] = Folder(0o755, wish.uid)
         for name in names:
