@@ -75,7 +75,7 @@ class Node:
 
     def __init__(self, simulator: Simulator, path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = Running(str(path / name))
-        self.asks = {"endpoint": simulator.imds_endpoint, "headers": {INSTANCE_HEADER: name}}
+        self.asks: dict[str, Any] = {"endpoint": simulator.imds_endpoint, "headers": {INSTANCE_HEADER: name}}
         monkeypatch.setattr(imds, "read_token", functools.partial(TOKEN, **self.asks))
         monkeypatch.setattr(key, "_owner", lambda _root: (os.getuid(), os.getgid()))
         self.file.parent.mkdir(parents=True)
