@@ -16,9 +16,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .step import Step
-from .steps import clocks
+from .steps import clocks, directories, fabric, gpu, instance, key, nccl, scratch
 
-STEPS: tuple[Step, ...] = (clocks.STEP,)
+STEPS: tuple[Step, ...] = (
+    instance.STEP,
+    key.STEP,
+    gpu.STEP,
+    fabric.STEP,
+    scratch.STEP,
+    directories.STEP,
+    clocks.STEP,
+    nccl.STEP,
+)
 WITHOUT_UNIT = ("join",)
 """Steps that run as a part of slurmd's start, not before it."""
 

@@ -16,7 +16,7 @@ from ..boot import status as boot_status
 from ..boot.catalog import STEPS, NoSuchStep, chosen
 from ..boot.engine import Ran, perform
 from ..boot.results import sentence
-from ..boot.step import FAIL, UNKNOWN, WARN
+from ..boot.step import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ..machine.root import Root
 from ..machine.run import run
 from . import command
@@ -30,6 +30,9 @@ done.
 
 status tells what became of each step in this boot, what keeps slurmd from starting, and what to do. Changes nothing.
 
+report puts the first reason that keeps slurmd from starting into the node's reason in Slurm, if Slurm can be told and
+nobody else gave the node one. hpcai-report.service calls it when a blocking step has failed.
+
 A step answers pass; warn, not as it should be, but jobs may run; fail; unknown, it could not be told; or skip, there is
 nothing of this kind here, or boot_skip in /etc/hpcai/node.json names it. Of a blocking step fail and unknown keep
 slurmd from starting; 'systemctl start slurmd' runs those once more. Each step is ended when its time is over.
@@ -38,6 +41,7 @@ Records are in /run/hpcai/boot, one file a step.
 
 Exit status of run: 0 none failed, 1 one failed, 2 one could not tell; without names only blocking ones count.
 Exit status of status: 0 nothing keeps slurmd from starting, 1 something does, 2 not all steps have ended.
+Exit status of report: 0 Slurm knows, or need not, 2 it could not be told.
 """
 _LEVELS = {FAIL: "<3>", UNKNOWN: "<3>", WARN: "<4>"}
 """How a line for the journal begins that is an error or a warning (sd-daemon(3))."""
@@ -135,7 +139,23 @@ def _columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
 
 
-_ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {"run": _run, "status": _status}
+def _report(args: argparse.Namespace) -> Answer:
+    # Not above: nothing but a failed unit needs it.
+    from ..boot.report import report
+
+    root = Root(args.root)
+    if not root.is_this_machine:
+        raise UsageError("boot report works on the running machine only: leave out --root")
+    done = report(root, run, STEPS)
+    status = command.GOOD if done.verdict in (PASS, SKIP) else command.UNKNOWN
+    return Answer(status, sentence(done.summary, done.action), {"verdict": done.verdict, "summary": done.summary})
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
+    "run": _run,
+    "status": _status,
+    "report": _report,
+}
 
 COMMAND = Command(
     name="boot",

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from . import driver_watch, nccl_watch
 from .files import MARK
 
 TARGET = "hpcai-boot.target"
+REPORT = "hpcai-report.service"
 MARGIN_S = 30
 """Seconds that systemd grants a step beyond its own limit: hpcnode ends it and records why, systemd only ends it."""
 
@@ -31,7 +33,6 @@ class BootUnit:
     :ivar before: units that come later, besides slurmd.
     :ivar wants: units that are started for it.
     :ivar more: further lines of its section [Unit].
-    :ivar command: what it runs, if not ``hpcnode boot run <name>``.
     """
 
     name: str
@@ -42,7 +43,6 @@ class BootUnit:
     before: tuple[str, ...] = ()
     wants: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
-    command: str = ""
 
     @property
     def unit(self) -> str:
@@ -50,30 +50,40 @@ class BootUnit:
         return f"hpcai-{self.name}.service"
 
 
-# The persistence daemon and the fabric manager load and hold the driver; sku-customizations.service is of Azure's HPC
-# images: it loads nvidia-peermem and writes /etc/nccl.conf anew at each boot.
-_DRIVER = ("nvidia-persistenced.service", "nvidia-fabricmanager.service", "sku-customizations.service")
+# Services of Azure's HPC images and of NVIDIA's packages: they load and hold the driver, start NVSwitch and InfiniBand,
+# load nvidia-peermem, and write /etc/nccl.conf anew at each boot (sku-customizations.service).
+_GPU_SERVICES = (
+    "nvidia-persistenced.service",
+    "nvidia-fabricmanager.service",
+    "openibd.service",
+    "sku-customizations.service",
+)
 
 BOOT_UNITS = (
     BootUnit(
+        "instance",
+        "Find out which machine this is, and which cluster it belongs to",
+        80,
+        blocking=True,
+        after=("network-online.target",),
+        wants=("network-online.target",),
+        more=("RequiresMountsFor=/var/lib/hpcai",),
+    ),
+    BootUnit("key", "Bring the cluster's munge key", 60, blocking=True, before=("munge.service",)),
+    BootUnit("gpu", "Driver and number of this node's GPUs", 210, blocking=True, after=_GPU_SERVICES),
+    BootUnit("fabric", "Fabric manager and InfiniBand of this node", 150, blocking=True, after=_GPU_SERVICES),
+    BootUnit(
         "scratch",
         "Scratch file system on this node's local NVMe disks",
-        270,
+        300,
         blocking=True,
-        after=("local-fs.target", "systemd-udev-trigger.service"),
-        more=("ConditionPathExists=/etc/hpcai/scratch.json", "RequiresMountsFor=/var/lib/hpcai"),
-        command="scratch up",
+        # cloud-init mounts the temporary disk, in its first service; in 24.3 and later that has another name.
+        after=("local-fs.target", "systemd-udev-trigger.service", "cloud-init.service", "cloud-init-network.service"),
+        more=("RequiresMountsFor=/var/lib/hpcai",),
     ),
-    BootUnit("clocks", "Clocks of this node's GPUs", 120, blocking=False, after=_DRIVER),
-    BootUnit(
-        "nccl",
-        "NCCL's topology file and variables of this node's VM size",
-        60,
-        blocking=False,
-        after=("sku-customizations.service",),
-        more=("ConditionPathExists=/etc/hpcai/nccl.json",),
-        command="nccl apply",
-    ),
+    BootUnit("directories", "Directories on the scratch, or what takes its place", 150, blocking=True),
+    BootUnit("clocks", "Clocks of this node's GPUs", 120, blocking=False, after=_GPU_SERVICES),
+    BootUnit("nccl", "NCCL's topology file and variables", 60, blocking=False, after=_GPU_SERVICES),
 )
 
 _TARGET_TEXT = f"""\
@@ -103,6 +113,19 @@ TimeoutStartSec={timeout_s}
 WantedBy={target}
 {required}"""
 
+# Not linked anywhere: a blocking step's unit that fails starts it.
+_REPORT_TEXT = f"""\
+{MARK}
+[Unit]
+Description=Say in Slurm why this node takes no jobs
+After=network-online.target munge.service
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/hpcnode boot report
+TimeoutStartSec=60
+"""
+
 _REQUIRED = """\
 # A node on which this failed must not take jobs. 'systemctl start slurmd' runs it again.
 RequiredBy=slurmd.service
@@ -115,24 +138,31 @@ def _service(number: int, row: BootUnit) -> str:
         *([f"Wants={' '.join(row.wants)}"] if row.wants else []),
         *([f"After={' '.join(after)}"] if after else []),
         f"Before={' '.join((*row.before, 'slurmd.service'))}",
+        *([f"OnFailure={REPORT}"] if row.blocking else []),
         *row.more,
     ]
     return _SERVICE_TEXT.format(
         mark=MARK,
         title=row.title,
         unit="\n".join(lines),
-        command=row.command or f"boot run {row.name}",
+        command=f"boot run {row.name}",
         timeout_s=row.limit_s + MARGIN_S,
         target=TARGET,
         required=_REQUIRED if row.blocking else "",
     )
 
 
-UNITS = {TARGET: _TARGET_TEXT, **{row.unit: _service(number, row) for number, row in enumerate(BOOT_UNITS)}}
+UNITS = {
+    TARGET: _TARGET_TEXT,
+    REPORT: _REPORT_TEXT,
+    **{row.unit: _service(number, row) for number, row in enumerate(BOOT_UNITS)},
+    **nccl_watch.UNITS,
+    **driver_watch.UNITS,
+}
 """Text by name."""
 ENABLED = {
     "multi-user.target.wants": (TARGET,),
-    f"{TARGET}.wants": tuple(row.unit for row in BOOT_UNITS),
+    f"{TARGET}.wants": (*(row.unit for row in BOOT_UNITS), nccl_watch.PATH),
     "slurmd.service.requires": tuple(row.unit for row in BOOT_UNITS if row.blocking),
 }
 """What 'systemctl enable' would link below /etc/systemd/system, by folder. An image at rest has no systemctl."""

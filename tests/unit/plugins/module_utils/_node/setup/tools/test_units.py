@@ -40,7 +40,7 @@ def test_each_unit_bears_the_mark_by_which_it_is_removed() -> None:
 
 
 def test_each_step_has_its_unit_and_each_unit_its_step() -> None:
-    assert [row.name for row in units.BOOT_UNITS if not row.command] == [step.name for step in STEPS]
+    assert [row.name for row in units.BOOT_UNITS] == [step.name for step in STEPS]
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
@@ -50,6 +50,7 @@ def test_a_unit_says_of_its_step_what_the_step_says(step: catalog.Step) -> None:
     assert int(unit["Service"]["TimeoutStartSec"]) == step.limit_s + units.MARGIN_S
     assert unit["Service"]["ExecStart"] == f"/usr/bin/hpcnode boot run {step.name}"
     assert (unit["Install"].get("RequiredBy") == "slurmd.service") is step.blocking
+    assert (unit["Unit"].get("OnFailure") == "hpcai-report.service") is step.blocking
 
 
 def test_links_are_what_systemctl_would_make() -> None:
