@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ...machine.gpu import LIMIT_S, GpuFacts
@@ -79,7 +79,8 @@ def wanted_of(options: Mapping[str, Any]) -> Wanted:
         raise ValueError(f"timeout is {wanted.timeout!r}: give seconds above 0")
     if not wanted.gpus:
         raise ValueError("gpus is empty: name GPUs, or 'all'")
-    return wanted
+    # The settings file has one text for one wish, whoever writes it.
+    return replace(wanted, timeout=float(wanted.timeout))
 
 
 def chosen(gpus: Sequence[GpuFacts], names: Sequence[str]) -> tuple[GpuFacts, ...]:

@@ -1,0 +1,180 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: gpu_boot
+short_description: Tell a node what to do about its GPUs at each boot
+version_added: "0.1.0"
+description:
+  - Writes the settings that C(hpcnode) reads at each boot, C(/etc/hpcai/gpu.json) and C(/etc/hpcai/clocks.json), and
+    enables C(nvidia-persistenced) where it is installed.
+  - Needs neither GPU nor driver, so an image can be baked on a machine without GPUs. What it writes counts from the
+    next boot on; M(hpcai.azure.gpu_clocks) and M(hpcai.azure.node_boot) do it now.
+  - For the same options M(hpcai.azure.gpu_clocks) with O(hpcai.azure.gpu_clocks#module:persistent=true) writes the very
+    same C(clocks.json), so one can follow the other.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  state:
+    description:
+      - V(absent) removes both files. Then each boot looks for the GPUs that the VM size has, and leaves clocks alone.
+        A C(nvidia-persistenced) that was enabled stays enabled.
+    type: str
+    choices: [present, absent]
+    default: present
+  min_driver:
+    description:
+      - Oldest version of NVIDIA's driver with which the node may take jobs, such as V(535) or V(550.54.15).
+      - Any driver will do by default.
+    type: str
+  gpu_count:
+    description:
+      - Number of GPUs that the node must have. V(0) looks at none.
+      - By default as many as its VM size has.
+    type: int
+  timeout:
+    description:
+      - Seconds that one question to the driver may take at boot. A driver that does not answer twice running keeps the
+        node from taking jobs.
+    type: float
+    default: 30
+  clocks:
+    description:
+      - The clocks to have after each boot and each load of the driver, as options of M(hpcai.azure.gpu_clocks).
+      - If it is not given, C(/etc/hpcai/clocks.json) stays as it is.
+    type: dict
+    suboptions:
+      state:
+        description: See M(hpcai.azure.gpu_clocks).
+        type: str
+        choices: [max, explicit, default]
+        default: max
+      graphics_mhz:
+        description: See M(hpcai.azure.gpu_clocks).
+        type: int
+      memory_mhz:
+        description: See M(hpcai.azure.gpu_clocks).
+        type: int
+      gpus:
+        description: See M(hpcai.azure.gpu_clocks).
+        type: list
+        elements: str
+        default: [all]
+      method:
+        description: See M(hpcai.azure.gpu_clocks).
+        type: str
+        choices: [auto, application, locked]
+        default: auto
+      persistence:
+        description: See M(hpcai.azure.gpu_clocks).
+        type: bool
+      on_unsupported:
+        description: See M(hpcai.azure.gpu_clocks).
+        type: str
+        choices: [fail, warn]
+        default: fail
+      timeout:
+        description: See M(hpcai.azure.gpu_clocks).
+        type: float
+        default: 30
+  persistence_daemon:
+    description:
+      - Whether to enable C(nvidia-persistenced) where it is installed and disabled. It keeps the driver loaded, so that
+        it forgets no clocks and jobs start at once.
+      - A unit that something else starts, or that is masked, is left alone.
+    type: bool
+    default: true
+attributes:
+  check_mode:
+    description: Can run in check mode and says what it would do, without changing anything.
+    support: full
+  diff_mode:
+    description: Shows the files and the unit's state before and after.
+    support: full
+  idempotent:
+    description: A second run changes nothing.
+    support: full
+  platform:
+    description: Works on Linux, also in an image at rest.
+    platforms: linux
+    support: full
+seealso:
+  - module: hpcai.azure.gpu_clocks
+  - module: hpcai.azure.node_boot
+"""
+
+EXAMPLES = r"""
+- name: Bake an image whose nodes run their GPUs at their maximum, with a driver that is new enough
+  hpcai.azure.gpu_boot:
+    min_driver: "550"
+    clocks:
+      state: max
+      persistence: true
+
+- name: Undo it
+  hpcai.azure.gpu_boot:
+    state: absent
+"""
+
+RETURN = r"""
+settings:
+  description: What the look at the GPUs goes by at each boot, with the defaults.
+  returned: success
+  type: dict
+  sample: {min_driver: "550", gpu_count: null, timeout: 30.0}
+"""
+
+from dataclasses import asdict
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import clocks
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.gpu import boot, settings
+
+CLOCKS = {
+    "state": {"type": "str", "choices": ["max", "explicit", "default"], "default": "max"},
+    "graphics_mhz": {"type": "int"},
+    "memory_mhz": {"type": "int"},
+    "gpus": {"type": "list", "elements": "str", "default": ["all"]},
+    "method": {"type": "str", "choices": ["auto", "application", "locked"], "default": "auto"},
+    "persistence": {"type": "bool"},
+    "on_unsupported": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+    "timeout": {"type": "float", "default": 30},
+}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "min_driver": {"type": "str"},
+            "gpu_count": {"type": "int"},
+            "timeout": {"type": "float", "default": 30},
+            "clocks": {"type": "dict", "options": CLOCKS},
+            "persistence_daemon": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    given = dict(module.params)
+    state, wanted_clocks, daemon = given.pop("state"), given.pop("clocks"), given.pop("persistence_daemon")
+    try:
+        wish = boot.NOTHING
+        if state == "present":
+            at_boot = None if wanted_clocks is None else clocks.wanted_of(wanted_clocks)
+            wish = boot.Wish(settings.settings_of(given), at_boot, daemon)
+        diff = boot.bring(Root(), run, wish, module.check_mode)
+    except (CommandFailed, OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=bool(diff), diff=diff, settings=asdict(wish.settings))
+
+
+if __name__ == "__main__":
+    main()
