@@ -1,0 +1,127 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The role nccl on a played node: bake, configure, boot, login."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import SIZE, PlayedNode
+
+KEPT = ("etc/hpcai/nccl.json", "etc/hpcai/nccl_environment.json")
+WRITTEN = (
+    "etc/enroot/environ.d/60-hpcai-nccl.env",
+    "etc/enroot/mounts.d/60-hpcai-nccl.fstab",
+    "etc/nccl.conf",
+    "etc/profile.d/hpcai-nccl.sh",
+    "var/lib/hpcai/nccl-topo.xml",
+)
+NODE = json.dumps({"schema": 1, "vm_size": SIZE})
+OPTIONS = {
+    "nccl_settings": {"NCCL_DEBUG": "WARN", "NCCL_IGNORE_CPU_AFFINITY": None},
+    "nccl_environment": {"UCX_LOG_LEVEL": "error", "CUDA_DEVICE_ORDER": None},
+}
+# What the service of the HPC images does to the file at each boot.
+SERVICE = """: > /etc/nccl.conf; printf 'NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml\\n' > /etc/nccl.conf"""
+
+
+def test_an_image_keeps_the_options_and_its_boot_does_the_rest(node: PlayedNode) -> None:
+    foretold = node.play("install", "--check", **OPTIONS)
+    assert (foretold["changed"], node.files()) == (2, {})
+    assert node.play("install", **OPTIONS)["changed"] == 2
+    assert tuple(sorted(node.files())) == KEPT
+    assert "ND96" not in "".join(node.text(f"/{path}") or "" for path in KEPT)
+    assert node.play("install", **OPTIONS)["changed"] == 0
+
+    baked = node.files()
+    node.write("/etc/hpcai/node.json", NODE)
+    status, said = node.hpcnode("boot", "run", "nccl")
+    assert status == 0, said
+    for path in WRITTEN:
+        assert node.text(f"/{path}"), path
+    assert "NCCL_DEBUG=WARN\n" in (node.text("/etc/nccl.conf") or "")
+    assert {path: node.files()[path] for path in KEPT} == baked
+
+    # Ansible finds everything done by the boot, and the same bytes kept.
+    assert node.play("main", **OPTIONS)["changed"] == 0
+
+
+def test_a_converged_node_costs_three_tasks(node: PlayedNode) -> None:
+    node.write("/etc/hpcai/node.json", NODE)
+    assert node.play("main", "--check", **OPTIONS)["changed"] == 2
+    assert set(node.files()) == {"etc/hpcai/node.json"}
+    assert node.play("main", **OPTIONS)["changed"] == 2
+    before = node.files()
+    assert set(WRITTEN) | set(KEPT) <= set(before)
+    counts = node.play("main", **OPTIONS)
+    assert (counts["changed"], counts["ok"], counts["skipped"]) == (0, 3, 0)
+    assert node.files() == before
+    assert node.play("main", nccl_state="absent")["changed"] == 2
+    assert set(node.files()) == {"etc/hpcai/node.json"}
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"azure_vm_size": "Standard_D4s_v5"},
+        {"azure_vm_size": "Standard_Mine", "hpcai_vm_sizes": {"mine": {"vcpus": 2, "memory_mib": 1024}}},
+        {"nccl_has_gpus": "false"},
+    ],
+)
+def test_where_there_are_no_gpus_both_tasks_are_skipped(node: PlayedNode, variables: dict[str, object]) -> None:
+    counts = node.play("main", **variables)
+    assert (counts["ok"], counts["skipped"], counts["changed"]) == (1, 2, 0)
+    assert node.files() == {}
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"azure_vm_size": SIZE, "azure_sku": {"gpu_count": 8}},
+        {"azure_vm_size": "Standard_Mine", "hpcai_vm_sizes": {"MINE": {"vcpus": 2, "gpu_count": 1}}},
+    ],
+)
+def test_where_there_are_some_it_is_not(node: PlayedNode, variables: dict[str, object]) -> None:
+    node.write("/etc/hpcai/node.json", NODE)
+    assert node.play("main", "--check", **variables)["skipped"] == 0
+
+
+def test_the_block_comes_back_after_the_images_service_also_for_ansible(node: PlayedNode) -> None:
+    node.write("/etc/hpcai/node.json", NODE)
+    assert node.hpcnode("boot", "run", "nccl")[0] == 0
+    ours = node.text("/etc/nccl.conf") or ""
+    for by_boot in (True, False):
+        node.run("sh", "-c", SERVICE)
+        if by_boot:
+            assert node.hpcnode("boot", "run", "nccl")[0] == 0
+        else:
+            node.play("main")
+        assert (node.text("/etc/nccl.conf") or "") == f"{ours}NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml\n"
+
+
+def test_a_login_shell_gets_the_defaults_and_a_job_overrides_them(node: PlayedNode) -> None:
+    node.write("/etc/hpcai/node.json", NODE)
+    node.write("/usr/local/nccl-rdma-sharp-plugins/lib/libnccl-net.so", "elf")
+    assert node.hpcnode("boot", "run", "nccl")[0] == 0
+    show = 'echo "$OMPI_MCA_coll_hcoll_enable $UCX_IB_PCI_RELAXED_ORDERING $LD_LIBRARY_PATH"'
+    for shell in ("dash", "bash"):
+        said = node.run("env", "-i", "PATH=/usr/bin:/bin", shell, "-l", "-c", show).stdout
+        assert said.split() == ["0", "on", "/usr/local/nccl-rdma-sharp-plugins/lib"], shell
+        mine = ("OMPI_MCA_coll_hcoll_enable=1", "LD_LIBRARY_PATH=/mine")
+        said = node.run("env", "-i", "PATH=/usr/bin:/bin", *mine, shell, "-l", "-c", show).stdout
+        assert said.split() == ["1", "on", "/mine:/usr/local/nccl-rdma-sharp-plugins/lib"], shell
+
+
+def test_a_topology_that_is_not_true_leaves_the_node_without_one(node: PlayedNode) -> None:
+    node.write("/etc/hpcai/node.json", NODE)
+    node.run("sh", "-c", SERVICE)
+    node.tree.on_numa_node("0001:00:00.0", 0)
+    status, said = node.hpcnode("boot", "run", "nccl")
+    assert (status, "expected NUMA node 1, found NUMA node 0" in json.dumps(said)) == (0, True)
+    assert node.play("main")["changed"] == 2
+    assert (node.text("/etc/nccl.conf") or "").count("NCCL_TOPO_FILE=\n") == 1
+    assert node.text("/var/lib/hpcai/nccl-topo.xml") is None
