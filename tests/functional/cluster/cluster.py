@@ -31,6 +31,7 @@ token: simulated-token
 subscription_ids: [00000000-0000-4000-8000-000000000001]
 include_vms: tagged
 tags: {{hpcai_cluster: sim}}
+compose: {{hpcai_key_source: "'{key_source}'"}}
 """
 
 
@@ -64,10 +65,12 @@ class Cluster:
 
     :ivar endpoint: base URL of the simulated Resource Manager.
     :ivar state: the simulator's state folder, with the ssh key in it.
+    :ivar key_source: hpcai_key_source of its inventory: ``key_vault`` or ``push``; its scenario must say the same.
     """
 
     endpoint: str
     state: Path
+    key_source: str = "key_vault"
 
     def sdk(self) -> ComputeManagementClient:
         """The Azure SDK's client of the simulated subscription."""
@@ -92,7 +95,7 @@ class Cluster:
         """Write what a user's repository would have: the inventory and, beside it, the connection variables."""
         folder.mkdir(parents=True, exist_ok=True)
         source = folder / "azure_vmss.yml"
-        source.write_text(INVENTORY.format(endpoint=self.endpoint), encoding="utf-8")
+        source.write_text(INVENTORY.format(endpoint=self.endpoint, key_source=self.key_source), encoding="utf-8")
         if not (folder / "group_vars").exists():
             (folder / "group_vars").symlink_to(REPOSITORY / "inventories/simulated/group_vars")
         return source

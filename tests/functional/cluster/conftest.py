@@ -42,11 +42,11 @@ def simulator(*arguments: str) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Three fresh nodes: ctl, compute_0 and compute_3."""
+    """Three fresh nodes: ctl, compute_0 and compute_3. The key of this cluster is brought by site.yml."""
     simulator("down", "--name", NAME)
-    simulator("up", "site", "--name", NAME, "--port", str(PORT), "--network", NETWORK)
+    simulator("up", "push", "--name", NAME, "--port", str(PORT), "--network", NETWORK)
     try:
-        yield Cluster(f"http://127.0.0.1:{PORT}", REPOSITORY / ".simulator" / NAME)
+        yield Cluster(f"http://127.0.0.1:{PORT}", REPOSITORY / ".simulator" / NAME, key_source="push")
     finally:
         simulator("down", "--name", NAME)
 
