@@ -58,6 +58,16 @@ def _plain(text: str) -> str:
     return _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), text)
 
 
+def read_fstab(root: Root) -> dict[str, tuple[str, ...]]:
+    """Return what /etc/fstab mounts: the options by mountpoint."""
+    lines = [line.split() for line in (root.text("/etc/fstab") or "").splitlines()]
+    return {
+        _plain(words[1]).rstrip("/") or "/": tuple(words[3].split(","))
+        for words in lines
+        if len(words) >= 4 and not words[0].startswith("#") and words[1].startswith("/")
+    }
+
+
 def device_of(mount: Mount, devices: Mapping[str, BlockDevice]) -> str | None:
     """Return the kernel name of the device or partition that is mounted; None where it is no block device."""
     return _by_number(mount.number, devices) or by_path(mount.source, devices)

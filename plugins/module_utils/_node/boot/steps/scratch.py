@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...machine.config import ConfigError
 from ...machine.disks import read_block_devices
+from ...machine.mounts import read_mounts
 from ...machine.root import Root
 from ...machine.run import CommandFailed
 from ...machine.vm_size import VmSizeNotTold
+from ...setup.directories.folders import opened, remove_empty
+from ...setup.directories.wanted import read_wanted as read_directories
 from ...setup.scratch.ensure import PRESENT, as_results, ensure
 from ...setup.scratch.facts import count_selected, select
 from ...setup.scratch.promise import held_to, promised, read_wanted, wait_for_disks
@@ -39,6 +43,7 @@ def _perform(context: Context) -> Outcome:
         more = f", and the {there} that are there are left alone" if there else ""
         return Outcome(SKIP, f"no local NVMe disks are expected ({promise.origin}: 0){more}")
     wanted = held_to(wanted, promise)
+    cleared = () if context.check else _clear(wanted, root)
     if not context.check:
         wait_for_disks(wanted, root, context.run, min(_DISKS_LATE_S, context.seconds / 3))
     try:
@@ -59,8 +64,27 @@ def _perform(context: Context) -> Outcome:
     summary = f"{done.mountpoint}: {done.filesystem} on {len(done.devices)} local NVMe disks"
     details = {"expected": promise.count, **as_results(done)}
     if done.warnings:
-        return Outcome(WARN, "; ".join([summary, *done.warnings]), "", done.steps, details)
-    return Outcome(PASS, summary, "", done.steps, details)
+        return Outcome(WARN, "; ".join([summary, *done.warnings]), "", (*cleared, *done.steps), details)
+    return Outcome(PASS, summary, "", (*cleared, *done.steps), details)
+
+
+def _clear(wanted: Wanted, root: Root) -> tuple[str, ...]:
+    """Remove our directories below the mountpoint, as far as they are empty: they would keep the disks from it.
+
+    A machine without disks, on which an image was made, has them on its system disk.
+    """
+    try:
+        directories = read_directories(root)
+    except ConfigError:
+        return ()
+    if directories is None or any(mount.mountpoint == wanted.mountpoint for mount in read_mounts(root)):
+        return ()
+    try:
+        with opened(root.at(wanted.mountpoint), wanted.mountpoint, "") as base:
+            gone = remove_empty(base, (folder.path for folder in directories.folders))
+    except OSError:
+        return ()
+    return tuple(f"remove the empty {wanted.mountpoint}/{path}" for path in gone)
 
 
 def _told(wanted: Wanted, root: Root, expected: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..scratch.mounting import gid_of, uid_of
@@ -116,11 +116,20 @@ def adapt(handle: int, uid: int, gid: int, mode: int, check: bool = False) -> bo
     return True
 
 
-def remove_if_empty(base: Base, folder: Folder) -> bool:
-    """Remove a directory if nothing is in it; return whether it was."""
+def remove_empty(base: Base, paths: Iterable[str]) -> list[str]:
+    """Remove those of the directories, and of their parents, in which there is nothing; return their paths."""
+    parts = [path.split("/") for path in paths]
+    all_paths = {"/".join(words[:depth]) for words in parts for depth in range(1, len(words) + 1)}
+    # The deepest first: a parent is empty when what was in it is gone.
+    return [
+        path for path in sorted(all_paths, key=lambda path: (-path.count("/"), path)) if _remove_if_empty(base, path)
+    ]
+
+
+def _remove_if_empty(base: Base, path: str) -> bool:
     with contextlib.ExitStack() as handles:
         here = base.handle
-        *parents, last = folder.path.split("/")
+        *parents, last = path.split("/")
         try:
             for part in parents:
                 here = os.open(part, _OPEN, dir_fd=here)

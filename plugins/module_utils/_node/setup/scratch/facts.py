@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...machine.disks import BlockDevice, disk_of, disks_below, read_block_devices, resolve
-from ...machine.mounts import Mount, device_of, read_mounts, read_swaps
+from ...machine.mounts import Mount, device_of, read_fstab, read_mounts, read_swaps
 from ...machine.root import Root
 from ...machine.run import Run
 from ...machine.signatures import RAID_MEMBER, Signature, Superblock, read_signatures, read_superblocks
@@ -54,6 +54,7 @@ class Facts:
     :ivar unfinished: devices whose file system never saw the end of mkfs.
     :ivar mounts: all mounts.
     :ivar mounted: kernel name of the device or partition of each mount that has one, by place in ``mounts``.
+    :ivar fstab: options of what /etc/fstab mounts, by mountpoint.
     :ivar swaps: devices and partitions that are swapped to.
     :ivar os_disks: disks that the operating system lives on.
     :ivar busy: disks that somebody holds who is not to be seen in sysfs.
@@ -71,6 +72,7 @@ class Facts:
     unfinished: frozenset[str] = frozenset()
     mounts: tuple[Mount, ...] = ()
     mounted: Mapping[int, str] = field(default_factory=dict)
+    fstab: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     swaps: frozenset[str] = frozenset()
     os_disks: frozenset[str] = frozenset()
     busy: frozenset[str] = frozenset()
@@ -125,6 +127,7 @@ def read_facts(wanted: Wanted, root: Root, run: Run) -> Facts:
         unfinished=frozenset(name for name in looked_at if _is_unfinished(root, name, signatures[name])),
         mounts=mounts,
         mounted=mounted,
+        fstab=read_fstab(root),
         swaps=frozenset(swaps),
         os_disks=_os_disks(devices, mounts, mounted, swaps),
         # Not the members of an array: udev could not assemble it while somebody else has one of them open.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from ...machine.mounts import Mount
+from .culprits import mount_culprit
 from .existing import Existing
 from .facts import Facts
 from .refusal import Refused
@@ -86,7 +87,8 @@ def check_mountpoint(facts: Facts, wanted: Wanted, ours: Set[str]) -> None:
         if device in ours:
             return
         raise Refused(
-            f"{wanted.mountpoint} is a mount of {here.source} ({here.filesystem}): choose another mountpoint."
+            f"{wanted.mountpoint} is a mount of {here.source} ({here.filesystem}): choose another mountpoint"
+            f"{mount_culprit(facts, wanted.mountpoint)}."
         )
     if facts.folder.kind == "other":
         raise Refused(f"{wanted.mountpoint} is no folder: remove it, or choose another mountpoint.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from .culprits import culprit
 from .existing import Existing, find_adoptable, find_ours
 from .facts import Facts
 from .mounting import check_mountpoint, describe_folder, keep_mounted, mount_steps, unmount_steps
@@ -109,7 +110,8 @@ def _build(facts: Facts, wanted: Wanted, pieces: tuple[Existing, ...]) -> Plan:
     members = [name for piece in pieces for name in piece.members if name not in facts.selected]
     refusals.update({name: "cannot be read" for name in members if facts.signatures.get(name, ()) is None})
     if refusals:
-        raise Refused("; ".join(f"{_path(facts, name)} {reason}" for name, reason in refusals.items()) + ".")
+        reasons = "; ".join(f"{_path(facts, name)} {reason}" for name, reason in refusals.items())
+        raise Refused(f"{reasons}{''.join(dict.fromkeys(culprit(facts, name) for name in refusals))}.")
     disks = facts.selected
     if not disks and wanted.expected_count == 0:
         return Plan(before={}, after={})

@@ -209,6 +209,29 @@ def test_broken_settings_are_named(node: Node, text: str) -> None:
     assert node.commands == []
 
 
+def test_empty_directories_of_the_machine_an_image_was_made_on_are_no_hindrance(node: Node) -> None:
+    settings(node, "directories", folders={"site": [{"path": "data/a"}, {"path": "jobs"}]})
+    for path in ("data/a", "jobs"):
+        (node.folder / "scratch" / path).mkdir(parents=True)
+    (node.folder / "scratch/jobs/file").write_text("somebody's")
+    done = boot(node)
+    assert done.verdict == FAIL
+    assert "/scratch is not empty" in done.summary
+    (node.folder / "scratch/data/a").mkdir(parents=True)
+    (node.folder / "scratch/jobs/file").unlink()
+    done = boot(node)
+    assert done.verdict == PASS
+    assert sorted(done.changes[:3]) == [f"remove the empty /scratch/{path}" for path in ("data", "data/a", "jobs")]
+
+
+def test_directories_on_a_mounted_scratch_stay(node: Node) -> None:
+    boot(node)
+    settings(node, "directories", folders={"site": [{"path": "jobs"}]})
+    (node.folder / "scratch/jobs").mkdir()
+    assert boot(node).changes == ()
+    assert (node.folder / "scratch/jobs").is_dir()
+
+
 def test_it_blocks() -> None:
     assert STEP.blocking
     assert STEP.limit_s >= 120

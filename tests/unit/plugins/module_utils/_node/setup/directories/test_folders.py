@@ -20,7 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directorie
     FolderProblem,
     make,
     opened,
-    remove_if_empty,
+    remove_empty,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.wanted import Folder
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
@@ -146,12 +146,15 @@ def test_an_unknown_user_or_group_is_named_and_nothing_is_made(base: Base) -> No
     assert os.listdir(base.path) == []
 
 
-def test_removes_what_is_empty_only(base: Base) -> None:
-    make(base, folder("a/b"), frozenset())
-    assert remove_if_empty(base, folder("a")) is False
-    assert remove_if_empty(base, folder("a/b")) is True
-    assert os.listdir(f"{base.path}/a") == []
-    assert remove_if_empty(base, folder("missing")) is False
+def test_removes_what_is_empty_only(base: Base, tmp_path: pathlib.Path) -> None:
+    for path in ("a/b", "c/d", "e"):
+        make(base, folder(path), frozenset())
+    pathlib.Path(base.path, "c/file").write_text("theirs")
+    (tmp_path / "precious/below").mkdir(parents=True)
+    os.symlink(tmp_path / "precious", f"{base.path}/link")
+    assert remove_empty(base, ["a/b", "c/d", "link/below", "missing"]) == ["a/b", "c/d", "a"]
+    assert sorted(os.listdir(base.path)) == ["c", "e", "link"]
+    assert (tmp_path / "precious/below").is_dir()
 
 
 def test_all_handles_are_closed(base: Base) -> None:
