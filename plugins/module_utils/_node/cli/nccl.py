@@ -33,7 +33,8 @@ verify compares that with the machine: PCI addresses, NUMA nodes, CPUs of each n
 configured this machine, it also looks whether its topology file and variables are still in place; the service of the
 HPC images that rewrites /etc/nccl.conf at every boot removes them, for instance.
 
-apply does what the module nccl_topology was told last (/etc/hpcai/nccl.json) once more. A service calls it at boot.
+apply does what the module nccl_topology was told last (/etc/hpcai/nccl.json) once more. A boot does that and more, and
+keeps no node from taking jobs for it: see 'hpcnode boot run nccl'.
 
 The VM size is the one in /etc/hpcai/nccl.json or node.json, else what the metadata service says, else what that service
 said last.
