@@ -184,6 +184,8 @@ def test_a_pushed_key_is_waited_for(node: Node) -> None:
     outcome = node.perform()
     assert (outcome.verdict, "waits for site.yml" in outcome.summary) == (FAIL, True)
     assert not node.file.exists()
+    node.file.write_bytes(b"short")
+    assert node.perform().verdict == FAIL
     node.file.write_bytes(OTHER)
     assert node.perform().verdict == PASS
     assert (node.file.read_bytes(), node.commands) == (OTHER, [])
