@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import slurmd_env
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 TEMPLATES = REPOSITORY / "roles/slurm/templates"
@@ -36,6 +38,7 @@ def compute_host(scale_set: str, instance_id: str | None, name: str, size: str, 
 
 OVERRIDES: dict[str, Any] = {
     "slurm_memory_margin_percent": 10,
+    "slurm_spare_nodes": 0,
     "slurm_conf": {
         "MpiDefault": None,
         "ReturnToService": 0,
@@ -56,7 +59,7 @@ FILES = {
     "ctl": ["slurm.conf", "cgroup.conf"],
     # The same cluster with the user's settings.
     "overridden": ["slurm.conf", "cgroup.conf"],
-    "compute00000H": ["slurmd.env", "slurmd.conf"],
+    "compute00000H": ["slurmd.conf"],
 }
 CLUSTER: dict[str, Any] = {
     "all": {
@@ -114,6 +117,14 @@ def written(
                 "vars": {"files": FILES},
                 "tags": "render",
             },
+            {
+                "name": "Write what tells slurmd its name",
+                "ansible.builtin.copy": {
+                    "content": "{{ __slurm_slurmd_line }}",
+                    "dest": f"{folder}/{{{{ inventory_hostname }}}}/slurmd.line",
+                },
+                "tags": "render",
+            },
         ],
     }
     (folder / "render.yml").write_text(yaml.safe_dump([playbook], sort_keys=False), encoding="utf-8")
@@ -134,6 +145,12 @@ def test_a_null_or_an_empty_list_deletes_a_setting_of_the_role(written: pathlib.
     for setting in ("MpiDefault=", "TaskPlugin="):
         assert setting in before
         assert setting not in after
+
+
+def test_slurmd_is_told_the_same_as_by_the_node_itself(written: pathlib.Path) -> None:
+    """Else a node that joined by itself would have its slurmd restarted."""
+    by_node = slurmd_env("compute-17", ["10.77.0.4"])
+    assert (written / "compute00000H/slurmd.line").read_text(encoding="utf-8") == by_node.splitlines()[-1]
 
 
 def test_every_file_says_that_it_is_managed(written: pathlib.Path) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .step import Step
-from .steps import clocks, directories, fabric, gpu, instance, key, nccl, scratch
+from .steps import clocks, directories, fabric, gpu, instance, join, key, nccl, scratch
 
 STEPS: tuple[Step, ...] = (
     instance.STEP,
@@ -27,6 +27,7 @@ STEPS: tuple[Step, ...] = (
     directories.STEP,
     clocks.STEP,
     nccl.STEP,
+    join.STEP,
 )
 WITHOUT_UNIT = ("join",)
 """Steps that run as a part of slurmd's start, not before it."""

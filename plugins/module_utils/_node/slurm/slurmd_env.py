@@ -6,20 +6,64 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from ..machine.config import ConfigError
 from ..machine.root import Root
 
 ENV_FILE = "/etc/hpcai/slurmd.env"
-HEADER = "# Written by hpcnode at the machine's start, and again at the next. site.yml replaces it for good."
-"""How a file begins that the node wrote; any other one is the site's, and not touched."""
+HEADER = "# Written by hpcnode at the machine's start, and again at the next. If site.yml changes it, it is the site's."
+_AS_WRITTEN = "# As written: "
+
+
+@dataclass(frozen=True)
+class SlurmdEnv:
+    """What the file says.
+
+    :ivar node_name: the node's name in Slurm.
+    :ivar controllers: where slurmctld is, as ADDRESS or ADDRESS:PORT, the first one first.
+    """
+
+    node_name: str
+    controllers: tuple[str, ...]
+
+
+def options(node_name: str, controllers: Iterable[str]) -> str:
+    """Return slurmd's options; it fetches all else from the first controller that answers."""
+    return f"-N {node_name} --conf-server {','.join(controllers)}"
 
 
 def slurmd_env(node_name: str, controllers: Iterable[str]) -> str:
-    """Return the text of the file; slurmd fetches all else from the first controller that answers."""
-    return f'{HEADER}\nSLURMD_OPTIONS="-N {node_name} --conf-server {",".join(controllers)}"\n'
+    """Return the text of the file, as a node writes it. The role slurm writes the same last line."""
+    wanted = options(node_name, controllers)
+    return f'{HEADER}\n{_AS_WRITTEN}{wanted}\nSLURMD_OPTIONS="{wanted}"\n'
 
 
 def is_ours(root: Root) -> bool:
-    """Whether the file is there and the node wrote it."""
-    return (root.text(ENV_FILE) or "").startswith(HEADER)
+    """Whether the file is there as the node wrote it.
+
+    The role slurm leaves a file alone that says what it would write itself, and changes one line of any other.
+    """
+    lines = (root.text(ENV_FILE) or "").splitlines()
+    stated = [line[len(_AS_WRITTEN) :] for line in lines if line.startswith(_AS_WRITTEN)]
+    return lines[:1] == [HEADER] and bool(stated) and lines[-1] == f'SLURMD_OPTIONS="{stated[0]}"'
+
+
+def read(root: Root) -> SlurmdEnv | None:
+    """Return what the file says; None if it is not there.
+
+    :raises ConfigError: it lacks the name or the controllers.
+    """
+    if not root.exists(ENV_FILE):
+        return None
+    stated = re.search(r'^SLURMD_OPTIONS="?([^"\n]*)"?$', root.text(ENV_FILE) or "", re.MULTILINE)
+    words = stated[1].split() if stated else []
+    following = dict(zip(words, words[1:]))
+    name, controllers = following.get("-N"), following.get("--conf-server")
+    if not name or not controllers:
+        raise ConfigError(
+            f"{root.at(ENV_FILE)} has no SLURMD_OPTIONS with -N and --conf-server: run site.yml, which writes it."
+        )
+    return SlurmdEnv(name, tuple(filter(None, controllers.split(","))))

@@ -6,14 +6,11 @@
 
 from __future__ import annotations
 
-import pathlib
 from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.node_name import own_node_name
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import ENV_FILE, is_ours, slurmd_env
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.cluster import node_name
 
 GROUP = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
@@ -88,27 +85,3 @@ def test_a_name_that_is_no_instance_of_its_set_gives_way_to_the_computer_name(na
 @pytest.mark.parametrize("compute", [{}, {"name": "", "osProfile": None}, {"name": None, "osProfile": {}}])
 def test_a_machine_without_a_name_has_no_node_name(compute: dict[str, Any]) -> None:
     assert own_node_name(compute) is None
-
-
-def test_slurmd_gets_its_name_and_all_controllers() -> None:
-    lines = slurmd_env("compute-17", ("10.0.0.4", "ctl2")).splitlines()
-    assert lines[0].startswith("# Written by hpcnode")
-    assert lines[1:] == ['SLURMD_OPTIONS="-N compute-17 --conf-server 10.0.0.4,ctl2"']
-
-
-def test_slurmd_is_told_the_same_as_by_the_playbook() -> None:
-    golden = pathlib.Path(__file__).resolve().parents[4] / "roles/golden/compute00000H/slurmd.env"
-    assert (
-        golden.read_text(encoding="utf-8").splitlines()[-1] == slurmd_env("compute-17", ["10.77.0.4"]).splitlines()[1]
-    )
-
-
-def test_tells_its_own_file_from_the_sites(tmp_path: Any) -> None:
-    root = Root(str(tmp_path))
-    assert not is_ours(root)
-    file = tmp_path / ENV_FILE.lstrip("/")
-    file.parent.mkdir(parents=True)
-    file.write_text(slurmd_env("a-1", ["ctl"]), encoding="utf-8")
-    assert is_ours(root)
-    file.write_text('#\n# Ansible managed\n#\nSLURMD_OPTIONS="-N a-1 --conf-server ctl"\n', encoding="utf-8")
-    assert not is_ours(root)

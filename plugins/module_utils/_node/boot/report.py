@@ -1,0 +1,72 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Putting into the node's Slurm reason what kept its slurmd from starting. Best effort: a node that has no munge key,
+or is none of Slurm's yet, has no such place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..machine.config import ConfigError
+from ..machine.root import Root
+from ..machine.run import CommandFailed, Run
+from ..slurm import own_node, slurmd_env
+from ..slurm.nodes import NodeState
+from ..slurm.own_node import NoController, Reach
+from . import record
+from .catalog import WITHOUT_UNIT
+from .engine import BAD
+from .step import PASS, REASON_PREFIX, SKIP, UNKNOWN, Outcome, Step
+
+LONGEST = 200
+"""Characters of a reason: it has to fit a line of sinfo and of a journal."""
+
+
+def report(root: Root, run: Run, steps: Sequence[Step], reach: Reach = own_node.reach) -> Outcome:
+    """Drain this node with the first blocking step that failed as the reason, unless somebody else gave one.
+
+    Jobs that run there go on.
+
+    :param steps: those of the boot phase, in their order.
+    :param reach: what tells this machine's address as the controllers see it.
+    """
+    reason = reason_of(root, steps)
+    if reason is None:
+        return Outcome(SKIP, "no blocking step has failed")
+    try:
+        told = slurmd_env.read(root)
+        if told is None:
+            return Outcome(SKIP, f"this machine has no name in Slurm: {slurmd_env.ENV_FILE} is not there")
+        reach(told.controllers)
+        node = own_node.ask(told.node_name, told.controllers, run)
+        if node and node.reason == reason and node.drained:
+            return Outcome(PASS, f"node {node.name} has this reason already: {reason}")
+        if node and _is_anothers(node):
+            return Outcome(SKIP, f"node {node.name} keeps the reason that it has: {node.reason}")
+        known = own_node.update(told.node_name, ["State=DRAIN", f"Reason={reason}"], told.controllers, run)
+    except (ConfigError, NoController, CommandFailed) as error:
+        return Outcome(UNKNOWN, f"Slurm could not be told: {error}")
+    if not known:
+        return Outcome(UNKNOWN, f"Slurm could not be told: slurmctld knows no node {told.node_name}")
+    return Outcome(PASS, f"node {told.node_name} is drained: {reason}", changes=(f"drained node {told.node_name}",))
+
+
+def reason_of(root: Root, steps: Iterable[Step]) -> str | None:
+    """Return the reason for Slurm; None if no blocking step has failed in this boot."""
+    for step in steps:
+        known = record.read(root, step.name) if step.blocking and step.name not in WITHOUT_UNIT else None
+        if known and known.verdict in BAD:
+            return as_reason(f"{REASON_PREFIX}{step.name}: {known.summary}")
+    return None
+
+
+def as_reason(text: str) -> str:
+    """Return the text as Slurm's tools show it whole: one line of plain characters, not too long, without quotes."""
+    plain = " ".join(text.replace('"', "'").split()).encode("ascii", "replace").decode()
+    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 3].rstrip()}..."
+
+
+def _is_anothers(node: NodeState) -> bool:
+    return node.out and not node.is_nobodys_decision and not node.reason.startswith(REASON_PREFIX)

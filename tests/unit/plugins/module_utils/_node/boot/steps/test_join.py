@@ -1,0 +1,179 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Step join: what a node tells slurmctld of itself, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
+    FAIL,
+    PASS,
+    SKIP,
+    Context,
+    Outcome,
+    StepFailed,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import join
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.own_node import NoController
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import ENV_FILE, slurmd_env
+
+SPARE = "NodeAddr=127.0.0.1 NodeHostName=compute-17 State=DOWN+CLOUD Reason=hpcai: no such instance"
+JOINED = "NodeAddr=10.0.0.9 NodeHostName=compute00000H State=IDLE+CLOUD"
+STATIC = "NodeAddr=10.0.1.1 NodeHostName=compute-17 State=IDLE"
+DRAINED = "State=DOWN+DRAIN Reason=hpcai: boot: gpu: 7 of 8 GPUs [root@2026-11-21T18:16:10]"
+
+
+class Node:
+    """A machine, and a slurmctld that has its node as ``shown``."""
+
+    def __init__(self, path: Path, shown: str | None) -> None:
+        self.root = Root(str(path))
+        self.shown = shown
+        self.known = True
+        self.updates: list[str] = []
+        self.write("/proc/sys/kernel/hostname", "compute00000H.internal\n")
+        self.write(ENV_FILE, slurmd_env("compute-17", ["10.0.0.4"]))
+
+    def write(self, path: str, text: str) -> None:
+        """A file of the machine."""
+        file = Path(self.root.at(path))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+    def run(self, command: Sequence[str]) -> Result:
+        """Stand in for scontrol."""
+        words = list(command[command.index("scontrol") + 1 :])
+        if words[:3] == ["--oneliner", "show", "node"]:
+            if self.shown is None:
+                return Result(tuple(command), 1, f"Node {words[3]} not found\n", "")
+            return Result(tuple(command), 0, f"NodeName={words[3]} Arch=x86_64 {self.shown} \n", "")
+        if not self.known:
+            return Result(tuple(command), 1, "", "slurm_update error: Invalid node name specified\n")
+        self.updates.append(" ".join(words))
+        return Result(tuple(command), 0, "", "")
+
+    def join(self, check: bool = False) -> Outcome:
+        """Do the step."""
+        return join.perform(Context(self.root, self.run, check), lambda _controllers: "10.0.0.9")
+
+
+def test_spare_node_gets_its_address_and_host_name(tmp_path: Path) -> None:
+    node = Node(tmp_path, SPARE)
+    done = node.join()
+    assert done.verdict == PASS
+    assert node.updates == ["update NodeName=compute-17 NodeAddr=10.0.0.9 NodeHostName=compute00000H"]
+    assert done.changes == ("told slurmctld of node compute-17: NodeAddr=10.0.0.9 NodeHostName=compute00000H",)
+    assert done.summary == "slurmctld at 10.0.0.4 has node compute-17 at 10.0.0.9"
+
+
+@pytest.mark.parametrize(("shown", "address"), [(JOINED, "10.0.0.9"), (STATIC, "10.0.1.1")])
+def test_node_that_is_known_as_it_is_or_by_the_inventory_is_only_looked_at(
+    tmp_path: Path, shown: str, address: str
+) -> None:
+    node = Node(tmp_path, shown)
+    done = node.join()
+    assert (done.verdict, done.changes, node.updates) == (PASS, (), [])
+    assert done.summary.endswith(f"at {address}")
+
+
+@pytest.mark.parametrize("old", [("10.0.0.9", "10.0.0.8"), ("compute00000H", "other")])
+def test_machine_that_moved_is_told_anew(tmp_path: Path, old: tuple[str, str]) -> None:
+    node = Node(tmp_path, JOINED.replace(*old))
+    assert node.join().verdict == PASS
+    assert node.updates == ["update NodeName=compute-17 NodeAddr=10.0.0.9 NodeHostName=compute00000H"]
+
+
+def test_spare_node_that_slurmctld_hides_is_told_unseen(tmp_path: Path) -> None:
+    node = Node(tmp_path, None)
+    assert node.join().verdict == PASS
+    assert len(node.updates) == 1
+
+
+def test_node_that_slurmctld_does_not_know_must_not_start(tmp_path: Path) -> None:
+    node = Node(tmp_path, None)
+    node.known = False
+    done = node.join()
+    assert (done.verdict, done.summary) == (FAIL, "slurmctld at 10.0.0.4 knows no node compute-17")
+    assert "slurm_spare_nodes" in done.action
+    assert "site.yml" in done.action
+
+
+@pytest.mark.parametrize(
+    "shown", [f"{STATIC.rpartition('State')[0]}{DRAINED}", JOINED.replace("State=IDLE+CLOUD", DRAINED)]
+)
+def test_reason_of_an_earlier_boot_is_taken_back(tmp_path: Path, shown: str) -> None:
+    node = Node(tmp_path, shown)
+    done = node.join()
+    assert done.verdict == PASS
+    assert node.updates == ["update NodeName=compute-17 State=UNDRAIN"]
+    assert done.changes == ("took back the reason of node compute-17: hpcai: boot: gpu: 7 of 8 GPUs",)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["bad fan, ticket 4711", "hpcai: site: could not be configured", "hpcai: health: boot: slow", "hpcai: boots"],
+)
+def test_any_other_reason_stays(tmp_path: Path, reason: str) -> None:
+    node = Node(tmp_path, f"NodeAddr=10.0.1.1 NodeHostName=a State=IDLE+DRAIN Reason={reason} [op@2026-11-21T18:16:10]")
+    assert node.join().verdict == PASS
+    assert node.updates == []
+
+
+def test_check_changes_nothing_and_says_the_same(tmp_path: Path) -> None:
+    shown = SPARE.replace("DOWN+CLOUD", "DOWN+CLOUD+DRAIN").replace("no such instance", "boot: gpu: none")
+    checked, done = Node(tmp_path, shown), Node(tmp_path, shown)
+    assert checked.join(check=True) == done.join()
+    assert checked.updates == []
+    assert len(done.updates) == 2
+
+
+def test_away_controller_fails_at_once(tmp_path: Path) -> None:
+    node = Node(tmp_path, SPARE)
+
+    def refuse(controllers: Sequence[str]) -> str:
+        assert tuple(controllers) == ("10.0.0.4",)
+        raise NoController("10.0.0.4:6817: Connection refused")
+
+    done = join.perform(Context(node.root, node.run), refuse)
+    assert done.verdict == FAIL
+    assert "no controller answers (10.0.0.4:6817: Connection refused)" in done.summary
+    assert node.updates == []
+
+
+def test_machine_without_slurmd_has_nothing_to_join(tmp_path: Path) -> None:
+    node = Node(tmp_path, SPARE)
+    Path(node.root.at(ENV_FILE)).unlink()
+    assert node.join().verdict == SKIP
+
+
+def test_settings_of_slurmd_that_lack_something_are_an_error(tmp_path: Path) -> None:
+    node = Node(tmp_path, SPARE)
+    node.write(ENV_FILE, "SLURMD_OPTIONS=\n")
+    with pytest.raises(ConfigError, match="no SLURMD_OPTIONS"):
+        node.join()
+
+
+def test_machine_without_a_host_name_is_an_error(tmp_path: Path) -> None:
+    node = Node(tmp_path, SPARE)
+    node.write("/proc/sys/kernel/hostname", "\n")
+    with pytest.raises(StepFailed, match="no host name"):
+        node.join()
+
+
+def test_slurmctld_that_refuses_is_an_error_in_its_words(tmp_path: Path) -> None:
+    node = Node(tmp_path, SPARE)
+
+    def run(command: Sequence[str]) -> Result:
+        return Result(tuple(command), 1, "", "slurm_load_node error: Protocol authentication error\n")
+
+    with pytest.raises(CommandFailed, match="Protocol authentication error"):
+        join.perform(Context(node.root, run), lambda _controllers: "10.0.0.9")
