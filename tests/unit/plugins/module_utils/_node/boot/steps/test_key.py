@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pwd
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,14 @@ def test_a_machine_without_munge_says_so(node: Node) -> None:
     node.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nmunger:x:7:7::/:\nmunge:x:x:y\n")
     with pytest.raises(StepFailed, match="there is no user munge on this machine: install munge"):
         node.perform()
+
+
+def test_on_the_running_machine_munge_may_come_from_a_directory_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = pwd.struct_passwd(("munge", "x", 4711, 4712, "", "/", "/sbin/nologin"))
+    monkeypatch.setattr(pwd, "getpwnam", {"munge": known}.__getitem__)
+    assert key._owner(Root("/")) == (4711, 4712)
 
 
 def test_a_broken_settings_file_is_named(node: Node) -> None:
