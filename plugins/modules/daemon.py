@@ -19,6 +19,7 @@ description:
   - The unit's own file and drop-ins always count. When they changed, C(systemctl daemon-reload) comes first.
   - A service that fails over and over counts as not running, also between two of systemd's attempts.
   - Fails, with the last lines of the service's journal, if the service does not stay up.
+  - In an image at rest, where no systemd runs, the service is enabled or disabled, and neither started nor stopped.
 author:
   - hpcai.azure contributors (@hpcai)
 options:

@@ -16,8 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from ..machine.run import CommandFailed, Run, must
+from ..machine.run import CommandFailed, Result, Run, must
 
+RUNNING = "/run/systemd/system"
+"""Is there where systemd is the first process (sd_booted(3))."""
 _PROPERTIES = (
     "LoadState",
     "ActiveState",
@@ -46,6 +48,7 @@ class ServiceFacts:
     :ivar newest_file: path and modification time (seconds since the epoch) of the youngest watched file; None where no
         watched file exists.
     :ivar needs_daemon_reload: unit files changed since systemd read them.
+    :ivar at_rest: no systemd runs here: this is an image, in which a service can be enabled, but not started.
     """
 
     name: str
@@ -56,6 +59,7 @@ class ServiceFacts:
     started_at: float | None
     newest_file: tuple[str, float] | None
     needs_daemon_reload: bool
+    at_rest: bool = False
 
     @property
     def unknown(self) -> bool:
@@ -102,6 +106,8 @@ def plan(facts: ServiceFacts, wanted: Wanted, may_come: bool = False) -> Plan:
     if facts.enabled is not None and wanted.enabled != facts.enabled:
         verbs.append("enable" if wanted.enabled else "disable")
         reasons.append(f"it is {'not ' if wanted.enabled else ''}enabled")
+    if facts.at_rest:
+        return Plan(tuple(verbs), tuple(reasons))
     if not wanted.running:
         if facts.active not in _STOPPED_STATES:
             verbs.append("stop")
@@ -123,7 +129,10 @@ def read_facts(name: str, watched: Iterable[str], run: Run) -> ServiceFacts:
     :param watched: files and folders whose change asks for a restart. Of a folder its entries count, and the folder
         itself, so that a removed file is noticed. The unit's own files and drop-ins always count.
     """
-    answer = must(run(["systemctl", "show", name, "--timestamp=us+utc", "--property=" + ",".join(_PROPERTIES)]))
+    answer = run(["systemctl", "show", name, "--timestamp=us+utc", "--property=" + ",".join(_PROPERTIES)])
+    if "LoadState=" not in answer.stdout and not os.path.exists(RUNNING):
+        return _read_at_rest(name, answer, run)
+    must(answer)
     shown = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
     active, sub_state = shown.get("ActiveState", "unknown"), shown.get("SubState", "")
     unit_file_state = shown.get("UnitFileState", "")
@@ -137,6 +146,26 @@ def read_facts(name: str, watched: Iterable[str], run: Run) -> ServiceFacts:
         started_at=parse_timestamp(shown.get("ExecMainStartTimestamp", "")),
         newest_file=newest([*watched, *(path for path in unit_files if path)]),
         needs_daemon_reload=shown.get("NeedDaemonReload") == "yes",
+    )
+
+
+def _read_at_rest(name: str, refusal: Result, run: Run) -> ServiceFacts:
+    """Read what can be told of a service where no systemd runs: systemctl reads the unit files itself."""
+    answer = run(["systemctl", "is-enabled", name])
+    state = answer.stdout.strip()
+    if answer.rc == 127 or (not state and "No such file" not in answer.stderr):
+        must(refusal)
+    load_state = {"": "not-found", "not-found": "not-found"}.get(state, "masked" if "masked" in state else "loaded")
+    return ServiceFacts(
+        name=name,
+        loaded=load_state == "loaded",
+        load_state=load_state,
+        active="inactive",
+        enabled=None if state in _NOT_SWITCHABLE else state == "enabled",
+        started_at=None,
+        newest_file=None,
+        needs_daemon_reload=False,
+        at_rest=True,
     )
 
 
