@@ -94,7 +94,7 @@ def _read(endpoint: str, path: str, headers: Mapping[str, str] | None, limit_s: 
     try:
         body = get(f"{endpoint}{path}", {**(headers or {}), "Metadata": "true"}, limit_s, _PASSING, sleep)
     except NoAnswer as error:
-        raise ImdsError(f"the metadata service at {endpoint} gave no answer in {limit_s:g} s: {error}") from None
+        raise ImdsError(f"the metadata service at {endpoint} gave no answer in {limit_s:.3g} s: {error}") from None
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

@@ -52,7 +52,7 @@ def read_secret(vault: Vault, secret: str, token: str, limit_s: float, sleep: Sl
         body = get(url, {"Authorization": f"Bearer {token}"}, limit_s, _PASSING, sleep)
     except NoAnswer as error:
         raise VaultError(
-            f"key vault {vault.name} gave no answer in {limit_s:g} s: {error}",
+            f"key vault {vault.name} gave no answer in {limit_s:.3g} s: {error}",
             f"look whether this machine reaches {vault.url} directly: name, route, firewall, private endpoint",
         ) from None
     except Refused as refused:
