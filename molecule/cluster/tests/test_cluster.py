@@ -21,8 +21,13 @@ def test_there_are_two_compute_nodes(computes: list[Host]) -> None:
 
 
 def test_all_nodes_are_idle(controller: Host) -> None:
-    shown = controller.check_output("sinfo --Node --noheader --format=%%N:%%T:%%P")
+    shown = controller.check_output("sinfo --Node --noheader --states=idle --format=%%N:%%T:%%P")
     assert sorted(shown.split()) == ["compute-0:idle:compute*", "compute-3:idle:compute*"]
+
+
+def test_nodes_that_may_come_are_declared_and_get_no_jobs(controller: Host) -> None:
+    shown = controller.check_output("sinfo --noheader --states=down --format='%%N|%%E'")
+    assert shown == "compute-[4-35]|hpcai: no such instance"
 
 
 def test_two_node_job_runs_on_two_machines(controller: Host, computes: list[Host]) -> None:
@@ -62,7 +67,8 @@ def test_services_run_where_they_belong_and_start_at_boot(controller: Host, comp
         assert host.service(runs).is_enabled
         assert host.service("munge").is_running
         assert not host.service(rests).is_running
-        assert not host.service(rests).is_enabled
+        # slurmd is in the image, for nodes that join by themselves, and starts only where it has been named.
+        assert host.service(rests).is_enabled == (rests == "slurmd")
 
 
 def test_munge_key_is_one_and_private(controller: Host, computes: list[Host]) -> None:

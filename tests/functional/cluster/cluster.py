@@ -23,6 +23,8 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 RESOURCE_GROUP = "hpcai-sim"
 SCALE_SET = "compute"
 
+SPARE = "hpcai: no such instance"
+
 INVENTORY = """\
 plugin: hpcai.azure.azure_vmss
 endpoint: {endpoint}
@@ -141,9 +143,18 @@ class Cluster:
         ).stdout
 
     def nodes(self, controller: str) -> dict[str, str]:
-        """The nodes that slurmctld has, with their states in lower case, e.g. ``{"compute-0": "idle"}``."""
-        shown = self.ssh(controller, "sinfo --Node --noheader --format=%N:%T")
-        return dict(line.split(":") for line in shown.splitlines())
+        """The nodes that slurmctld has, with their states in lower case, e.g. ``{"compute-0": "idle"}``.
+
+        Without the spare ones, which are declared for machines to come.
+        """
+        shown = self.ssh(controller, "sinfo --Node --noheader --format=%N:%T:%E")
+        lines = [line.split(":", 2) for line in shown.splitlines()]
+        return {name: state for name, state, reason in lines if reason != SPARE}
+
+    def reasons(self, controller: str) -> list[str]:
+        """The reasons for which nodes are out, without that of the spare ones."""
+        shown = self.ssh(controller, "sinfo --noheader --list-reasons --format=%E")
+        return [reason for reason in map(str.strip, shown.splitlines()) if reason != SPARE]
 
     def run_job(self, controller: str, command: str, *options: str) -> str:
         """Run a command as a Slurm job, one task a node, and return what all of them printed."""

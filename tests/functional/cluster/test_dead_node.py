@@ -57,7 +57,7 @@ def test_limited_run_names_it_too_and_blames_no_other(
 
 def test_it_is_kept_out_of_scheduling(cluster: Cluster, controller: str, run_with_dead_node: Recap) -> None:
     assert cluster.nodes(controller)["compute-3"].startswith("drain")
-    reason = cluster.ssh(controller, "sinfo --noheader --list-reasons --format=%E")
+    (reason,) = cluster.reasons(controller)
     assert reason.startswith("hpcai: site:")
 
 
@@ -75,7 +75,7 @@ def test_operators_reason_is_not_touched(cluster: Cluster, controller: str, inve
     run = cluster.site(inventory)
     assert run.rc == 0, run.output
     assert cluster.nodes(controller)["compute-3"] == "drained"
-    assert cluster.ssh(controller, "sinfo --noheader --list-reasons --format=%E").strip() == "bad fan, ticket 4711"
+    assert cluster.reasons(controller) == ["bad fan, ticket 4711"]
     cluster.ssh(controller, "sudo scontrol update NodeName=compute-3 State=RESUME")
 
 
