@@ -191,7 +191,7 @@ def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
     known = read_before(module)
     before = known or {}
     down = set_down(module, before)
-    held = wanted["absent"] is not None and hold.is_held(run)
+    held = wanted["absent"] is not None and known is not None and hold.is_held(run)
     made = nodes.plan(before, wanted["keep_out"], wanted["put_to_work"], wanted["prefix"])
     if made.missing and known is not None:
         unless_foreseen(module, f"slurmctld knows no node named {', '.join(made.missing)}: is slurm.conf up to date?")
