@@ -172,7 +172,7 @@ def _read_at_rest(name: str, refusal: Result, run: Run) -> ServiceFacts:
 
 
 def _at_rest(name: str, run: Run) -> dict[str, str]:
-    """Return what is known of a unit of an image in a folder: systemctl shows nothing there, and calls that no error."""
+    """Return what is known of a unit of an image in a folder: there systemctl shows nothing, and calls it no error."""
     answer = run(["systemctl", "is-enabled", name])
     state = answer.stdout.strip()
     if not state:
