@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from stand_ins.played_node import PlayedNode
 
-from .conftest import SIZE, PlayedNode
+from .conftest import SIZE
 
 KEPT = ("etc/hpcai/nccl.json", "etc/hpcai/nccl_environment.json")
 WRITTEN = (

@@ -1,0 +1,242 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The role gpu on a played node over the stand-in for NVML: bake, configure, boot, reload, undo, faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stand_ins.played_node import PlayedNode
+
+SIZE = "Standard_ND96asr_v4"
+SETTINGS = json.dumps({"schema": 1, "vm_size": SIZE})
+OPTIONS: dict[str, Any] = {"gpu_min_driver": "550", "gpu_timeout": 20}
+BUSIDS = ("0001", "0002", "0003", "0004", "000b", "000c", "000d", "000e")
+HIGHEST = {f"gpu.{index}.set.application_graphics": 1410 for index in range(8)}
+# systemctl of a machine that was not booted by systemd, and modprobe that loads what it is asked for.
+COMMANDS = {
+    "systemctl": """\
+echo "systemctl $*" >> "$PLAYED/ran"
+case "$1" in
+is-enabled) cat "$PLAYED/daemon" ;;
+enable) echo enabled > "$PLAYED/daemon" ;;
+*) echo "System has not been booted with systemd as init system (PID 1). Can't operate." >&2; exit 1 ;;
+esac
+""",
+    "modprobe": """\
+echo "modprobe $*" >> "$PLAYED/ran"
+if [ -e "$PLAYED/no_module" ]; then
+    echo "modprobe: FATAL: Module $1 not found in directory /lib/modules/6.1.0-26-cloud-amd64" >&2
+    exit 1
+fi
+mkdir -p /sys/module/nvidia "/sys/module/$1"
+""",
+}
+
+
+class GpuNode(PlayedNode):
+    """A node whose driver is not loaded yet."""
+
+    def __init__(self, folder: Path, library: Path) -> None:
+        super().__init__(folder, SIZE, "gpu")
+        self.gpus, self.library = folder / "gpus", library
+        self.gpus.mkdir()
+        self.play_gpus(**{f"gpu__{index}__busid": f"0000{domain}:00:00.0" for index, domain in enumerate(BUSIDS)})
+        # The namespace binds the tree's /sys: what is made here is seen there.
+        (folder / "sys/module").mkdir()
+        for name, text in COMMANDS.items():
+            self.command(name, text)
+        (folder / "daemon").write_text("disabled\n", encoding="ascii")
+        self.environment = {
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+            "LD_LIBRARY_PATH": str(library),
+            "NVML_STAND_IN": str(self.gpus),
+            "PLAYED": str(folder),
+        }
+
+    def command(self, name: str, text: str) -> None:
+        """Put a command there that stands in for another one."""
+        file = self.folder / "bin" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{text}", encoding="ascii")
+        file.chmod(0o755)
+
+    def play_gpus(self, **settings: Any) -> None:
+        """Add lines to the stand-in's settings; a double underscore is a dot."""
+        with (self.gpus / "config").open("a", encoding="ascii") as file:
+            file.writelines(f"{name.replace('__', '.')}={value}\n" for name, value in settings.items())
+
+    @property
+    def clocks(self) -> dict[str, int]:
+        """The graphics clocks that were set."""
+        file = self.gpus / "state"
+        lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
+        pairs = (line.split("=") for line in lines)
+        return {key: int(value) for key, value in pairs if key.endswith("application_graphics")}
+
+    def ran(self) -> list[str]:
+        """The commands since the last time."""
+        file = self.folder / "ran"
+        lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return lines
+
+    def reload_driver(self) -> None:
+        """Take the driver out and load it: its other parts are gone, and so is what was set."""
+        modules = self.folder / "sys/module"
+        for name in ("nvidia_uvm", "nvidia_peermem", "nvidia"):
+            (modules / name).rmdir()
+        # Made before the folder of the last load is forgotten, lest the file system hand out its number again.
+        (modules / "other").mkdir(exist_ok=True)
+        (modules / "nvidia").mkdir()
+        (self.gpus / "state").unlink()
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path, library: pathlib.Path) -> Iterator[GpuNode]:
+    """The node, without any file of ours."""
+    if os.geteuid():
+        pytest.skip("only root can play a node in namespaces")
+    played = GpuNode(tmp_path, library)
+    yield played
+    played.end()
+
+
+def test_an_image_is_baked_without_gpu_and_driver_and_its_boot_does_the_rest(node: GpuNode) -> None:
+    node.environment["LD_LIBRARY_PATH"] = ""
+    foretold = node.play("install", "--check", **OPTIONS)
+    assert (foretold["changed"], node.files()) == (1, {})
+    assert node.play("install", **OPTIONS)["changed"] == 1
+    assert sorted(node.files()) == ["etc/hpcai/clocks.json", "etc/hpcai/gpu.json"]
+    assert json.loads(node.text("/etc/hpcai/gpu.json") or "") == {"schema": 1, "min_driver": "550", "timeout": 20.0}
+    assert (node.folder / "daemon").read_text(encoding="ascii") == "enabled\n"
+    assert node.play("install", **OPTIONS)["changed"] == 0
+    assert node.play("install", "--check", **OPTIONS)["changed"] == 0
+    assert not [line for line in node.ran() if "modprobe" in line]
+
+    baked = node.files()
+    node.environment["LD_LIBRARY_PATH"] = str(node.library)
+    node.write("/etc/hpcai/node.json", SETTINGS)
+    status, said = node.hpcnode("boot", "run", "gpu", "clocks")
+    assert status == 0, said
+    assert [step["verdict"] for step in said["steps"]] == ["warn", "pass"]
+    assert node.clocks == HIGHEST
+    # Ansible finds all done by the boot, and the same bytes kept.
+    assert node.play("main", **OPTIONS)["changed"] == 0
+    assert {path: digest for path, digest in node.files().items() if path in baked} == baked
+
+
+def test_a_converged_node_costs_five_tasks(node: GpuNode) -> None:
+    node.write("/etc/hpcai/node.json", SETTINGS)
+    before = node.files()
+    foretold = node.play("main", "--check", **OPTIONS)
+    # The driver is not loaded: it cannot be asked what the clocks are.
+    assert (foretold["changed"], foretold["skipped"], node.files()) == (2, 1, before)
+    assert node.play("main", **OPTIONS)["changed"] == 3
+    assert node.clocks == HIGHEST
+    node.ran()
+    counts = node.play("main", **OPTIONS)
+    assert (counts["changed"], counts["ok"], counts["skipped"]) == (0, 5, 0)
+    assert not [line for line in node.ran() if "is-enabled" not in line and "show" not in line]
+
+
+def test_what_is_undone_is_as_if_it_had_never_been(node: GpuNode) -> None:
+    node.write("/etc/hpcai/node.json", SETTINGS)
+    node.play("main", **OPTIONS)
+    foretold = node.play("main", "--check", gpu_state="absent")
+    assert (foretold["changed"], node.clocks) == (2, HIGHEST)
+    assert node.play("main", gpu_state="absent")["changed"] == 2
+    assert not [path for path in node.files() if path.startswith("etc/hpcai/") and "node.json" not in path]
+    assert set(node.clocks.values()) <= {1095}
+    assert node.play("main", gpu_state="absent")["changed"] == 0
+
+
+def test_after_a_reload_of_the_driver_the_same_command_sets_the_clocks_again(node: GpuNode) -> None:
+    """It is the one that the unit hpcai-driver-loaded.service runs."""
+    node.write("/etc/hpcai/node.json", SETTINGS)
+    node.play("main", **OPTIONS)
+    node.reload_driver()
+    assert node.clocks == {}
+    status, said = node.hpcnode("boot", "run", "gpu", "clocks")
+    assert status == 0, said
+    assert node.clocks == HIGHEST
+    assert "modprobe nvidia_uvm" in said["steps"][0]["changes"]
+    # As in a boot, where the module comes before the steps: there is nothing left to do.
+    status, said = node.hpcnode("boot", "run", "gpu", "clocks")
+    assert [step["changes"] for step in said["steps"]] == [[], []]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"azure_vm_size": "Standard_D4s_v5"},
+        {"azure_vm_size": "Standard_Mine", "hpcai_vm_sizes": {"mine": {"vcpus": 2, "memory_mib": 1024}}},
+        {"gpu_count": 0, "azure_vm_size": SIZE, "azure_sku": {"gpu_count": 8}},
+        {"gpu_has_gpus": "false"},
+    ],
+)
+def test_where_there_are_no_gpus_it_costs_one_skipped_task(node: GpuNode, variables: dict[str, Any]) -> None:
+    counts = node.play("main", **variables)
+    # The other one is Ansible's own, which validates the variables; it is one of the five above as well.
+    assert (counts["ok"], counts["skipped"], counts["changed"]) == (1, 1, 0)
+    assert (node.files(), node.ran()) == ({}, [])
+
+
+def test_a_machine_that_finds_out_by_itself_that_it_has_none_is_left_alone(node: GpuNode) -> None:
+    node.write("/etc/hpcai/node.json", json.dumps({"schema": 1, "vm_size": "Mine", "vm_sizes": {"Mine": {"vcpus": 2}}}))
+    counts = node.play("main")
+    assert (counts["skipped"], counts["failed"]) == (1, 0)
+    assert not [line for line in node.ran() if "modprobe" in line]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"no_module": True}, "NVIDIA's driver is not loaded: modprobe: FATAL: Module nvidia_uvm not found"),
+        ({"gpus": 7}, "7 of 8 GPUs that Standard_ND96asr_v4 promises: 000e:00:00.0 the driver does not know"),
+        ({"gpu__3__lost": 1}, "GPU 3 (0004:00:00.0) fell off the bus: lost"),
+        ({"hang__nvmlInitWithFlags": 60}, "NVIDIA's driver did not answer twice running, 2 s each time"),
+        ({"driver__version": "535.54.03"}, "driver 535.54.03 is older than 550, which is wanted"),
+    ],
+    ids=["no driver", "fewer GPUs", "lost GPU", "no answer", "old driver"],
+)
+def test_what_keeps_a_node_from_work_is_found_in_the_run(node: GpuNode, wrong: dict[str, Any], words: str) -> None:
+    node.write("/etc/hpcai/node.json", SETTINGS)
+    if wrong.pop("no_module", False):
+        (node.folder / "no_module").touch()
+    node.play_gpus(**wrong)
+    done = node.try_to_play("main", **{**OPTIONS, "gpu_timeout": 2})
+    assert done.returncode != 0
+    assert words in done.stdout
+    assert node.clocks == {}
+    # What the next boot goes by is there nevertheless.
+    assert node.text("/etc/hpcai/clocks.json")
+
+
+def test_a_driver_that_fails_is_no_hindrance_to_undo(node: GpuNode) -> None:
+    node.write("/etc/hpcai/node.json", SETTINGS)
+    node.play("install", **OPTIONS)
+    (node.folder / "no_module").touch()
+    assert node.play("main", gpu_state="absent")["changed"] == 1
+    assert node.text("/etc/hpcai/clocks.json") is None
+
+
+def test_clocks_of_ones_own_and_none_at_all(node: GpuNode) -> None:
+    node.write("/etc/hpcai/node.json", SETTINGS)
+    node.play("main", gpu_clocks={})
+    assert (node.clocks, node.text("/etc/hpcai/clocks.json")) == ({}, None)
+    node.play(
+        "main", gpu_clocks={"state": "explicit", "graphics_mhz": 1095, "gpus": ["0004:00:00.0"], "method": "locked"}
+    )
+    assert json.loads(node.text("/etc/hpcai/clocks.json") or "")["graphics_mhz"] == 1095
+    locked = (node.gpus / "state").read_text(encoding="ascii")
+    assert "gpu.3." in locked
+    assert "gpu.2." not in locked
