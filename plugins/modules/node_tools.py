@@ -15,8 +15,8 @@ description:
   - C(hpcnode) is the code of the modules themselves. It comes with this module, so the node needs no package index and
     nothing else is copied, and it always has the version of the collection that installed it, also an older one.
   - Installs the units of the boot phase and enables them, C(hpcai-boot.target) and a service for each step, such as
-    C(hpcai-scratch.service). They run at the next boot; M(hpcai.azure.node_boot) runs the same steps at once. A unit that
-    is masked stays masked; if slurmd requires it, slurmd does not start then.
+    C(hpcai-scratch.service). They run at the next boot; M(hpcai.azure.node_boot) runs the same steps at once. A unit
+    that is masked stays masked; if slurmd requires it, slurmd does not start then.
   - A new version is built beside the old one and takes its place in one step. A boot, or a C(hpcnode) that runs
     meanwhile, sees the one or the other. What was changed by hand is put right and reported as RV(restored).
   - Makes the folders C(/etc/hpcai) and C(/var/lib/hpcai).
@@ -149,7 +149,7 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import COMMANDS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.version import VERSION
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, must, run
@@ -192,7 +192,7 @@ def main() -> NoReturn:
     module.exit_json(
         changed=made.changed,
         version=VERSION,
-        commands=[command.name for command in COMMANDS],
+        commands=list(NAMES),
         interpreter=interpreter,
         written=made.written,
         removed=list(made.remove),

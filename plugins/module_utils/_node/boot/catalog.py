@@ -4,31 +4,27 @@
 
 """The steps of the boot phase, in their order.
 
-To add one: import it here, put it in its place in ``STEPS``, and add its row to ``BOOT_UNITS`` in setup/tools/units.py,
-unless slurmd's own unit runs it (``WITHOUT_UNIT``). Tests compare this list with the files in steps/ and the units.
+To add one: put its name in its place in ``NAMES``, import it below, and add its row to ``BOOT_UNITS`` in
+setup/tools/units.py, unless slurmd's own unit runs it (``WITHOUT_UNIT``). Tests compare this list with the files in
+steps/ and the units.
 
-No discovery: AnsiballZ packs only what is imported. What a step needs and what takes long to import (whatever speaks
-HTTP) it imports when it is performed: this list is imported at each start of hpcnode.
+At boot each step is run by an hpcnode of its own, which imports this one step and not what all the others need: that
+would take longer than most steps do.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .step import Step
-from .steps import clocks, directories, fabric, gpu, instance, join, key, nccl, scratch
 
-STEPS: tuple[Step, ...] = (
-    instance.STEP,
-    key.STEP,
-    gpu.STEP,
-    fabric.STEP,
-    scratch.STEP,
-    directories.STEP,
-    clocks.STEP,
-    nccl.STEP,
-    join.STEP,
-)
+if TYPE_CHECKING:
+    # Read by AnsiballZ, which packs what it finds imported somewhere, and by nobody else.
+    from .steps import clocks, directories, fabric, gpu, instance, join, key, nccl, scratch  # noqa: F401
+
+NAMES = ("instance", "key", "gpu", "fabric", "scratch", "directories", "clocks", "nccl", "join")
 WITHOUT_UNIT = ("join",)
 """Steps that run as a part of slurmd's start, not before it."""
 
@@ -37,13 +33,23 @@ class NoSuchStep(ValueError):
     """A name that is no step's; the message tells the names."""
 
 
+def load(name: str) -> Step:
+    """Return the step of this name."""
+    step: Step = importlib.import_module(f".steps.{name}", __package__).STEP
+    return step
+
+
+def all_steps() -> tuple[Step, ...]:
+    """Return all steps in the order of the boot."""
+    return tuple(load(name) for name in NAMES)
+
+
 def chosen(names: Sequence[str] | None = None) -> tuple[Step, ...]:
     """Return the steps of these names in the order of the boot; without names all that are units.
 
     :raises NoSuchStep: a name is no step's.
     """
-    known = [step.name for step in STEPS]
     for name in names or ():
-        if name not in known:
-            raise NoSuchStep(f"there is no step {name}: there are {', '.join(known)}")
-    return tuple(step for step in STEPS if (step.name in names if names else step.name not in WITHOUT_UNIT))
+        if name not in NAMES:
+            raise NoSuchStep(f"there is no step {name}: there are {', '.join(NAMES)}")
+    return tuple(load(name) for name in NAMES if (name in names if names else name not in WITHOUT_UNIT))

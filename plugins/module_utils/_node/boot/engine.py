@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import signal
 import threading
@@ -28,6 +29,12 @@ VERDICTS = (PASS, WARN, FAIL, UNKNOWN, SKIP)
 BAD = (FAIL, UNKNOWN)
 """Verdicts of a blocking step that keep slurmd from starting: a node that cannot tell whether it has its GPUs takes no
 jobs either."""
+_CURES = {
+    errno.ENOSPC: "Make room there: 'df -h' and 'df -i' show what is full",
+    errno.EDQUOT: "Make room there: a quota is used up",
+    errno.EROFS: "Find out by 'journalctl -k -b' why it is read-only, and restart the machine",
+}
+"""What to do about errors whose own words leave that open."""
 _LEAST_S = 1.0
 """What is left of a step's time at least when another run of it was waited for."""
 
@@ -143,7 +150,7 @@ def _performed(step: Step, context: Context) -> Mapping[str, Any]:
     except (ConfigError, UnknownVmSize) as error:
         outcome = Outcome(UNKNOWN, str(error))
     except (StepFailed, CommandFailed, Locked, OSError) as error:
-        outcome = Outcome(FAIL, str(error))
+        outcome = Outcome(FAIL, str(error), _CURES.get(getattr(error, "errno", None) or 0, ""))
     except BaseException as error:
         words = f"{type(error).__name__}: {error}: this is a defect of hpcnode"
         action = f"Report it with 'details' of {record.FOLDER}/{step.name}.json"

@@ -113,6 +113,10 @@ def _line(root: Root, step: Step, unit: Mapping[str, str]) -> Line:
             seconds=_running_for(known) if known.verdict == RUNNING else known.seconds,
             changes=known.changes,
         )
+    if unit.get("LoadState") == "masked" and step.blocking:
+        # Whatever became of it by hand: systemd starts nothing that requires a masked unit.
+        action = f"'systemctl unmask {unit_of(step)}', and leave it out by boot_skip in /etc/hpcai/node.json if need be"
+        return replace(line, verdict=FAIL, summary=f"{unit_of(step)} is masked, and slurmd requires it", action=action)
     if line.verdict == RUNNING or not unit:
         return line
     if unit.get("ActiveState") == "activating":
@@ -130,9 +134,7 @@ def _by_unit(line: Line, step: Step, unit: Mapping[str, str]) -> Line:
     """A step without a record, of which systemd may know."""
     name = unit_of(step)
     if unit.get("LoadState") == "masked":
-        verdict = UNKNOWN if step.blocking else SKIP
-        action = f"'systemctl unmask {name}', or turn it off by boot_skip in /etc/hpcai/node.json"
-        return replace(line, verdict=verdict, summary=f"{name} is masked", action=action if step.blocking else "")
+        return replace(line, verdict=SKIP, summary=f"{name} is masked")
     if unit.get("LoadState") == "not-found":
         return replace(line, summary=f"{name} is not installed", action="Run the role hpcai.azure.node_tools")
     if unit.get("ActiveState") == "failed":

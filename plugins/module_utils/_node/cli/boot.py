@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Callable
 
 from ..boot import status as boot_status
-from ..boot.catalog import STEPS, NoSuchStep, chosen
+from ..boot.catalog import NAMES, NoSuchStep, all_steps, chosen
 from ..boot.engine import Ran, perform
 from ..boot.results import sentence
 from ..boot.step import FAIL, PASS, SKIP, UNKNOWN, WARN
@@ -49,8 +49,7 @@ _LEVELS = {FAIL: "<3>", UNKNOWN: "<3>", WARN: "<4>"}
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
-    names = ", ".join(step.name for step in STEPS)
-    parser.add_argument("steps", metavar="STEP", nargs="*", help=f"run: which steps of {names}")
+    parser.add_argument("steps", metavar="STEP", nargs="*", help=f"run: which steps of {', '.join(NAMES)}")
     parser.add_argument("--check", action="store_true", help="run: only say what would be done")
 
 
@@ -107,7 +106,7 @@ def _is_journal() -> bool:
 
 
 def _status(args: argparse.Namespace) -> Answer:
-    found = boot_status.look(Root(args.root), run, STEPS)
+    found = boot_status.look(Root(args.root), run, all_steps())
     states = {boot_status.READY: command.GOOD, boot_status.BLOCKED: command.BAD}
     rows = [("STEP", "VERDICT", "SECONDS", "SUMMARY")]
     for line in found.lines:
@@ -146,7 +145,7 @@ def _report(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
     if not root.is_this_machine:
         raise UsageError("boot report works on the running machine only: leave out --root")
-    done = report(root, run, STEPS)
+    done = report(root, run, all_steps())
     status = command.GOOD if done.verdict in (PASS, SKIP) else command.UNKNOWN
     return Answer(status, sentence(done.summary, done.action), {"verdict": done.verdict, "summary": done.summary})
 

@@ -7,33 +7,31 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..machine.config import ConfigError
 from ..machine.run import CommandFailed
 from ..sku.names import UnknownVmSize
-from . import boot, clocks, nccl, pins, scratch, sku, text
+from . import text
 from .command import BAD, GOOD, UNKNOWN, USAGE, Answer, Command, UsageError
 from .version import VERSION
+
+if TYPE_CHECKING:
+    # Read by AnsiballZ, which packs what it finds imported somewhere, and by nobody else.
+    from . import boot, clocks, nccl, pins, scratch, sku  # noqa: F401
 
 PROGRAM = "hpcnode"
 SCHEMA = 1
 """Version of what ``--json`` prints."""
 
-# By name, not found by looking: AnsiballZ packs only what is imported.
-COMMANDS: tuple[Command, ...] = (
-    sku.COMMAND,
-    boot.COMMAND,
-    scratch.COMMAND,
-    clocks.COMMAND,
-    nccl.COMMAND,
-    pins.COMMAND,
-)
+NAMES = ("sku", "boot", "scratch", "clocks", "nccl", "pins")
+"""The sub-commands."""
 
 SUMMARY = "what this node is, and settings that it makes itself"
 DESCRIPTION = """\
@@ -87,8 +85,26 @@ def _page_of(command: Command) -> Callable[[argparse.ArgumentParser], str]:
     return lambda parser: text.page(parser, command.summary, command.description)
 
 
-def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMANDS) -> int:
-    """Run hpcnode and return its exit status."""
+def all_commands() -> tuple[Command, ...]:
+    """Return the sub-commands."""
+    return tuple(_load(name) for name in NAMES)
+
+
+def _load(name: str) -> Command:
+    command: Command = importlib.import_module(f".{name}", __package__).COMMAND
+    return command
+
+
+def _needed(words: Sequence[str]) -> tuple[Command, ...]:
+    """The one that is called, where that is plain: the boot phase calls hpcnode for each step, and waits for it."""
+    return (_load(words[0]),) if words and words[0] in NAMES else all_commands()
+
+
+def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None = None) -> int:
+    """Run hpcnode and return its exit status.
+
+    :param commands: the sub-commands there are, for tests.
+    """
     for stream in (sys.stdout, sys.stderr):
         # A name that the locale cannot show must not keep the rest from being shown.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
@@ -97,7 +113,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMAN
     as_json, debug = "--json" in words, "--debug" in words
     name = ""
     try:
-        args = build_parser(commands).parse_args(words)
+        args = build_parser(_needed(words) if commands is None else commands).parse_args(words)
         if args.version:
             return write(as_json, "version", GOOD, f"{PROGRAM} {VERSION}", {"version": VERSION})
         if args.command is None:

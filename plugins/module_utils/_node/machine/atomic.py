@@ -34,9 +34,12 @@ def write_file(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] |
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno and not error.filename:
+            # The kernel says that there is no space, and not for what.
+            error.filename = target
         raise
     _sync_folder(folder)
 

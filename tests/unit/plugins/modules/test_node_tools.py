@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import COMMANDS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES, all_commands
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.modules import node_tools
 
@@ -193,7 +193,7 @@ def test_as_ansible_sends_it(ansible_playbook: AnsiblePlaybook, tmp_path: pathli
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = (json.loads((tmp_path / name).read_text(encoding="utf-8")) for name in ("first", "second"))
     assert (first["changed"], second["changed"]) == (True, False)
-    assert first["commands"] == [command.name for command in COMMANDS]
+    assert first["commands"] == list(NAMES)
     installed = root / "usr/lib/hpcai/lib/hpcai_node"
     for path in installed.rglob("*.py"):
         original = REPOSITORY / "plugins/module_utils/_node" / path.relative_to(installed)
@@ -204,7 +204,7 @@ def test_as_ansible_sends_it(ansible_playbook: AnsiblePlaybook, tmp_path: pathli
         command = [str(root / "usr/bin/hpcnode"), *words]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
-    assert all(command.summary[:20] in hpcnode("--help") for command in COMMANDS)
+    assert all(command.summary[:20] in hpcnode("--help") for command in all_commands())
     assert json.loads(hpcnode("sku", "ND96asr_v4", "--json"))["vm_size"] == "Standard_ND96asr_v4"
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ast
 import pathlib
 import subprocess
 import sys
@@ -23,15 +24,17 @@ BLOCKING = {"instance", "key", "gpu", "fabric", "scratch", "directories", "join"
 def test_each_file_is_a_step_of_the_catalogue() -> None:
     names = {file.stem for file in FOLDER.glob("*.py")} - {"__init__"}
     assert names
-    assert [step.name for step in catalog.STEPS] == [name for name in ORDER if name in names]
+    assert sorted(names) == sorted(catalog.NAMES)
+    assert catalog.NAMES == ORDER
+    assert [step.name for step in catalog.all_steps()] == list(catalog.NAMES)
 
 
 def test_a_step_that_only_warns_does_not_block() -> None:
-    assert {step.name for step in catalog.STEPS if step.blocking} <= BLOCKING
-    assert not {step.name for step in catalog.STEPS if not step.blocking} & (BLOCKING - {"join"})
+    assert {step.name for step in catalog.all_steps() if step.blocking} <= BLOCKING
+    assert not {step.name for step in catalog.all_steps() if not step.blocking} & (BLOCKING - {"join"})
 
 
-@pytest.mark.parametrize("step", catalog.STEPS, ids=lambda step: step.name)
+@pytest.mark.parametrize("step", catalog.all_steps(), ids=lambda step: step.name)
 def test_a_step_has_a_title_and_a_limit(step: catalog.Step) -> None:
     assert step.title
     assert 0 < step.limit_s <= 570
@@ -39,12 +42,12 @@ def test_a_step_has_a_title_and_a_limit(step: catalog.Step) -> None:
 
 def test_without_names_all_are_chosen_but_those_of_slurmds_own_start() -> None:
     chosen = [step.name for step in catalog.chosen()]
-    assert chosen == [step.name for step in catalog.STEPS if step.name != "join"]
+    assert chosen == [step.name for step in catalog.all_steps() if step.name != "join"]
     assert catalog.chosen([]) == catalog.chosen()
 
 
 def test_names_are_chosen_in_the_order_of_the_boot() -> None:
-    names = [step.name for step in catalog.STEPS]
+    names = [step.name for step in catalog.all_steps()]
     assert [step.name for step in catalog.chosen(names[::-1])] == names
 
 
@@ -53,12 +56,44 @@ def test_a_name_that_is_no_step_is_refused_with_those_that_are() -> None:
         catalog.chosen(["clocks", "scrach"])
 
 
-def test_the_catalogue_imports_nothing_that_speaks_http() -> None:
-    """It is imported at each start of hpcnode, and what speaks HTTP takes longer than all else."""
+def imported_by(call: str) -> set[str]:
+    """The modules that a call imports, ours without the collection's name."""
     program = (
         f"import sys; sys.path.insert(0, {str(REPOSITORY / '.collections')!r})\n"
-        "import ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main\n"
-        "sys.stdout.write(' '.join({'http.client', 'urllib.request', 'ssl', 'email'} & set(sys.modules)))"
+        "from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main\n"
+        "from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import catalog\n"
+        "sys.stdout = sys.stderr\n"
+        f"{call}\n"
+        "sys.__stdout__.write(' '.join(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == ""
+    return {name.rpartition("._node.")[2] for name in done.stdout.split()}
+
+
+def test_what_runs_one_step_imports_no_other(tmp_path: pathlib.Path) -> None:
+    """It is started for each step of a boot, and importing all of them takes longer than most of them do."""
+    imported = imported_by(f"main(['boot', 'run', 'key', '--root', {str(tmp_path)!r}]); catalog.chosen(['key'])")
+    assert "boot.engine" in imported
+    assert [name for name in imported if name.startswith("boot.steps.")] == ["boot.steps.key"]
+    assert not {"cli.nccl", "cli.pins", "pinning", "setup.nccl.configure"} & imported
+
+
+def test_no_step_imports_what_speaks_http_before_it_runs(tmp_path: pathlib.Path) -> None:
+    imported = imported_by(f"main(['boot', 'status', '--root', {str(tmp_path)!r}])")
+    assert {f"boot.steps.{name}" for name in catalog.NAMES} <= imported
+    assert not {"http.client", "urllib.request", "ssl", "email"} & imported
+
+
+def test_ansible_packs_every_step_and_every_command() -> None:
+    """AnsiballZ packs what it finds imported somewhere: a step that is only named would be missing on each node."""
+    for path, folder in (("boot/catalog.py", "boot/steps"), ("cli/main.py", "cli")):
+        tree = ast.parse((FOLDER.parents[1] / path).read_text(encoding="utf-8"))
+        named = {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if node.level
+        }
+        on_disk = {file.stem for file in (FOLDER.parents[1] / folder).glob("*.py")}
+        assert on_disk - {"__init__", "main", "command", "text", "version"} <= named

@@ -74,6 +74,17 @@ def test_errors_become_verdicts_in_one_line(machine: Any, make_step: Any, error:
     assert (outcome.verdict, outcome.summary) == (verdict, str(error))
 
 
+@pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "df -h"), (errno.EROFS, "read-only"), (errno.EIO, "")])
+def test_a_full_or_read_only_disk_is_named_with_a_cure(machine: Any, make_step: Any, number: int, words: str) -> None:
+    def perform(context: Context) -> NoReturn:
+        raise OSError(number, os.strerror(number), context.root.at("/var/lib/hpcai/instance.json"))
+
+    outcome = machine.perform(make_step(perform)).outcome
+    assert outcome.verdict == FAIL
+    assert "/var/lib/hpcai/instance.json" in outcome.summary
+    assert (words in outcome.action, bool(outcome.action)) == (True, bool(words))
+
+
 @pytest.mark.parametrize("error", [KeyError("x"), SystemExit(0), KeyboardInterrupt(), RecursionError("deep")])
 def test_a_defect_is_unknown_and_its_traceback_kept(machine: Any, make_step: Any, error: BaseException) -> None:
     def perform(_context: Context) -> NoReturn:

@@ -133,7 +133,6 @@ def test_a_step_that_only_warns_is_waited_for_while_it_runs_only(node: Node) -> 
         ({"ActiveState": "failed", "Result": "exit-code"}, FAIL, "left no record"),
         ({"ActiveState": "active"}, PASS, "systemd says that it succeeded"),
         ({"LoadState": "not-found"}, status.NOT_RUN, f"{UNIT} is not installed"),
-        ({"LoadState": "masked"}, UNKNOWN, f"{UNIT} is masked"),
         ({}, status.NOT_RUN, "it has not run in this boot"),
     ],
 )
@@ -143,6 +142,17 @@ def test_where_there_is_no_record_systemd_tells(node: Node, unit: dict[str, str]
     (line,) = node.look().lines
     assert line.verdict == verdict
     assert words in line.summary
+
+
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_masked_unit_of_a_blocking_step_blocks(node: Node, ran: bool) -> None:
+    """Observed with systemd 252: "Failed to start slurmd.service: Unit hpcai-fabric.service is masked."."""
+    if ran:
+        node.ended(Outcome(PASS, "all is well"))
+    node.units[UNIT] = {"LoadState": "masked"}
+    found = node.look()
+    assert (found.lines[0].verdict, found.state) == (FAIL, status.BLOCKED)
+    assert f"systemctl unmask {UNIT}" in found.lines[0].action
 
 
 def test_a_masked_unit_of_a_step_that_only_warns_is_skipped(node: Node) -> None:

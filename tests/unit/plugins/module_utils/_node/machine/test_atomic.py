@@ -81,3 +81,16 @@ def test_a_link_stays_one(tmp_path: pathlib.Path) -> None:
 
 def test_what_is_not_there_need_not_be_removed(tmp_path: pathlib.Path) -> None:
     remove_file(str(tmp_path / "nothing"))
+
+
+def test_a_full_disk_is_told_with_the_file_that_did_not_fit(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's own error of a write names no file."""
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(atomic.os, "fsync", fail)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/instance.json'"):
+        write_file(str(tmp_path / "instance.json"), "new")

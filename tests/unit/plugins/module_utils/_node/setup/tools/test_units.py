@@ -14,10 +14,10 @@ import subprocess
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import catalog
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import COMMANDS, build_parser
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import all_commands, build_parser
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import files, units
 
-STEPS = [step for step in catalog.STEPS if step.name not in catalog.WITHOUT_UNIT]
+STEPS = [step for step in catalog.all_steps() if step.name not in catalog.WITHOUT_UNIT]
 SERVICES = [name for name in units.UNITS if name.endswith(".service")]
 BOOT_SERVICES = [row.unit for row in units.BOOT_UNITS]
 
@@ -127,8 +127,9 @@ def test_systemd_finds_no_fault(tmp_path: pathlib.Path) -> None:
 
 
 def test_units_call_commands_that_exist() -> None:
-    parser = build_parser(COMMANDS)
+    commands = all_commands()
+    parser = build_parser(commands)
     for name in SERVICES:
         program, *arguments = read(name)["Service"]["ExecStart"].split()
         assert program == "/usr/bin/hpcnode"
-        assert parser.parse_args(arguments).command in COMMANDS
+        assert parser.parse_args(arguments).command in commands
