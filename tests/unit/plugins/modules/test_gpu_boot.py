@@ -19,7 +19,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import clo
 from ansible_collections.hpcai.azure.plugins.modules import gpu_boot, gpu_clocks
 
 RunModule = Callable[..., dict[str, Any]]
-ALL = {
+ALL: dict[str, Any] = {
     "min_driver": "550",
     "gpu_count": 8,
     "timeout": 20,
