@@ -19,7 +19,7 @@ name: folder
 short_description: Work in a folder with a machine's files
 version_added: "0.1.0"
 author: hpcai.azure contributors
-description: Runs commands by chroot, each in a mount namespace of its own, with /proc, /dev and this host's name servers.
+description: Runs commands by chroot, each in a mount namespace of its own, with proc, dev and the name servers.
 options:
   folder:
     description: The folder.

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from ...machine.root import Root
-from ..managed_block import with_block
+from ..managed_block import with_block, without_block
 from ..managed_file import change_of, read_file
 from .base import is_azure
 from .part import Part, own_file
@@ -31,7 +31,7 @@ def plan(root: Root, mode: str) -> Part:
     :param mode: AUTO sets them on a running machine of Azure. Elsewhere chronyd would not start without the device.
     """
     if mode == LEAVE:
-        return Part()
+        return _taken_back(root)
     if mode == AUTO and not is_azure(root):
         return Part(remarks=("chrony is left as it is: no running machine of Azure (time: azure sets it anyway)",))
     # Before the package is there as well: where it comes from Debian or Ubuntu, it reads this folder.
@@ -43,6 +43,15 @@ def plan(root: Root, mode: str) -> Part:
     if main == DEBIAN and (text is None or _reads_folder(text)):
         return Part(files=(own_file(root, DROP_IN, LINES),))
     return Part(files=(change_of(root.at(main), with_block(text or "", _BLOCK, LINES), mode_before or 0o644),))
+
+
+def _taken_back(root: Root) -> Part:
+    files = [own_file(root, DROP_IN, ())]
+    for path in (DEBIAN, EL):
+        text, mode = read_file(root.at(path))
+        if text is not None:
+            files.append(change_of(root.at(path), without_block(text, _BLOCK), mode or 0o644))
+    return Part(files=tuple(files))
 
 
 def _reads_folder(text: str) -> bool:

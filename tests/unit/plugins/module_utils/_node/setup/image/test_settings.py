@@ -1,0 +1,350 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The settings of an image: what is written, what the base has already, and what the running kernel is told."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import (
+    agent,
+    clock,
+    kernel_modules,
+    limits,
+    network,
+    settings,
+    sysctl,
+    updates,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.base import AZURE_ASSET_TAG, read_base
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.part import MARK, Part
+
+
+class Machine:
+    """A machine's tree."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.root = Root(str(folder))
+
+    def has(self, path: str, text: str = "") -> None:
+        """Put a file there."""
+        place = self.folder / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+    def links(self, path: str, target: str) -> None:
+        """Put a link there."""
+        place = self.folder / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
+
+    def read(self, path: str) -> str | None:
+        """What a file of it holds."""
+        place = self.folder / path.lstrip("/")
+        return place.read_text() if place.exists() else None
+
+    def boots(self) -> None:
+        """It runs systemd."""
+        (self.folder / "run/systemd/system").mkdir(parents=True)
+
+    def lines(self, part: Part, path: str) -> list[str] | None:
+        """What the part would write to a file; None if it should not be there."""
+        [change] = [change for change in part.files if change.path == self.root.at(path)]
+        if change.after is None:
+            return None
+        first, *rest = change.after.splitlines()
+        assert first == MARK
+        return rest
+
+
+@pytest.fixture
+def machine(tmp_path: pathlib.Path) -> Machine:
+    """One of which nothing is known."""
+    folder = tmp_path / "machine"
+    folder.mkdir()
+    return Machine(folder)
+
+
+def test_limits_hold_for_root_too_and_for_services(machine: Machine) -> None:
+    part = limits.plan(machine.root, {"memlock": "unlimited", "stack": "unlimited", "nofile": 1048576}, ())
+    logins = machine.lines(part, limits.LOGINS)
+    assert logins is not None
+    assert "* hard memlock unlimited" in logins
+    assert "root soft nofile 1048576" in logins
+    assert len(logins) == 12
+    services = ["[Manager]", "DefaultLimitMEMLOCK=infinity", "DefaultLimitNOFILE=1024:1048576"]
+    assert machine.lines(part, limits.SERVICES) == services
+
+
+def test_a_limit_that_is_null_is_nobodys(machine: Machine) -> None:
+    part = limits.plan(machine.root, {"memlock": None, "nofile": 512}, ())
+    assert machine.lines(part, limits.SERVICES) == ["[Manager]", "DefaultLimitNOFILE=512"]
+    assert machine.lines(limits.plan(machine.root, {"memlock": 64}, ()), limits.SERVICES) == [
+        "[Manager]",
+        "DefaultLimitMEMLOCK=64K",
+    ]
+    assert machine.lines(limits.plan(machine.root, {}, ()), limits.LOGINS) is None
+
+
+def test_limits_of_an_hpc_image_are_left_alone_unless_named(machine: Machine) -> None:
+    machine.has(
+        "/etc/security/limits.conf",
+        "# text\n*  hard    memlock   unlimited\n* soft memlock unlimited\n* - nofile 65536\n* soft stack 1\n",
+    )
+    machine.has("/etc/systemd/system.conf", "#DefaultLimitNOFILE=\nDefaultLimitMEMLOCK=infinity\n")
+    wanted = {"memlock": "unlimited", "stack": "unlimited", "nofile": 1048576}
+    part = limits.plan(machine.root, wanted, ())
+    assert machine.lines(part, limits.LOGINS) == [
+        f"{who} {kind} stack unlimited" for who in ("*", "root") for kind in ("soft", "hard")
+    ]
+    assert "nofile is 65536, 65536 (limits.conf)" in part.left_alone
+    assert "DefaultLimitMEMLOCK is infinity (systemd)" in part.left_alone
+    named = machine.lines(limits.plan(machine.root, wanted, ["nofile", "memlock"]), limits.LOGINS)
+    assert named is not None
+    assert "* hard nofile 1048576" in named
+    assert not [line for line in named if "memlock" in line]
+
+
+def test_kernel_settings_go_to_a_file_and_to_the_running_kernel(machine: Machine) -> None:
+    machine.has("/proc/sys/vm/zone_reclaim_mode", "0\n")
+    machine.has("/proc/sys/net/ipv4/tcp_rmem", "4096\t1\t2\n")
+    wanted = {"vm.zone_reclaim_mode": 1, "net.ipv4.tcp_rmem": "4096 1 2", "not.there": 1, "off.by.null": None}
+    part = sysctl.plan(machine.root, wanted, (), live=True)
+    assert machine.lines(part, sysctl.FILE) == [
+        "net.ipv4.tcp_rmem = 4096 1 2",
+        "not.there = 1",
+        "vm.zone_reclaim_mode = 1",
+    ]
+    assert part.live == {"vm/zone_reclaim_mode": "1"}
+    assert sysctl.plan(machine.root, wanted, (), live=False).live == {}
+
+
+def test_kernel_settings_of_the_base_are_left_alone_unless_named(machine: Machine) -> None:
+    machine.has("/etc/sysctl.conf", "# vm.overcommit_memory = 2\nvm.zone_reclaim_mode = 1\n")
+    machine.has("/etc/sysctl.d/60-site.conf", "net/ipv4/neigh/default/gc_thresh1=1024\n")
+    wanted = {"vm.zone_reclaim_mode": 0, "net.ipv4.neigh.default.gc_thresh1": 4096, "vm.overcommit_memory": 1}
+    part = sysctl.plan(machine.root, wanted, (), live=False)
+    assert machine.lines(part, sysctl.FILE) == ["vm.overcommit_memory = 1"]
+    assert part.left_alone == (
+        "net.ipv4.neigh.default.gc_thresh1 is 1024 (sysctl)",
+        "vm.zone_reclaim_mode is 1 (sysctl)",
+    )
+    named = sysctl.plan(machine.root, wanted, ["vm.zone_reclaim_mode"], live=False)
+    assert "vm.zone_reclaim_mode = 0" in (machine.lines(named, sysctl.FILE) or [])
+
+
+def test_our_own_file_is_not_taken_for_the_bases(machine: Machine) -> None:
+    machine.has(sysctl.FILE, "vm.zone_reclaim_mode = 1\n")
+    machine.has(limits.LOGINS, "* soft memlock 1\n* hard memlock 1\n")
+    assert sysctl.plan(machine.root, {"vm.zone_reclaim_mode": 1}, (), live=False).left_alone == ()
+    assert limits.plan(machine.root, {"memlock": 2}, ()).left_alone == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [("net.ipv4.conf.eth0/1.x", "net/ipv4/conf/eth0.1/x"), ("net/ipv4/conf/eth0.1/x", "net/ipv4/conf/eth0.1/x")],
+)
+def test_names_with_dots_in_them_find_their_place(name: str, path: str) -> None:
+    assert sysctl.path_of(name) == path
+
+
+def test_modules_that_no_kernel_has_are_not_asked_for(machine: Machine) -> None:
+    machine.has("/lib/modules/6.1.0/modules.dep", "kernel/drivers/infiniband/core/ib_umad.ko.xz: kernel/x.ko\n")
+    machine.has("/lib/modules/6.1.0/modules.builtin", "kernel/net/rdma-ucm.ko\n")
+    part = kernel_modules.plan(
+        machine.root, ["ib_umad", "rdma_ucm", "ib_uverbs"], {"sunrpc": {"slots": 128, "x": None}}
+    )
+    assert machine.lines(part, kernel_modules.LOADED) == ["ib_umad", "rdma_ucm"]
+    assert machine.lines(part, kernel_modules.OPTIONS) == ["options sunrpc slots=128"]
+    assert "ib_uverbs" in part.remarks[0]
+
+
+def test_an_option_that_the_base_sets_by_sysctl_is_left_alone(machine: Machine) -> None:
+    machine.has("/etc/sysctl.conf", "sunrpc.tcp_max_slot_table_entries = 64\n")
+    part = kernel_modules.plan(machine.root, (), {"sunrpc": {"tcp_max_slot_table_entries": 128}})
+    assert machine.lines(part, kernel_modules.OPTIONS) is None
+    assert part.left_alone == ("sunrpc.tcp_max_slot_table_entries is 64 (sysctl)",)
+
+
+WAAGENT = """\
+# Microsoft Azure Linux Agent
+Provisioning.Agent=auto
+
+# Extensions.GoalStatePeriod=6 was the default
+Extensions.GoalStatePeriod=6
+ResourceDisk.Format=y
+ResourceDisk.MountPoint=/mnt/resource
+ResourceDisk.EnableSwap=y"""
+
+
+def test_the_agents_other_settings_and_comments_stay(machine: Machine) -> None:
+    machine.has(agent.FILE, WAAGENT)
+    wanted = {
+        "Extensions.GoalStatePeriod": 300,
+        "ResourceDisk.EnableSwap": False,
+        "OS.EnableRDMA": "y",
+        "Not.This": None,
+    }
+    [change] = agent.plan(machine.root, wanted, "/scratch").files
+    expected = WAAGENT.replace("\nExtensions.GoalStatePeriod=6", "\nExtensions.GoalStatePeriod=300")
+    assert change.after == expected.replace("EnableSwap=y", "EnableSwap=n") + "\nOS.EnableRDMA=y\n"
+    assert agent.edited(change.after, {"OS.EnableRDMA": "y"}) == change.after
+
+
+def test_the_agents_disk_does_not_lie_on_scratch(machine: Machine) -> None:
+    machine.has(agent.FILE, WAAGENT.replace("/mnt/resource", "/scratch"))
+    part = agent.plan(machine.root, {"OS.EnableRDMA": "y"}, "/scratch/")
+    assert "ResourceDisk.MountPoint=/mnt/resource\n" in (part.files[0].after or "")
+    assert "/scratch" in part.remarks[0]
+
+
+def test_without_an_agent_nothing_is_written(machine: Machine) -> None:
+    assert agent.plan(machine.root, {"OS.EnableRDMA": "y"}, "/scratch").files == ()
+
+
+def test_apt_updates_nothing_by_itself(machine: Machine) -> None:
+    machine.has("/etc/apt/apt.conf")
+    off = machine.lines(updates.plan(machine.root, updates.OFF), updates.APT)
+    assert off == [f'APT::Periodic::{name} "0";' for name in ("Enable", "Update-Package-Lists", "Unattended-Upgrade")]
+    security = machine.lines(updates.plan(machine.root, updates.SECURITY), updates.APT) or []
+    assert 'APT::Periodic::Unattended-Upgrade "1";' in security
+    assert 'Unattended-Upgrade::Package-Blacklist { "^linux-"; };' in security
+    assert machine.lines(updates.plan(machine.root, updates.LEAVE), updates.APT) is None
+
+
+def test_updates_that_the_base_has_masked_are_left_alone(machine: Machine) -> None:
+    machine.has("/etc/apt/apt.conf")
+    machine.links("/etc/systemd/system/unattended-upgrades.service", "/dev/null")
+    part = updates.plan(machine.root, updates.OFF)
+    assert machine.lines(part, updates.APT) is None
+    assert part.left_alone == ("unattended-upgrades is masked already",)
+
+
+def test_dnf_updates_nothing_by_itself_or_security_alone(machine: Machine) -> None:
+    machine.has(updates.DNF, "[commands]\nupgrade_type = default\nrandom_sleep = 0\n")
+    timer = "/etc/systemd/system/timers.target.wants/dnf-automatic-install.timer"
+    machine.links(timer, "/usr/lib/systemd/system/dnf-automatic-install.timer")
+    assert updates.plan(machine.root, updates.OFF).unlink == (timer,)
+    [change] = updates.plan(machine.root, updates.SECURITY).files
+    assert change.after == "[commands]\nupgrade_type = security\nrandom_sleep = 0\n"
+
+
+def test_chrony_follows_the_host_on_azure_only(machine: Machine) -> None:
+    machine.has("/etc/chrony/chrony.conf", "pool x\nconfdir /etc/chrony/conf.d\n")
+    assert clock.plan(machine.root, clock.AUTO).files == ()
+    assert machine.lines(clock.plan(machine.root, clock.AZURE), clock.DROP_IN) == list(clock.LINES)
+    machine.boots()
+    machine.has("/sys/class/dmi/id/chassis_asset_tag", f"{AZURE_ASSET_TAG}\n")
+    assert machine.lines(clock.plan(machine.root, clock.AUTO), clock.DROP_IN) == list(clock.LINES)
+
+
+def test_chrony_without_a_folder_of_settings_gets_a_block(machine: Machine) -> None:
+    machine.has("/etc/chrony.conf", "pool x\n")
+    [change] = clock.plan(machine.root, clock.AZURE).files
+    assert (change.after or "").startswith("# BEGIN hpcai.azure image\nrefclock PHC /dev/ptp_hyperv")
+    change.apply()
+    assert not any(change.changes for change in clock.plan(machine.root, clock.AZURE).files)
+    for change in clock.plan(machine.root, clock.LEAVE).files:
+        change.apply()
+    assert machine.read("/etc/chrony.conf") == "pool x\n"
+
+
+def test_a_base_that_follows_the_host_already_is_left_alone(machine: Machine) -> None:
+    line = "refclock PHC /dev/ptp_hyperv poll 3 dpoll -2 offset 0"
+    machine.has("/etc/chrony/chrony.conf", f"{line}\nconfdir /etc/chrony/conf.d\n")
+    part = clock.plan(machine.root, clock.AZURE)
+    assert (part.files, part.left_alone) == ((), (f"chrony has {line!r}",))
+
+
+def card(machine: Machine, name: str, driver: str, master: str = "") -> None:
+    """A network card."""
+    machine.links(f"/sys/class/net/{name}/device/driver", f"/sys/bus/x/drivers/{driver}")
+    if master:
+        machine.links(f"/sys/class/net/{name}/master", f"../{master}")
+
+
+def test_says_whether_the_network_is_accelerated(machine: Machine) -> None:
+    machine.has("/etc/udev/rules.d/70-persistent-net.rules")
+    card(machine, "eth0", "hv_netvsc")
+    assert network.plan(machine.root) == Part(unlink=("/etc/udev/rules.d/70-persistent-net.rules",))
+    machine.boots()
+    [without] = network.plan(machine.root).remarks
+    assert without.startswith("no accelerated networking: eth0")
+    card(machine, "enP1s1", "mlx5_core", "eth0")
+    assert network.plan(machine.root).remarks == ("accelerated networking: eth0 runs over enP1s1 (mlx5_core)",)
+
+
+def test_knows_an_hpc_image_and_what_it_has(machine: Machine) -> None:
+    machine.has("/etc/os-release", 'NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="22.04"\n# text\n')
+    machine.has("/opt/azurehpc/component_versions.txt", '{"NVIDIA": "580.126.16", "DCGM": "4.5.2"}')
+    for name in ("nvidia-smi", "dcgmi", "ofed_info"):
+        machine.has(f"/usr/bin/{name}")
+    machine.has("/sys/bus/pci/devices/0001:00:00.0/vendor", "0x10de\n")
+    machine.has("/sys/bus/pci/devices/0001:00:00.0/class", "0x030200\n")
+    machine.has("/sys/bus/pci/devices/0002:00:00.0/vendor", "0x10de\n")
+    machine.has("/sys/bus/pci/devices/0002:00:00.0/class", "0x068000\n")
+    base = read_base(machine.root)
+    assert (base.os, base.hpc_image, base.present) == ("ubuntu-22.04", True, ("dcgm", "driver", "rdma"))
+    assert base.versions == {"NVIDIA": "580.126.16", "DCGM": "4.5.2"}
+    assert (base.gpus, base.booted) == (0, False)
+    machine.boots()
+    assert (read_base(machine.root).gpus, read_base(machine.root).booted) == (1, True)
+    machine.has("/run/systemd/container", "podman")
+    assert (read_base(machine.root).container, read_base(machine.root).booted) == (True, False)
+
+
+def test_a_plain_base_has_nothing(machine: Machine) -> None:
+    machine.has("/opt/azurehpc/component_versions.txt", "no json")
+    base = read_base(machine.root)
+    assert (base.os, base.present, base.versions) == ("unknown-unknown", (), {})
+
+
+WANTED: Mapping[str, object] = {
+    "limits": {"memlock": "unlimited"},
+    "sysctl": {"vm.zone_reclaim_mode": 1},
+    "time": "azure",
+    "network": True,
+}
+
+
+def quiet(command: Sequence[str]) -> Result:
+    """Runs nothing."""
+    return Result(tuple(command), 0, "", "")
+
+
+def test_a_container_keeps_its_hosts_limits_clock_and_kernel(machine: Machine) -> None:
+    machine.boots()
+    machine.has("/proc/sys/vm/zone_reclaim_mode", "0")
+    machine.has("/run/systemd/container", "podman")
+    machine.has(limits.LOGINS, "* hard nofile 1\n")
+    settings.apply(machine.root, settings.plan(machine.root, settings.Wanted(**WANTED)), quiet)  # type: ignore[arg-type]
+    assert machine.read(limits.LOGINS) is None
+    assert machine.read(clock.DROP_IN) is None
+    assert machine.read("/proc/sys/vm/zone_reclaim_mode") == "0"
+    assert machine.read(sysctl.FILE) is not None
+
+
+def test_a_booted_machine_gets_all_at_once_and_then_nothing(machine: Machine) -> None:
+    machine.boots()
+    machine.has("/proc/sys/vm/zone_reclaim_mode", "0")
+    wanted = settings.Wanted(**WANTED)  # type: ignore[arg-type]
+    parts = settings.plan(machine.root, wanted)
+    assert len(settings.as_diff(parts)) == len(settings.changes(parts)) == 5
+    settings.apply(machine.root, parts, quiet)
+    assert machine.read("/proc/sys/vm/zone_reclaim_mode") == "1"
+    assert settings.changes(settings.plan(machine.root, wanted)) == []
+
+
+def test_what_is_wanted_no_more_goes(machine: Machine) -> None:
+    settings.apply(machine.root, settings.plan(machine.root, settings.Wanted(**WANTED)), quiet)  # type: ignore[arg-type]
+    settings.apply(machine.root, settings.plan(machine.root, settings.Wanted()), quiet)
+    files = (limits.LOGINS, limits.SERVICES, sysctl.FILE, clock.DROP_IN)
+    assert not [path for path in files if machine.read(path) is not None]

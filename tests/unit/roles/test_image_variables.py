@@ -1,0 +1,204 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the role image comes to on each operating system: packages, pins, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+ROLE = REPOSITORY / "roles/image"
+BASE: dict[str, Any] = {
+    "os": "x-1",
+    "hpc_image": False,
+    "versions": {},
+    "present": [],
+    "gpus": 0,
+    "container": False,
+    "booted": True,
+}
+
+
+def host(distribution: str, version: str, base: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
+    """A host, what Ansible finds out about it, and what the role is told."""
+    return {
+        "found": {
+            "os_family": "RedHat" if distribution == "AlmaLinux" else "Debian",
+            "distribution": distribution,
+            "distribution_version": version,
+            "distribution_major_version": version.split(".")[0],
+            "architecture": variables.pop("architecture", "x86_64"),
+            "kernel": "6.8.0-azure",
+            "pkg_mgr": "dnf" if distribution == "AlmaLinux" else "apt",
+        },
+        "__image_set": {"base": {**BASE, **(base or {})}, "left_alone": [], "remarks": []},
+        **variables,
+    }
+
+
+GPUS = {"gpus": 8}
+HOSTS: dict[str, dict[str, Any]] = {
+    "jammy": host("Ubuntu", "22.04", GPUS, image_rdma="doca"),
+    "noble": host("Ubuntu", "24.04", GPUS, image_rdma="doca"),
+    "alma": host("AlmaLinux", "9.4", GPUS, image_rdma="doca"),
+    "debian": host("Debian", "12.8", GPUS),
+    "plain": host("Debian", "12.8"),
+    "hpc": host("Ubuntu", "22.04", {**GPUS, "present": ["driver", "fabricmanager", "dcgm", "rdma"]}, image_rdma="doca"),
+    "arm": host("Ubuntu", "24.04", GPUS, architecture="aarch64"),
+    "rest": host("Ubuntu", "22.04", {"booted": False}, image_gpu=True),
+    "off": host("Ubuntu", "22.04", GPUS, image_gpu=False, image_parts={"packages": False, "time": None}),
+    "text": host("Ubuntu", "22.04", GPUS, image_gpu="false"),
+    "container": host("Debian", "12.8", {"container": True, "booted": False}),
+    "own": host(
+        "Ubuntu",
+        "22.04",
+        GPUS,
+        image_components={
+            "driver": {"url": "https://mirror/x.run"},
+            "fabricmanager": None,
+            "dcgm": {"url": "https://m/d.deb"},
+        },
+        image_sysctl={"vm.zone_reclaim_mode": None, "vm.swappiness": 1},
+        image_modules={"ib_umad": False, "ib_ipoib": True},
+    ),
+}
+FOUND = HOSTS["plain"]["found"]
+ASKED = (
+    "packages",
+    "lacking",
+    "unknown",
+    "problems",
+    "pins",
+    "settings",
+    "digests",
+    "fact",
+)
+
+
+@pytest.fixture(scope="module")
+def resolved(
+    tmp_path_factory: pytest.TempPathFactory, ansible_playbook: Callable[..., subprocess.CompletedProcess[str]]
+) -> dict[str, dict[str, Any]]:
+    """The role's own variables on each host."""
+    folder = tmp_path_factory.mktemp("image")
+    inventory = {
+        "all": {
+            "hosts": HOSTS,
+            "vars": {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"},
+        }
+    }
+    play = {
+        "hosts": "all",
+        "gather_facts": False,
+        "tasks": [
+            {"ansible.builtin.set_fact": {name: f"{{{{ found.{name} }}}}" for name in FOUND} | {"cacheable": True}},
+            {
+                "ansible.builtin.copy": {
+                    "dest": f"{folder}/{{{{ inventory_hostname }}}}.json",
+                    "content": "{{ {" + ", ".join(f"'{name}': __image_{name}" for name in ASKED) + "} | to_json }}",
+                    "mode": "0600",
+                }
+            },
+        ],
+        # The role's defaults are weaker than the inventory, its variables stronger.
+        "vars_files": [str(path) for path in sorted((ROLE / "vars/main").glob("*.yml"))],
+    }
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
+    inventory["all"]["vars"] |= defaults
+    (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+    (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
+    done = ansible_playbook(folder, "-i", "hosts.yml", "play.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in HOSTS}
+
+
+@pytest.mark.parametrize("name", ["jammy", "noble", "alma"])
+def test_each_known_system_has_complete_pins_of_one_driver_version(
+    resolved: dict[str, dict[str, Any]], name: str
+) -> None:
+    here = resolved[name]
+    assert (here["lacking"], here["unknown"], here["problems"]) == (["driver", "fabricmanager", "rdma"], ["dcgm"], [])
+    for component in here["lacking"]:
+        pin = here["pins"][component]
+        assert pin["name"]
+        assert re.fullmatch(r"[0-9a-f]{64}", pin["sha256"])
+        assert re.fullmatch(r"https://(us\.download|developer\.download)?[\w.]+/[\w./-]+\.(run|deb|rpm)", pin["url"])
+        assert pin["version"].partition("-")[0] in pin["url"]
+    assert here["pins"]["fabricmanager"]["version"].startswith(here["pins"]["driver"]["version"])
+    assert here["pins"]["fabricmanager"]["url"].endswith(".rpm" if name == "alma" else ".deb")
+
+
+def test_packages_have_their_systems_names(resolved: dict[str, dict[str, Any]]) -> None:
+    assert {"mdadm", "xfsprogs", "nvme-cli", "chrony", "rdma-core", "ibverbs-utils"} <= set(
+        resolved["plain"]["packages"]
+    )
+    assert "libibverbs-utils" not in resolved["alma"]["packages"]  # DOCA brings its own.
+    assert "linux-headers-6.8.0-azure" in resolved["jammy"]["pins"]["driver"]["needs"]
+    assert "kernel-devel-6.8.0-azure" in resolved["alma"]["pins"]["driver"]["needs"]
+
+
+def test_a_container_gets_no_chrony(resolved: dict[str, dict[str, Any]]) -> None:
+    assert "chrony" not in resolved["container"]["packages"]
+    assert "mdadm" in resolved["container"]["packages"]
+
+
+@pytest.mark.parametrize("name", ["plain", "hpc", "off", "text"])
+def test_nothing_is_fetched_without_gpus_on_an_hpc_image_or_unasked(
+    resolved: dict[str, dict[str, Any]], name: str
+) -> None:
+    assert (resolved[name]["lacking"], resolved[name]["problems"]) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["debian", "arm"])
+def test_a_driver_that_is_not_known_is_refused(resolved: dict[str, dict[str, Any]], name: str) -> None:
+    [problem] = resolved[name]["problems"]
+    assert "set image_components.driver to version, url and sha256" in problem
+
+
+def test_the_drivers_installer_is_refused_in_an_image_at_rest(resolved: dict[str, dict[str, Any]]) -> None:
+    [problem] = resolved["rest"]["problems"]
+    assert "on a running machine only" in problem
+
+
+def test_own_pins_and_values_are_merged_over_the_roles(resolved: dict[str, dict[str, Any]]) -> None:
+    own = resolved["own"]
+    assert own["pins"]["driver"]["url"] == "https://mirror/x.run"
+    assert own["pins"]["driver"]["sha256"] == resolved["jammy"]["pins"]["driver"]["sha256"]
+    assert own["lacking"] == ["driver", "dcgm"]
+    [problem] = own["problems"]
+    assert "set image_components.dcgm" in problem
+    assert own["settings"]["sysctl"]["vm.zone_reclaim_mode"] is None
+    assert own["settings"]["insist"] == ["vm.swappiness", "vm.zone_reclaim_mode"]
+    assert own["settings"]["modules"] == ["ib_ipoib", "ib_uverbs", "rdma_ucm"]
+
+
+def test_parts_that_are_off_ask_for_nothing(resolved: dict[str, dict[str, Any]]) -> None:
+    assert resolved["off"]["packages"] == []
+    assert resolved["off"]["settings"]["time"] == "leave"
+    assert resolved["plain"]["settings"]["time"] == "auto"
+
+
+def test_other_settings_have_another_digest(resolved: dict[str, dict[str, Any]]) -> None:
+    plain, own, off = (resolved[name]["digests"] for name in ("plain", "own", "off"))
+    assert plain == resolved["container"]["digests"]
+    assert {name for name in plain if plain[name] != own[name]} == {"settings", "components"}
+    assert {name for name in plain if plain[name] != off[name]} == {"packages", "settings", "components"}
+    assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in plain.values())
+
+
+def test_the_fact_names_the_collections_version(resolved: dict[str, dict[str, Any]]) -> None:
+    galaxy = yaml.safe_load((REPOSITORY / "galaxy.yml").read_text(encoding="utf-8"))
+    fact = resolved["jammy"]["fact"]
+    assert fact["version"] == galaxy["version"]
+    assert fact["components"] == {"driver": "580.126.16", "fabricmanager": "580.126.16-1", "rdma": "3.2.1"}
+    assert resolved["plain"]["fact"]["components"] == {}
