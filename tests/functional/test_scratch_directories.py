@@ -1,0 +1,275 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Role scratch and the boot's steps on a machine without NVMe disks: real mounts, real users, a real full disk.
+
+The machine is this one in a mount namespace of its own, below an overlay: what is changed there stays there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+SETUP = """\
+set -e
+mount -t tmpfs -o mode=755 hpcai-test {folder}
+mkdir {folder}/upper {folder}/work {folder}/root
+mount -t overlay -o lowerdir=/,upperdir={folder}/upper,workdir={folder}/work overlay {folder}/root
+mount -t proc proc {folder}/root/proc
+mount -t tmpfs -o mode=755 dev {folder}/root/dev
+for device in null:3 zero:5 random:8 urandom:9; do
+    mknod -m 666 {folder}/root/dev/${{device%:*}} c 1 ${{device#*:}}
+done
+ln -s /proc/self/fd {folder}/root/dev/fd
+mkdir -m 1777 {folder}/root/dev/shm
+# Of the machine below, as little as possible.
+rm -rf {folder}/root/etc/hpcai {folder}/root/etc/fstab {folder}/root/etc/waagent.conf {folder}/root/scratch
+rm -rf {folder}/root/mnt {folder}/root/run
+mkdir -p {folder}/root/mnt {folder}/root/run/lock {folder}/root/etc/hpcai {folder}/root/srv/temporary
+mkdir -p {folder}/root/etc/ansible/facts.d
+echo ready
+exec sleep infinity
+"""
+PLAY = """\
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - ansible.builtin.setup:
+        gather_subset: [min]
+    - ansible.builtin.import_role:
+        name: hpcai.azure.scratch
+        tasks_from: {tasks_from}
+"""
+HPCNODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from _node.cli.main import main; raise SystemExit(main())"
+SIZES = {"vm_size": "Mine", "vm_sizes": {"Mine": {"vcpus": 4, "memory_mib": 16384, "nvme_count": 0}}}
+JOBS: dict[str, Any] = {"path": "jobs", "mode": "1777"}
+DATA: dict[str, Any] = {"path": "data/all", "owner": "daemon", "group": "games", "mode": "2750"}
+SETTINGS = ("scratch.json", "directories.json")
+
+
+class Machine:
+    """The machine of the tests."""
+
+    def __init__(self, pid: int, folder: pathlib.Path) -> None:
+        """Of the process that holds its namespace, and the folder that its root file system lies in."""
+        self.enter = ["nsenter", f"--target={pid}", "--mount", "chroot", f"{folder}/root"]
+
+    def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command there."""
+        env = {
+            "PATH": f"{pathlib.Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/root",
+            "LC_ALL": "C.UTF-8",
+            "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".collections"),
+            "ANSIBLE_HOME": "/run/ansible",
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+            "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
+        }
+        done = subprocess.run(
+            [*self.enter, *words],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == 0 or not check, f"{words}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def sh(self, script: str) -> str:
+        """What a script says there."""
+        return self.run("sh", "-ec", script).stdout.strip()
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file there."""
+        subprocess.run([*self.enter, "tee", path], input=text, text=True, check=True, stdout=subprocess.DEVNULL)
+
+    def play(self, tasks_from: str = "main", *options: str, **variables: Any) -> subprocess.CompletedProcess[str]:
+        """Run the role there."""
+        self.write("/run/play.yml", PLAY.format(tasks_from=tasks_from))
+        given = {"scratch_nvme_count": 0, "scratch_folders": [JOBS, DATA], **variables}
+        return self.run(
+            "ansible-playbook",
+            "--inventory=localhost,",
+            "/run/play.yml",
+            f"--extra-vars={json.dumps(given)}",
+            *options,
+            check=False,
+        )
+
+    def boot(self, *steps: str) -> tuple[int, list[dict[str, Any]]]:
+        """Run steps of the boot phase; the exit status, and what became of them."""
+        core = str(REPOSITORY / "plugins/module_utils")
+        done = self.run("/usr/bin/python3", "-I", "-c", HPCNODE, core, "boot", "run", *steps, "--json", check=False)
+        told: list[dict[str, Any]] = json.loads(done.stdout)["steps"]
+        return done.returncode, told
+
+    def settings(self) -> dict[str, str]:
+        """What is kept for the boot."""
+        return {name: self.sh(f"cat /etc/hpcai/{name}") for name in SETTINGS}
+
+    def temporary_disk(self) -> None:
+        """Mount one, as the simulator does."""
+        self.sh("mount --bind /srv/temporary /mnt")
+
+
+@pytest.fixture
+def machine(tmp_path: pathlib.Path) -> Iterator[Machine]:
+    """A machine without a temporary disk, of a size without local disks."""
+    if os.getuid() != 0 or not shutil.which("unshare") or not shutil.which("nsenter"):
+        pytest.skip("needs root, unshare and nsenter")
+    folder = tmp_path / "machine"
+    folder.mkdir()
+    holder = subprocess.Popen(
+        ["unshare", "--mount", "--propagation=private", "bash", "-c", SETUP.format(folder=folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stderr is not None
+        if holder.stdout.readline().strip() != "ready":
+            pytest.skip(f"no overlay in a mount namespace here: {holder.stderr.read().strip()}")
+        machine = Machine(holder.pid, folder)
+        machine.write("/etc/hpcai/node.json", json.dumps({"schema": 1, **SIZES}))
+        machine.write("/etc/ansible/facts.d/hpcai_scratch.fact", '{"packages": ["mdadm", "xfsprogs"]}')
+        yield machine
+    finally:
+        holder.kill()
+        holder.communicate(timeout=10)
+
+
+def is_unchanged(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether a run went well and changed nothing."""
+    return done.returncode == 0 and "changed=0" in done.stdout
+
+
+def test_bake_then_configure_then_boot_on_the_temporary_disk(machine: Machine) -> None:
+    baked = machine.play("install")
+    assert baked.returncode == 0, baked.stdout
+    assert is_unchanged(machine.play("install"))
+    image = machine.settings()
+    assert machine.sh("ls -d /scratch 2>&1 || true").endswith("No such file or directory")
+
+    machine.temporary_disk()
+    foreseen = machine.play("main", "--check")
+    assert foreseen.returncode == 0, foreseen.stdout
+    assert "changed=1" in foreseen.stdout
+    assert machine.sh("ls -A /mnt; ls -d /scratch 2>&1 || true").endswith("No such file or directory")
+    done = machine.play()
+    assert done.returncode == 0, done.stdout
+    assert "changed=1" in done.stdout
+    assert "/scratch is not on NVMe disks" in " ".join((done.stdout + done.stderr).split())
+    assert machine.settings() == image
+    assert machine.sh("findmnt -rno FSROOT /scratch") == machine.sh("findmnt -rno FSROOT /mnt") + "/hpcai-scratch"
+    assert machine.sh("stat -c '%U:%G %a' /scratch /scratch/jobs /scratch/data /scratch/data/all").splitlines() == [
+        "root:root 1777",
+        "root:root 1777",
+        "root:root 755",
+        "daemon:games 2750",
+    ]
+    assert is_unchanged(machine.play())
+    assert is_unchanged(machine.play("main", "--check"))
+
+    # A boot: the mount is gone, and after a redeployment the temporary disk is blank.
+    machine.sh("umount /scratch; rm -r /mnt/hpcai-scratch")
+    status, [scratch, directories] = machine.boot("scratch", "directories")
+    assert (status, scratch["verdict"], directories["verdict"]) == (0, "skip", "warn")
+    assert directories["details"]["kind"] == "temporary_disk"
+    assert "there are no local NVMe disks here (VM size Standard_Mine: 0)" in directories["summary"]
+    assert machine.sh("stat -c '%U:%G %a' /scratch/data/all") == "daemon:games 2750"
+    status, [directories] = machine.boot("directories")
+    assert (status, directories["changes"]) == (0, [])
+
+    machine.sh("touch /scratch/jobs/kept")
+    undone = machine.play("undo")
+    assert undone.returncode == 0, undone.stdout
+    assert machine.sh("ls /etc/hpcai; findmnt -rno SOURCE /scratch || true") == "node.json"
+    assert machine.sh("ls /mnt/hpcai-scratch/jobs") == "kept"
+    assert is_unchanged(machine.play("undo"))
+
+
+def test_mnt_that_is_no_mount_stays_as_it_is(machine: Machine) -> None:
+    done = machine.play()
+    assert done.returncode == 0, done.stdout
+    assert "operating system's disk" in " ".join((done.stdout + done.stderr).split())
+    assert machine.sh("ls -A /mnt") == ""
+    assert machine.sh("stat -c '%U:%G %a' /scratch /scratch/jobs").splitlines() == ["root:root 1777"] * 2
+    assert is_unchanged(machine.play())
+    refused = machine.play(scratch_fallback=["temporary_disk"])
+    assert refused.returncode == 2
+    assert "only temporary_disk may take their place; there is no temporary disk" in " ".join(refused.stdout.split())
+
+
+def test_disks_that_are_promised_and_lost_are_not_replaced(machine: Machine) -> None:
+    machine.temporary_disk()
+    done = machine.play("install", scratch_expected_count=8)
+    assert done.returncode == 0, done.stdout
+    status, [scratch, directories] = machine.boot("scratch", "directories")
+    assert (status, scratch["verdict"], directories["verdict"]) == (1, "fail", "fail")
+    assert "8 local NVMe disks are expected, and no disk has one of the models" in scratch["summary"]
+    assert "/scratch is not mounted, though 8 local NVMe disks are expected" in directories["summary"]
+    assert machine.sh("ls -A /mnt; ls -d /scratch 2>&1 || true").endswith("No such file or directory")
+
+
+def test_a_full_disk_is_named(machine: Machine) -> None:
+    machine.sh("mkdir /scratch; mount -t tmpfs -o size=64k,nr_inodes=2 full /scratch")
+    done = machine.play("install")
+    assert done.returncode == 0, done.stdout
+    status, [directories] = machine.boot("directories")
+    assert (status, directories["verdict"]) == (1, "fail")
+    assert "the file system (tmpfs of full) is full, 65536 bytes and 0 inodes are free" in directories["summary"]
+    # And when there is room again, the boot's next attempt makes them.
+    machine.sh("mount -o remount,size=1m,nr_inodes=100 /scratch")
+    assert machine.boot("directories")[1][0]["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(("planted", "seen"), [("ln -s /etc jobs", "link"), ("mkdir jobs", "belongs to user")])
+def test_what_a_user_planted_is_not_followed(machine: Machine, planted: str, seen: str) -> None:
+    machine.sh("mkdir /scratch; mount -t tmpfs -o mode=1777 fast /scratch")
+    before = machine.sh("stat -c '%U %a' /etc")
+    machine.sh(f"cd /scratch; setpriv --reuid=65534 --regid=65534 --clear-groups {planted}")
+    done = machine.play()
+    assert done.returncode == 2
+    assert "/scratch/jobs" in done.stdout
+    assert seen in done.stdout
+    assert machine.sh("stat -c '%U %a' /etc") == before
+    # The others were made all the same.
+    assert machine.sh("stat -c %a /scratch/data/all") == "2750"
+
+
+def test_a_user_who_does_not_exist_fails_at_boot_by_name(machine: Machine) -> None:
+    machine.sh("mkdir /scratch; mount -t tmpfs -o mode=1777 fast /scratch")
+    machine.play("install", scratch_folders=[{**DATA, "owner": "nobody-here"}, JOBS])
+    status, [directories] = machine.boot("directories")
+    assert (status, directories["verdict"]) == (1, "fail")
+    assert "/scratch/data/all: owner: there is no user 'nobody-here'" in directories["summary"]
+    assert machine.sh("ls /scratch") == "jobs"
+
+
+def test_broken_settings_are_unknown_and_the_role_mends_them(machine: Machine) -> None:
+    machine.sh("mkdir /scratch; mount -t tmpfs -o mode=1777 fast /scratch")
+    machine.play("install")
+    for name in SETTINGS:
+        machine.write(f"/etc/hpcai/{name}", '{"schema": 1,')
+    status, told = machine.boot("scratch", "directories")
+    assert status != 0
+    assert [step["verdict"] for step in told] == ["unknown", "unknown"]
+    assert all(name in step["summary"] for name, step in zip(SETTINGS, told, strict=True))
+    assert machine.play().returncode == 0
+    assert [step["verdict"] for step in machine.boot("scratch", "directories")[1]] == ["skip", "pass"]
