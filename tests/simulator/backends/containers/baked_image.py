@@ -22,6 +22,7 @@ from simulator.backends.containers import base_image, machine, network
 from simulator.backends.containers.bake_inputs import VARIABLES, bake_inputs
 from simulator.backends.containers.places import LABEL_NAME, LABEL_STATE, REPOSITORY, cache_dir, run_dir, tag_of
 from simulator.backends.containers.podman import Podman
+from simulator.scan import scan
 
 REPOSITORY_NAME = "localhost/hpcai-simulator/baked"
 OWNER = "image-build"
@@ -29,8 +30,6 @@ OWNER = "image-build"
 TIMEOUT_S = 1800.0
 HEARTBEAT_S = 10.0
 MARKER = "etc/simulator-bake"
-FORBIDDEN = ("etc/munge/munge.key",)
-"""A secret that would be the same in every machine."""
 TASK = re.compile(r"^(?:TASK|RUNNING HANDLER) \[(?:[\w.]+ : )?(.+?)\] \**$")
 
 
@@ -106,9 +105,9 @@ def _bake(podman: Podman, base: str, wanted: str, tell: Callable[[str], None]) -
         )
         tell("the machine answers")
         _run_playbook(folder, address, tell)
-    tell("shutting down, cleaning, capturing")
+    tell("shutting down, looking for what must not be in an image, capturing")
     machine.stop(podman, OWNER)
-    _generalise(machine.root_folder(podman, OWNER))
+    _check(machine.root_folder(podman, OWNER))
     machine.release(podman, OWNER)
     podman.run("commit", "--quiet", OWNER, wanted, timeout=300)
 
@@ -153,7 +152,10 @@ def _run_playbook(folder: Path, address: str, tell: Callable[[str], None]) -> No
     }
     log_path = cache_dir() / "node-image.log"
     process = subprocess.Popen(
-        [playbook, "-i", str(inventory), "-e", f"@{REPOSITORY / VARIABLES}", str(REPOSITORY / "playbooks/image.yml")],
+        [
+            *(playbook, "-i", str(inventory), "-e", f"@{REPOSITORY / VARIABLES}", "-e", "image_generalise=true"),
+            str(REPOSITORY / "playbooks/image.yml"),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -213,27 +215,12 @@ def _failure(log_path: Path) -> str:
     return (fatal or lines or ["it said nothing"])[-1][:600]
 
 
-def _generalise(root: Path) -> None:
-    """Take out of a stopped machine all that is its own, as before a real image is captured."""
-    for name in FORBIDDEN:
-        if (root / name).exists():
-            raise BackendError(f"node image: /{name} is in the image: the install phase of its role must remove it")
-    for name in (
-        MARKER,
-        "etc/hostname",
-        "var/lib/dbus/machine-id",
-        "var/lib/systemd/random-seed",
-        "root/.bash_history",
-    ):
-        (root / name).unlink(missing_ok=True)
-    for name in ("etc/machine-id", "etc/resolv.conf"):
-        (root / name).write_bytes(b"")
-    for path in (root / "etc/ssh").glob("ssh_host_*"):
-        path.unlink()
-    for name in ("root/.ssh", "root/.ansible", "var/lib/simulator-provision"):
-        shutil.rmtree(root / name, ignore_errors=True)
-    for name in ("var/lib/apt/lists", "var/cache/apt", "var/tmp", "var/log"):
-        for path in (root / name).rglob("*"):
-            # Folders stay: some belong to a service's user, and the service does not make them again.
-            if path.is_symlink() or path.is_file():
-                path.unlink()
+def _check(root: Path) -> None:
+    """Refuse to capture a machine on which the playbook has left something that is its own, or a key."""
+    (root / MARKER).unlink(missing_ok=True)
+    found = scan(root)
+    if found:
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        raise BackendError(
+            f"node image: {'; '.join(found[:3])}{more}: the last step of playbooks/image.yml must take it out"
+        )
