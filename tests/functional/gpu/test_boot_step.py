@@ -190,7 +190,7 @@ def test_missing_gpus_are_named_by_address_and_place(node: GpuMachine) -> None:
     assert verdict(outcome) == (
         "fail",
         "6 of 8 GPUs that Standard_ND96asr_v4 promises: "
-        "000d:00:00.0 the driver does not know, 000e:00:00.0 is not there",
+        "the driver does not know 000d:00:00.0, not on the PCI bus 000e:00:00.0",
     )
     assert "redeploy" in outcome["action"]
 

@@ -81,10 +81,12 @@ def _numbers(promised: Promised, on_bus: Sequence[str], gpus: Sequence[GpuFacts]
     have = len(gpus)
     if have < promised.count:
         missing = missing_of(promised, [gpu.busid for gpu in gpus if gpu.busid])
-        where = [f"{busid} {'the driver does not know' if busid in on_bus else 'is not there'}" for busid in missing]
-        if not missing:
-            where = [f"{len(on_bus)} on the PCI bus"]
-        yield Finding(FAIL, f"{have} of {promised.count} GPUs that {promised.by} promises: {_listed(where)}", REDEPLOY)
+        unknown = [busid for busid in missing if busid in on_bus]
+        absent = [busid for busid in missing if busid not in on_bus]
+        where = [f"the driver does not know {' '.join(unknown)}"] if unknown else []
+        where += [f"not on the PCI bus {' '.join(absent)}"] if absent else []
+        told = ", ".join(where or [f"{len(on_bus)} on the PCI bus"])
+        yield Finding(FAIL, f"{have} of {promised.count} GPUs that {promised.by} promises: {told}", REDEPLOY)
     if have > promised.count:
         yield Finding(
             WARN,

@@ -124,14 +124,17 @@ def _state(port: Port) -> str:
 
 
 def _without_device(size: VmSize, ports: Sequence[Port], adapters: Sequence[str]) -> list[str]:
-    """Return the adapters of which there is no RDMA device, by address where that is known."""
+    """Return which adapters have no RDMA device, by address where that is known."""
     driven = {port.busid for port in ports}
     idle = [busid for busid in adapters if busid not in driven]
     promised = [hca.busid for hca in size.hcas or ()]
-    told = [f"adapter {busid} has no RDMA device" for busid in idle]
-    if promised and set(adapters) <= set(promised):
-        told += [f"adapter {busid} is not there" for busid in promised if busid not in adapters]
-    return told or ([] if ports else ["there is no RDMA device"])
+    lacking = [busid for busid in promised if busid not in adapters] if set(adapters) <= set(promised) else []
+    if not ports and not adapters:
+        return ["no adapter is on the PCI bus"]
+    if not ports:
+        return ["there is no RDMA device"]
+    told = [f"without RDMA device {' '.join(idle)}"] if idle else []
+    return [*told, f"not on the PCI bus {' '.join(lacking)}"] if lacking else told
 
 
 def _action(ports: Sequence[Port]) -> str:
