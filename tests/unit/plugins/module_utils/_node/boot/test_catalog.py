@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import catalog
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import units
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[6]
 FOLDER = REPOSITORY / "plugins/module_utils/_node/boot/steps"
@@ -54,6 +56,17 @@ def test_names_are_chosen_in_the_order_of_the_boot() -> None:
 def test_a_name_that_is_no_step_is_refused_with_those_that_are() -> None:
     with pytest.raises(catalog.NoSuchStep, match=r"there is no step scrach: there are .*clocks"):
         catalog.chosen(["clocks", "scrach"])
+
+
+def test_the_guide_tells_of_each_step_what_it_says_itself() -> None:
+    guide = (REPOSITORY / "docs/docsite/rst/guide_boot.rst").read_text(encoding="utf-8")
+    rows = re.findall(r"^``(\w+)`` +(yes|no) +(\d+) ", guide, re.MULTILINE)
+    steps = [step for step in catalog.all_steps() if step.name not in catalog.WITHOUT_UNIT]
+    assert rows == [(step.name, "yes" if step.blocking else "no", f"{step.limit_s:g}") for step in steps]
+    (join,) = (step for step in catalog.all_steps() if step.name in catalog.WITHOUT_UNIT)
+    assert f"({join.limit_s:g} seconds)" in guide
+    longest_s = sum(step.limit_s + units.MARGIN_S for step in steps)
+    assert f"{longest_s / 60:.0f} minutes after" in " ".join(guide.split())
 
 
 def imported_by(call: str) -> set[str]:

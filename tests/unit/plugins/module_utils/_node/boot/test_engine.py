@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -35,6 +36,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
+# Of this run of the tests alone: others may go on beside it.
+PAUSE = f"61.{os.getpid()}"
 PASSED = Outcome(PASS, "all is well", changes=("made it",), details={"disks": 8})
 
 
@@ -132,8 +135,18 @@ def sleep_in_c(_context: Context) -> Outcome:
     return PASSED
 
 
+def sleepers() -> list[int]:
+    """Processes of the command that steps wait for here."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if entry.read_bytes() == f"sleep\0{PAUSE}\0".encode():
+                found.append(int(entry.parent.name))
+    return found
+
+
 def wait_for_command(_context: Context) -> Outcome:
-    run(["sleep", "61.25"])
+    run(["sleep", PAUSE])
     return PASSED
 
 
@@ -150,9 +163,8 @@ def test_a_step_that_hangs_is_ended_at_its_limit(machine: Any, make_step: Any, h
 
 def test_the_command_that_a_step_hangs_in_is_named_and_ended(machine: Any, make_step: Any) -> None:
     outcome = machine.perform(make_step(wait_for_command, limit_s=0.5)).outcome
-    assert "it was waiting for 'sleep 61.25'" in outcome.summary
-    left = subprocess.run(["pgrep", "-f", "^sleep 61.25$"], capture_output=True, text=True, timeout=20, check=False)
-    assert left.stdout == ""
+    assert f"it was waiting for 'sleep {PAUSE}'" in outcome.summary
+    assert sleepers() == []
 
 
 def test_what_cannot_even_be_killed_is_left_and_said(
@@ -327,7 +339,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 def perform(context):
     sys.stdout.write("a step's own words")
     open({mark!r}, "w").close()
-    run(["sleep", "61.75"])
+    run(["sleep", {pause!r}])
     return Outcome("pass", "late")
 
 engine.perform(Step("demo", "demo", True, 60, perform), Root({root!r}), run)
@@ -339,7 +351,7 @@ def test_a_boot_interrupted_halfway_leaves_no_verdict_of_a_step(machine: Any, nu
     """systemd's own limit, a shutdown, the kernel out of memory."""
     mark = machine.folder / "begun"
     collections = pathlib.Path(__file__).resolve().parents[6] / ".collections"
-    text = PROGRAM.format(collections=str(collections), mark=str(mark), root=str(machine.folder))
+    text = PROGRAM.format(collections=str(collections), mark=str(mark), root=str(machine.folder), pause=PAUSE)
     process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 30
     while not mark.exists() and time.monotonic() < deadline:
@@ -352,10 +364,10 @@ def test_a_boot_interrupted_halfway_leaves_no_verdict_of_a_step(machine: Any, nu
     known = machine.read()
     if told:
         assert (known.verdict, "told to end" in known.summary) == (UNKNOWN, True)
-        left = subprocess.run(["pgrep", "-f", "^sleep 61.75$"], capture_output=True, text=True, timeout=20, check=False)
-        assert left.stdout == ""
+        assert sleepers() == []
     else:
-        subprocess.run(["pkill", "-f", "^sleep 61.75$"], timeout=20, check=False)
+        for pid in sleepers():
+            os.kill(pid, signal.SIGKILL)
         (machine.folder / f"proc/{process.pid}/stat").unlink()
         known = machine.read()
         assert (known.verdict, "interrupted" in known.summary) == (UNKNOWN, True)
