@@ -5,12 +5,14 @@
 """The units that watch /etc/nccl.conf after the boot: the service of Azure's HPC images may write it anew at any time.
 
 systemd does not watch while the started service runs, so what that writes itself starts nothing. What others write in
-that time goes unseen: therefore the pause, until a script that first empties the file has written it too. A run that
-finds everything in place writes nothing. Where somebody else puts the file back each time, the limit ends the quarrel.
+that time goes unseen. So there is a pause before, until a script that first empties the file has written it too, and a
+look afterwards whether the block is still there. A run that finds everything in place writes nothing. Where somebody
+else puts the file back each time, the limit ends the quarrel.
 """
 
 from __future__ import annotations
 
+from ..nccl.conf import BLOCK
 from .files import MARK
 
 PATH = "hpcai-nccl.path"
@@ -46,6 +48,7 @@ StartLimitBurst=10
 Type=oneshot
 ExecStartPre=/bin/sleep 3
 ExecStart=/usr/bin/hpcnode boot run nccl
+ExecStartPost=/bin/sh -c 'sleep 2; grep -qs "{BLOCK}" /etc/nccl.conf || exec /usr/bin/hpcnode boot run nccl'
 TimeoutStartSec=95
 """,
 }

@@ -11,6 +11,7 @@ import configparser
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.nccl import STEP
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.conf import BLOCK
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.options import CONF_PATH
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import nccl_watch, units
 
@@ -52,6 +53,12 @@ def test_the_step_runs_again_and_can_run_once_more_afterwards(service: configpar
     # An active service would not be started again.
     assert "RemainAfterExit" not in service["Service"]
     assert int(service["Service"]["TimeoutStartSec"]) >= STEP.limit_s + units.MARGIN_S + 3
+
+
+def test_what_changed_while_nobody_watched_is_seen(service: configparser.ConfigParser) -> None:
+    afterwards = service["Service"]["ExecStartPost"]
+    assert f'grep -qs "{BLOCK}" {CONF_PATH} ||' in afterwards
+    assert afterwards.endswith(f"{service['Service']['ExecStart']}'")
 
 
 def test_a_quarrel_about_the_file_ends(service: configparser.ConfigParser) -> None:
