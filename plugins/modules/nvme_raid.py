@@ -133,8 +133,7 @@ options:
   persistent:
     description:
       - Keep these options in C(/etc/hpcai/scratch.json), so that C(hpcai-scratch.service) does the same at each boot,
-        through C(hpcnode scratch up). The module M(hpcai.azure.node_tools) installs
-        that service.
+        as the step C(scratch) of the boot phase. The module M(hpcai.azure.node_tools) installs that service.
       - Nothing is written to C(/etc/fstab), C(mdadm.conf) or the initramfs. A boot without the disks does not hang.
       - V(false) removes the file.
     type: bool

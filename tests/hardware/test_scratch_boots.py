@@ -29,6 +29,19 @@ ExecStart=sh -c '{{ findmnt -rno SOURCE -M {MOUNTPOINT}; cat {MOUNTPOINT}/file; 
 WantedBy=multi-user.target
 """
 SERVICE = "hpcai-scratch.service"
+DIRECTORIES = "hpcai-directories.service"
+# The size promises the disks: the settings hold no number, as an image's do. Of the other steps nothing is here.
+NODE = {
+    "schema": 1,
+    "vm_size": "Standard_Emulated",
+    "vm_sizes": {"Standard_Emulated": {"vcpus": 4, "memory_mib": 2048, "nvme_count": qemu.DISKS}},
+    "boot_skip": ["instance", "key", "gpu", "fabric", "clocks", "nccl"],
+}
+FOLDERS = {
+    "name": "site",
+    "mountpoint": MOUNTPOINT,
+    "folders": [{"path": "data/all", "group": "games", "mode": "2775"}],
+}
 SLOW = 200_000
 """Bytes a second and disk: a file system takes a minute to make."""
 
@@ -40,11 +53,19 @@ def installed(started: Machine) -> Iterator[Scratch]:
     scratch.clear()
     started.write("/etc/systemd/system/slurmd.service", DAEMON)
     started.run("systemctl --quiet enable slurmd.service")
-    options = {**scratch.options(), "expected_count": 8}
-    tools, raid, again = play(started, Task("node_tools"), Task("nvme_raid", options), Task("nvme_raid", options))
+    started.run("mkdir -p /etc/hpcai")
+    started.write("/etc/hpcai/node.json", json.dumps(NODE))
+    options = {**scratch.options(), "nvme_count": qemu.DISKS}
+    tasks = [Task("nvme_raid", {**options, "state": "configured"})]
+    tasks += [Task("nvme_raid", options), Task("nvme_raid", options), Task("node_directories", FOLDERS)]
+    tools, kept, raid, again, directories = play(started, Task("node_tools"), *tasks)
     assert not tools.failed, tools.msg
+    assert kept["actions"] == ["write /etc/hpcai/scratch.json"]
     assert not raid.failed, raid.msg
+    assert "write /etc/hpcai/scratch.json" not in raid["actions"]
     assert (again.failed, again.changed) == (False, False), again.msg
+    assert not directories.failed, directories.msg
+    assert directories["kind"] == "mount"
     started.run(f"echo kept > {MOUNTPOINT}/file; sync")
     yield scratch
     started.run("systemctl --quiet disable slurmd.service; rm -f /etc/systemd/system/slurmd.service")
@@ -52,7 +73,8 @@ def installed(started: Machine) -> Iterator[Scratch]:
     started.power_cut()
     started.start()
     scratch.clear()
-    play(started, Task("node_tools", {"state": "absent"}))
+    started.run("rm -f /etc/hpcai/node.json")
+    play(started, Task("node_directories", {"state": "absent"}), Task("node_tools", {"state": "absent"}))
 
 
 @pytest.fixture
@@ -62,9 +84,15 @@ def node(installed: Scratch, machine: Machine) -> Scratch:
     return installed
 
 
-def service_state(machine: Machine) -> str:
-    """How the scratch service ended."""
-    return machine.run(f"systemctl show --value --property=ActiveState {SERVICE}").strip()
+def service_state(machine: Machine, service: str = SERVICE) -> str:
+    """How the scratch service, or another, ended."""
+    return machine.run(f"systemctl show --value --property=ActiveState {service}").strip()
+
+
+def has_directories(machine: Machine) -> bool:
+    """Whether they are there as they should be, and their service says so."""
+    told = machine.run(f"stat -c '%U:%G %a' {MOUNTPOINT}/data {MOUNTPOINT}/data/all || true").splitlines()
+    return service_state(machine, DIRECTORIES) == "active" and told == ["root:root 755", "root:games 2775"]
 
 
 def found_by_daemon(machine: Machine) -> list[str]:
@@ -83,7 +111,8 @@ def test_reboot_finds_the_array_under_another_number(node: Scratch) -> None:
     assert len(node.members()) == qemu.DISKS
     assert len(found_by_daemon(machine)) == 2, "the scratch was not there when the daemon started"
     assert found_by_daemon(machine)[1] == "kept"
-    again = node.raid(expected_count=8)
+    assert has_directories(machine)
+    again = node.raid(nvme_count=8)
     assert (again.failed, again.changed) == (False, False), again.msg
 
 
@@ -100,8 +129,9 @@ def test_redeploy_with_blank_disks_builds_anew_at_boot(node: Scratch) -> None:
     machine.start()
     assert service_state(machine) == "active"
     assert len(node.members()) == qemu.DISKS
-    # Mounted when the daemon started, and nothing on it.
+    # Mounted when the daemon started, and of what was on it only the directories, made anew.
     assert len(found_by_daemon(machine)) == 1
+    assert has_directories(machine)
     machine.run(f"echo kept > {MOUNTPOINT}/file; sync")
 
 
@@ -130,7 +160,7 @@ def test_power_cut_during_mkfs_is_made_good_at_boot(node: Scratch) -> None:
     assert service_state(machine) == "active"
     assert len(node.members()) == qemu.DISKS
     assert machine.succeeds(f"touch {MOUNTPOINT}/file && sync {MOUNTPOINT}/file")
-    again = node.raid(expected_count=8)
+    again = node.raid(nvme_count=8)
     assert (again.failed, again.changed) == (False, False), again.msg
 
 
@@ -143,8 +173,13 @@ def test_a_disk_gone_at_boot_is_not_passed_over(node: Scratch) -> None:
     assert node.mounted() == ""
     assert not machine.succeeds("test -e /run/daemon-found"), "the daemon started without scratch"
     journal = machine.run(f"journalctl --boot --no-pager --output=cat --unit={SERVICE}")
-    assert "7" in journal
-    assert "8" in journal
+    assert "there are 7 local NVMe disks where 8 are expected" in journal
+    # Which one it is that is not there, its serial number tells.
+    assert qemu.serial(5) in journal
+    assert qemu.serial(6) not in journal
+    # The system's disk does not take their place.
+    assert service_state(machine, DIRECTORIES) == "failed"
+    assert not machine.succeeds(f"test -e {MOUNTPOINT}/data")
     smaller = node.raid(expected_count=7)
     assert not smaller.failed, smaller.msg
     assert smaller.changed

@@ -21,7 +21,8 @@ from .command import BAD, GOOD, UNKNOWN, Answer, Command
 
 _DESCRIPTION = """\
 Keeps the scratch: RAID 0 over the local NVMe disks, a file system on it, mounted. A redeployed or healed virtual
-machine has blank disks, so this is done at each boot, by hpcai-scratch.service, which alone starts the mount.
+machine has blank disks, so this is done at each boot, by hpcai-scratch.service (hpcnode boot run scratch), which alone
+starts the mount.
 
 up makes what is missing: it mounts what is there, assembles what is stopped, and builds anew where disks are blank or
 missing. It does exactly what the module hpcai.azure.nvme_raid does, by the settings in /etc/hpcai/scratch.json, which
