@@ -1,0 +1,51 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The rule for a driver that is loaded again, as udev reads it. The emulated machine loads a module in earnest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import driver_watch
+
+# In a namespace of its own: udev notes what it saw below /run.
+_ENTER = """\
+set -e
+mount -t tmpfs tmpfs /run
+mkdir /run/udev
+cp -r "$1" /run/udev/rules.d
+exec udevadm test --action="$2" "/sys/module/$3"
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> dict[str, list[str]]:
+    """The units that udev has systemd start: when the module comes, when it changes, and when another one comes."""
+    if os.geteuid() or not shutil.which("udevadm"):
+        pytest.skip("only root can ask udev here, where there is one")
+    # One that is there plays nvidia.
+    played, other = sorted(folder.name for folder in Path("/sys/module").iterdir())[:2]
+    for path, text in driver_watch.RULES.items():
+        assert '"nvidia"' in text
+        (tmp_path / Path(path).name).write_text(text.replace('"nvidia"', f'"{played}"'), encoding="utf-8")
+    found = {}
+    for name, action, module in (("load", "add", played), ("change", "change", played), ("other", "add", other)):
+        command = ["unshare", "--mount", "sh", "-c", _ENTER, "udev", str(tmp_path), action, module]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if "DEVPATH=" not in done.stdout:
+            pytest.skip(f"udevadm cannot be tried here: {done.stderr.strip()[-200:]}")
+        lines = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+        tagged = ":systemd:" in lines.get("CURRENT_TAGS", lines.get("TAGS", ""))
+        found[name] = lines.get("SYSTEMD_WANTS", "").split() if tagged else []
+    return found
+
+
+def test_udev_asks_for_the_unit_when_the_module_is_loaded_and_only_then(asked: dict[str, list[str]]) -> None:
+    assert asked == {"load": [driver_watch.SERVICE], "change": [], "other": []}
