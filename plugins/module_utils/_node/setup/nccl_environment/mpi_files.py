@@ -4,10 +4,10 @@
 
 """Blocks in the system files of Open MPI and UCX: defaults that reach jobs without a login shell too.
 
-Both read their file first and take the environment over it; within a file the last line for a name counts, so our block
-at the top gives way to a site's own lines. (UCX: src/ucs/config/parser.c, and tried with ucx_info 1.13.1. Open MPI: its
-manual, MPI_T(3): "Parameter files have the lowest precedence".) Each installation has a file of its own, below its
-prefix; UCX reads <folder of its library>/../etc/ucx/ucx.conf as well, which is how HPC-X finds its own.
+Both read their file first and take the environment over it. Within a file the last line for a name counts, so a block
+at the top gives way to a site's own lines (seen with ompi_info 4.1.4 and ucx_info 1.13.1; Debian's file of Open MPI has
+no end of line at its end besides). Each installation has a file of its own, below its prefix; UCX reads
+<folder of its library>/../etc/ucx/ucx.conf as well, which is how HPC-X finds its own.
 """
 
 from __future__ import annotations
