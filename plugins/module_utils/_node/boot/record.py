@@ -98,7 +98,7 @@ def read(root: Root, step: str) -> Record | None:
         return None
     if record.step != step or record.boot_id != boot_id(root):
         return None
-    if record.verdict == RUNNING and not _runs(root, record):
+    if record.verdict == RUNNING and not is_alive(root, record):
         summary = f"it was interrupted: process {record.pid}, which began it at {record.started}, is gone"
         return Record(**{**asdict(record), "verdict": UNKNOWN, "summary": summary, "changes": ()})
     return record
@@ -116,7 +116,8 @@ def pid_started(root: Root, pid: int) -> int | None:
     return int(fields[19]) if len(fields) > 19 else None
 
 
-def _runs(root: Root, record: Record) -> bool:
+def is_alive(root: Root, record: Record) -> bool:
+    """Whether the process that ran or runs the step is still there."""
     stat = read_stat(root, record.pid)
     return stat is not None and stat.state not in "ZX" and pid_started(root, record.pid) == record.pid_started
 

@@ -119,6 +119,9 @@ def _line(root: Root, step: Step, unit: Mapping[str, str]) -> Line:
         return replace(line, verdict=FAIL, summary=f"{unit_of(step)} is masked, and slurmd requires it", action=action)
     if line.verdict == RUNNING or not unit:
         return line
+    if known is not None and unit.get("ActiveState") == "activating" and record.is_alive(root, known):
+        # It is done, and on its way out.
+        return line
     if unit.get("ActiveState") == "activating":
         return replace(line, verdict=RUNNING, summary="systemd has started it", action="", seconds=None, changes=())
     if unit.get("Job", "0") not in ("", "0") and unit.get("ActiveState") != "active":

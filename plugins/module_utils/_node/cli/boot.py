@@ -130,7 +130,13 @@ def _told(found: boot_status.Status) -> Iterable[str]:
         waited = ", ".join(line.step.name for line in found.lines if line.unfinished)
         yield f"slurmd waits for: {waited}. 'hpcnode boot run STEP' runs one by hand."
     else:
-        yield f"Nothing keeps slurmd from starting{f'; it is {found.slurmd}' if found.slurmd else ''}."
+        yield f"Nothing keeps slurmd from starting{_slurmd_is(found.slurmd)}."
+
+
+def _slurmd_is(state: str | None) -> str:
+    if state in ("inactive", "failed"):
+        return f"; it is {state}, and 'systemctl start slurmd' starts it"
+    return f"; it is {state}" if state else ""
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:

@@ -185,6 +185,8 @@ def test_a_step_that_was_mended_by_hand_counts_more_than_its_failed_unit(node: N
 def test_a_unit_that_runs_again_counts_more_than_its_old_record(node: Node) -> None:
     node.ended(Outcome(FAIL, "broken"))
     node.units[UNIT] = {"ActiveState": "activating", "Job": "9"}
+    assert node.look().lines[0].verdict == FAIL, "the process that ended the step has not ended itself"
+    (node.machine.folder / f"proc/{os.getpid()}/stat").unlink()
     assert node.look().lines[0].verdict == status.RUNNING
 
 

@@ -188,6 +188,22 @@ def test_status_tells_what_blocks_and_what_to_do(
     assert kept["status"] == status
 
 
+@pytest.mark.parametrize(
+    ("slurmd", "told"),
+    [
+        ("active", "; it is active.\n"),
+        ("inactive", "; it is inactive, and 'systemctl start slurmd' starts it.\n"),
+        ("failed", "'systemctl start slurmd' starts it.\n"),
+        (None, "starting.\n"),
+    ],
+)
+def test_status_says_how_to_go_on_where_all_was_mended_by_hand(
+    hpcnode: Boot, monkeypatch: pytest.MonkeyPatch, slurmd: str | None, told: str
+) -> None:
+    monkeypatch.setattr(boot_status, "look", lambda *_given: boot_status.Status((line("a", PASS),), slurmd))
+    assert hpcnode("status")[1].endswith(told)
+
+
 def test_status_of_another_machines_files(hpcnode: Boot, tmp_path: pathlib.Path) -> None:
     code, said, _complaint = hpcnode(f"status --root {tmp_path}")
     assert code == 2
