@@ -20,6 +20,7 @@ chroot "$root" systemctl --quiet mask \
   sys-kernel-tracing.mount proc-sys-fs-binfmt_misc.automount proc-sys-fs-binfmt_misc.mount \
   systemd-binfmt.service systemd-modules-load.service systemd-sysctl.service systemd-remount-fs.service \
   systemd-udevd.service systemd-udev-trigger.service systemd-timesyncd.service \
+  nvmf-autoconnect.service \
   getty.target console-getty.service systemd-journald-audit.socket \
   apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer e2scrub_reap.service dpkg-db-backup.timer
 
