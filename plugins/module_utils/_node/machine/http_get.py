@@ -105,7 +105,7 @@ def _within(deadline: float, ask: Callable[[], bytes]) -> bytes:
     thread.start()
     thread.join(max(0.0, deadline - time.monotonic()))
     if not ended:
-        raise _PassingFault("the answer did not end")
+        raise _PassingFault("timed out")
     result = ended[0]
     if isinstance(result, BaseException):
         raise result

@@ -56,7 +56,7 @@ def perform(context: Context, fetch: Fetch | None = None) -> Outcome:
     present = _present(context.root)
     if cluster.key.source != KEY_VAULT:
         if present:
-            return Outcome(PASS, "the key is there; site.yml brings it")
+            return Outcome(PASS, "the munge key is there, brought by site.yml")
         return Outcome(FAIL, "there is no munge key: this node waits for site.yml, which brings it", "Run site.yml")
     return _from_vault(context, cluster, present, fetch or fetch_from_vault)
 
@@ -82,7 +82,7 @@ def _from_vault(context: Context, cluster: ClusterSettings, present: bytes | Non
         changes.append(f"gave {KEY_FILE} to {USER}, mode 0400")
     if changes and not context.check:
         _write(context, key, owner)
-    return Outcome(PASS, f"the key is {source}", changes=tuple(changes))
+    return Outcome(PASS, f"the munge key is up to date with {source}", changes=tuple(changes))
 
 
 def fetch_from_vault(source: KeySource, limit_s: float) -> bytes:
