@@ -113,9 +113,8 @@ class _Walk:
 
     def _folders(self, patterns: Sequence[str], homes: Sequence[str]) -> Iterator[str]:
         for place in self._matching(patterns, homes):
-            if os.path.islink(place):
-                self._leave(place, "it is a link")
-            elif os.path.isdir(place) and self._own(place):
+            # A link too, within the image: each entry is looked at where it really lies.
+            if os.path.isdir(place) and self._own(place):
                 yield place
 
     def _files_below(self, folder: str) -> Iterator[str]:

@@ -147,8 +147,8 @@ def test_what_is_bound_into_the_image_is_left_alone(tree: pathlib.Path) -> None:
 
 
 def test_a_folder_in_which_something_is_mounted_is_left_alone(tree: pathlib.Path) -> None:
-    made = plan(tree, [mount(tree / "tmp/left", root="/data")])
-    assert "/tmp/left" in dict(made.left_alone)
+    made = plan(tree, [mount(tree / "tmp/left/below", root="/data")])
+    assert dict(made.left_alone) == {"/tmp/left": "something is mounted in it"}
     assert "/tmp/left" not in [action.path for action in made.actions]
 
 
@@ -178,6 +178,13 @@ def test_a_link_that_leads_out_of_the_image_is_not_followed(tree: pathlib.Path, 
     assert (outside / ".ssh/authorized_keys").exists()
     assert (outside / "syslog").read_text() == "host\n"
     assert "/home/azureuser/.ssh" in dict(made.left_alone)
+
+
+def test_logs_are_emptied_through_a_link_within_the_image(tree: pathlib.Path) -> None:
+    (tree / "var/log").rename(tree / "data")
+    (tree / "var/log").symlink_to("../data")
+    clean(tree)
+    assert (tree / "data/syslog").read_bytes() == b""
 
 
 def test_what_the_running_module_lives_in_stays_and_all_beside_it_goes(tree: pathlib.Path) -> None:
