@@ -45,6 +45,7 @@ options:
       - Holds new jobs back by a reservation of all nodes, C(hpcai-new-nodes); jobs that run go on. For the time before
         slurmctld is restarted with new names of spare nodes, so that no job is given one of them before the next task
         has them set down by O(absent).
+      - If slurmctld refuses the reservation, the module only warns.
       - The reservation ends by itself after five minutes. Where no slurmctld answers, nothing is done.
     type: bool
     default: false
@@ -169,10 +170,15 @@ def read_before(module: AnsibleModule) -> dict[str, nodes.NodeState] | None:
 
 def hold_jobs_back(module: AnsibleModule) -> dict[str, Any]:
     """Hold new jobs back where a slurmctld runs that could start them."""
-    runs = hold.runs(run)
-    if runs and not module.check_mode:
-        hold.hold(run)
-    return {"changed": runs, "drained": [], "resumed": [], "set_down": [], "left_out": {}, "not_answering": []}
+    held = hold.runs(run)
+    if held and not module.check_mode:
+        try:
+            hold.hold(run)
+        except CommandFailed as error:
+            # Nothing is lost yet, and without it the time in which a job could be is a few seconds.
+            module.warn(f"{error}. Until the spare nodes are set down, pending jobs could be given one.")
+            held = False
+    return {"changed": held, "drained": [], "resumed": [], "set_down": [], "left_out": {}, "not_answering": []}
 
 
 def set_down(module: AnsibleModule, known: dict[str, nodes.NodeState]) -> tuple[str, ...]:

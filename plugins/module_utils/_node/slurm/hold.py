@@ -37,9 +37,9 @@ def hold(run: Run) -> None:
         # Left by a run that was cut off: its time begins anew.
         must(run(["scontrol", "update", f"ReservationName={RESERVATION}", f"EndTime=now+{MINUTES}minutes"]))
         return
-    words = [f"ReservationName={RESERVATION}", f"Duration={MINUTES}"]
-    must(run(["scontrol", "create", "reservation", *words, "StartTime=now", "Nodes=ALL", "Users=root",
-              "Flags=MAINT,IGNORE_JOBS"]))  # fmt: skip
+    words = [f"ReservationName={RESERVATION}", f"Duration={MINUTES}", "StartTime=now"]
+    words += ["Nodes=ALL", "Users=root", "Flags=MAINT,IGNORE_JOBS"]
+    must(run(["scontrol", "create", "reservation", *words]))
 
 
 def release(run: Run) -> None:

@@ -357,6 +357,21 @@ def test_nothing_is_held_back_where_no_slurmctld_runs(slurmctld: Slurmctld, run_
     assert run_module(slurm_nodes.main, hold=True)["changed"] is False
 
 
+def test_slurmctld_that_refuses_to_hold_jobs_back_is_no_hindrance(
+    slurmctld: Slurmctld, run_module: RunModule, warned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(command: Sequence[str]) -> Result:
+        if "create" in command:
+            return Result(tuple(command), 1, "", "Error creating the reservation: Access/permission denied\n")
+        return slurmctld.run(command)
+
+    monkeypatch.setattr(slurm_nodes, "run", run)
+    answer = run_module(slurm_nodes.main, hold=True)
+    assert (answer["_exit"], answer["changed"]) == (0, False)
+    (warning,) = warned
+    assert "Access/permission denied. Until the spare nodes are set down" in warning
+
+
 def test_check_mode_says_that_jobs_would_be_held_back(slurmctld: Slurmctld, run_module: RunModule) -> None:
     assert run_module(slurm_nodes.main, check_mode=True, hold=True)["changed"] is True
     assert slurmctld.updates == []
