@@ -17,7 +17,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import FAIL, PASS, WARN, Context, Outcome
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
+    FAIL,
+    PASS,
+    WARN,
+    Context,
+    Outcome,
+    StepFailed,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import instance, key
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import imds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
@@ -150,6 +157,32 @@ def test_an_instance_with_a_script_as_user_data_belongs_to_no_cluster(boot: Boot
 def test_a_metadata_service_that_comes_late_costs_only_time(simulator: Simulator, boot: Boot, status: int) -> None:
     simulator.add_fault("metadata/", status=status, service="imds", times=3)
     assert [outcome.verdict for outcome in boot("gpu_17").start()] == [PASS, PASS]
+
+
+@pytest.mark.parametrize("action", ["garbage", "drop"])
+def test_a_metadata_service_that_talks_nonsense_is_no_machine_without_a_cluster(
+    simulator: Simulator, boot: Boot, action: str
+) -> None:
+    simulator.add_fault("metadata/", action, service="imds")
+    with pytest.raises(StepFailed, match="nothing else says what this machine is"):
+        boot("gpu_17").instance(7)
+
+
+@pytest.mark.parametrize("service", ["imds", "vault"])
+def test_services_that_take_their_time_cost_only_time(simulator: Simulator, boot: Boot, service: str) -> None:
+    simulator.add_fault("", "slow", service=service, delay_s=1)
+    assert [outcome.verdict for outcome in boot("gpu_17").start()] == [PASS, PASS]
+
+
+@pytest.mark.parametrize("service", ["imds", "vault"])
+def test_services_that_hang_are_not_waited_for_beyond_the_limit(simulator: Simulator, boot: Boot, service: str) -> None:
+    node = boot("gpu_17")
+    node.start()
+    simulator.add_fault("", "hang", service=service)
+    begun = time.monotonic()
+    verdicts = [outcome.verdict for outcome in node.start(7)]
+    assert time.monotonic() - begun < 7
+    assert verdicts == ([WARN, WARN] if service == "imds" else [PASS, WARN])
 
 
 def test_without_a_metadata_service_a_start_ends_in_time_and_the_next_finds_all(

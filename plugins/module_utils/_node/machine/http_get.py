@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import threading
 import time
@@ -17,6 +18,9 @@ from typing import Any, Callable
 Sleep = Callable[[float], None]
 
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+_PATIENCE_S = 10.0
+"""How long the first attempt may take, each one after it twice as long: a lost answer must not cost all the time, and
+a slow one must come through in the end."""
 _LONGEST_ANSWER = 1 << 20
 
 
@@ -67,8 +71,9 @@ def get(
     opener = _opener(url)
     deadline = time.monotonic() + limit_s
     for attempt in range(1_000_000):
+        until = min(deadline, time.monotonic() + _PATIENCE_S * 2 ** min(attempt, 10))
         try:
-            return _within(deadline, lambda: _ask(opener, url, headers, passing, deadline))
+            return _within(until, functools.partial(_ask, opener, url, headers, passing, until))
         except _PassingFault as fault:
             pause = fault.retry_after or _PAUSES_S[min(attempt, len(_PAUSES_S) - 1)]
             if time.monotonic() + pause >= deadline:

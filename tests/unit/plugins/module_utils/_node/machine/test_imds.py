@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from stand_ins.http_service import Answer, Service
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import imds
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import http_get, imds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import (
     ImdsError,
     TokenRefused,
@@ -128,6 +128,22 @@ def test_an_answer_that_drips_costs_no_more_than_the_limit(serve: Serve) -> None
     with pytest.raises(ImdsError, match=r"no answer in 0\.3 s"):
         read_compute(0.3, endpoint=service.endpoint)
     assert time.monotonic() - begun < 1
+
+
+def test_an_answer_that_was_lost_does_not_cost_all_the_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = [1.5]
+    service = serve(GOOD, before=lambda _request: time.sleep(lost.pop() if lost else 0))
+    monkeypatch.setattr(http_get, "_PATIENCE_S", 0.2)
+    begun = time.monotonic()
+    assert read_compute(30, endpoint=service.endpoint) == COMPUTE
+    assert time.monotonic() - begun < 1.4
+
+
+def test_a_service_that_is_always_slow_is_waited_for_in_the_end(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = serve(GOOD, before=lambda _request: time.sleep(0.3))
+    monkeypatch.setattr(http_get, "_PATIENCE_S", 0.1)
+    assert read_compute(10, endpoint=service.endpoint) == COMPUTE
+    assert len(service.requests) > 1
 
 
 def test_a_closed_port_is_asked_until_the_limit(serve: Serve) -> None:
