@@ -19,6 +19,9 @@ TARGET = "hpcai-boot.target"
 REPORT = "hpcai-report.service"
 MARGIN_S = 30
 """Seconds that systemd grants a step beyond its own limit: hpcnode ends it and records why, systemd only ends it."""
+STOP_S = 10
+"""Seconds that what is left of an ended step may take to end, and as many again when it is killed. What hangs in a
+driver does not end at all, and the steps that follow must not wait for it for long."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,7 @@ Type=oneshot
 RemainAfterExit=yes
 ExecStart=/usr/bin/hpcnode {command}
 TimeoutStartSec={timeout_s}
+TimeoutStopSec={stop_s}
 
 [Install]
 WantedBy={target}
@@ -147,6 +151,7 @@ def _service(number: int, row: BootUnit) -> str:
         unit="\n".join(lines),
         command=f"boot run {row.name}",
         timeout_s=row.limit_s + MARGIN_S,
+        stop_s=STOP_S,
         target=TARGET,
         required=_REQUIRED if row.blocking else "",
     )

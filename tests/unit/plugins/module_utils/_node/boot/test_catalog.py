@@ -65,7 +65,7 @@ def test_the_guide_tells_of_each_step_what_it_says_itself() -> None:
     assert rows == [(step.name, "yes" if step.blocking else "no", f"{step.limit_s:g}") for step in steps]
     (join,) = (step for step in catalog.all_steps() if step.name in catalog.WITHOUT_UNIT)
     assert f"({join.limit_s:g} seconds)" in guide
-    longest_s = sum(step.limit_s + units.MARGIN_S for step in steps)
+    longest_s = sum(step.limit_s + units.MARGIN_S + 2 * units.STOP_S for step in steps)
     assert f"{longest_s / 60:.0f} minutes after" in " ".join(guide.split())
 
 

@@ -48,6 +48,7 @@ def test_a_unit_says_of_its_step_what_the_step_says(step: catalog.Step) -> None:
     unit = read(f"hpcai-{step.name}.service")
     assert unit["Unit"]["Description"] == step.title
     assert int(unit["Service"]["TimeoutStartSec"]) == step.limit_s + units.MARGIN_S
+    assert int(unit["Service"]["TimeoutStopSec"]) == units.STOP_S
     assert unit["Service"]["ExecStart"] == f"/usr/bin/hpcnode boot run {step.name}"
     assert (unit["Install"].get("RequiredBy") == "slurmd.service") is step.blocking
     assert (unit["Unit"].get("OnFailure") == "hpcai-report.service") is step.blocking
