@@ -134,8 +134,6 @@ def read_facts(name: str, watched: Iterable[str], run: Run) -> ServiceFacts:
         return _read_at_rest(name, answer, run)
     must(answer)
     shown = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
-    if not shown:
-        shown = _at_rest(name, run)
     active, sub_state = shown.get("ActiveState", "unknown"), shown.get("SubState", "")
     unit_file_state = shown.get("UnitFileState", "")
     unit_files = [shown.get("FragmentPath", ""), *shown.get("DropInPaths", "").split()]
@@ -169,19 +167,6 @@ def _read_at_rest(name: str, refusal: Result, run: Run) -> ServiceFacts:
         needs_daemon_reload=False,
         at_rest=True,
     )
-
-
-def _at_rest(name: str, run: Run) -> dict[str, str]:
-    """Return what is known of a unit of an image in a folder: there systemctl shows nothing, and calls it no error."""
-    answer = run(["systemctl", "is-enabled", name])
-    state = answer.stdout.strip()
-    if not state:
-        return {"LoadState": "not-found", "ActiveState": "inactive"}
-    return {
-        "LoadState": "masked" if state.startswith("masked") else "loaded",
-        "ActiveState": "inactive",
-        "UnitFileState": state,
-    }
 
 
 def parse_timestamp(text: str) -> float | None:

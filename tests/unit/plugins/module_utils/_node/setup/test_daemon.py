@@ -244,32 +244,6 @@ def test_a_machine_without_systemd_is_an_error() -> None:
         daemon.read_facts("munge", [], run)
 
 
-@pytest.mark.parametrize(
-    ("said", "load_state", "enabled"),
-    [
-        ("enabled\n", "loaded", True),
-        ("disabled\n", "loaded", False),
-        ("static\n", "loaded", None),
-        ("masked\n", "masked", False),
-        ("", "not-found", False),
-    ],
-)
-def test_reads_a_unit_of_an_image_in_a_folder(said: str, load_state: str, enabled: bool | None) -> None:
-    """There systemctl says "Running in chroot, ignoring command 'show'", and succeeds."""
-
-    def run(command: Sequence[str]) -> Result:
-        if command[1] == "show":
-            return Result(tuple(command), 0, "", "Running in chroot, ignoring command 'show'\n")
-        assert list(command) == ["systemctl", "is-enabled", "munge"]
-        return Result(tuple(command), int(said != "enabled\n"), said, "")
-
-    facts = daemon.read_facts("munge", [], run)
-    assert (facts.load_state, facts.active, facts.enabled) == (load_state, "inactive", enabled)
-    if load_state == "loaded":
-        verbs = ("enable",) if enabled is False else ()
-        assert daemon.plan(facts, Wanted(running=False, enabled=True)).verbs == verbs
-
-
 @pytest.mark.parametrize("text", ["", "  ", "n/a"])
 def test_no_timestamp_is_none(text: str) -> None:
     assert daemon.parse_timestamp(text) is None
