@@ -36,6 +36,7 @@ options:
     description:
       - V(present) writes the files.
       - V(absent) removes all that V(present) has written. It needs no VM size, and looks at no NCCL.
+      - With O(persistent) V(absent) is kept for the boot too. Without, a boot writes what the VM size needs by default.
     type: str
     choices: [present, absent]
     default: present
@@ -84,7 +85,9 @@ options:
     type: dict
     default: {}
   persistent:
-    description: Keep the options in C(/etc/hpcai/nccl_environment.json), so that each boot does the same.
+    description:
+      - Keep the options in C(/etc/hpcai/nccl_environment.json), so that each boot does the same.
+      - V(false) removes that file.
     type: bool
     default: true
   apply:

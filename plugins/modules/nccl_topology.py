@@ -39,8 +39,9 @@ options:
   state:
     description:
       - V(present) writes the files.
-      - V(absent) removes the topology file if it is one of this module's, the block, the drop-ins and the settings for
-        the boot. It needs no VM size.
+      - V(absent) removes the topology file if it is one of this module's, the block and the drop-ins. It needs no VM
+        size.
+      - With O(persistent) V(absent) is kept for the boot too. Without, a boot writes what the VM size needs by default.
     type: str
     choices: [present, absent]
     default: present
@@ -96,6 +97,7 @@ options:
     description:
       - Keep the options in C(/etc/hpcai/nccl.json), so that each boot does the same. The HPC
         images rewrite C(/etc/nccl.conf) at every boot, and a node may come back with another VM size.
+      - V(false) removes that file.
       - V(true) by default, without effect for another O(root).
     type: bool
   apply:

@@ -62,7 +62,11 @@ def test_a_converged_node_costs_three_tasks(node: PlayedNode) -> None:
     assert (counts["changed"], counts["ok"], counts["skipped"]) == (0, 3, 0)
     assert node.files() == before
     assert node.play("main", nccl_state="absent")["changed"] == 2
-    assert set(node.files()) == {"etc/hpcai/node.json"}
+    assert set(node.files()) == {"etc/hpcai/node.json", *KEPT}
+    # Nor does a boot bring it back, or the unit that watches /etc/nccl.conf.
+    assert node.hpcnode("boot", "run", "nccl")[0] == 0
+    assert set(node.files()) == {"etc/hpcai/node.json", *KEPT}
+    assert node.play("main", nccl_state="absent")["changed"] == 0
 
 
 @pytest.mark.parametrize(

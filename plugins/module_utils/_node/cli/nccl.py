@@ -17,7 +17,7 @@ from ..setup.nccl.conf import SettingsError
 from ..setup.nccl.configure import configure
 from ..setup.nccl.facts import CONFIG_PATH
 from ..setup.nccl.inspect import Inspection, inspect
-from ..setup.nccl.options import options_of
+from ..setup.nccl.options import PRESENT, options_of
 from ..setup.nccl.plan import Refused
 from ..setup.nccl.topology import as_xml, gpu_map
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
@@ -62,7 +62,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     if args.vm_size:
         options = replace(options, vm_size=args.vm_size)
     try:
-        seen = inspect(options, configured=remembered is not None)
+        seen = inspect(options, configured=remembered is not None and options.state == PRESENT)
     except SettingsError as error:
         raise ConfigError(f"{CONFIG_PATH}: {error}") from None
     return _verdict(seen) if args.action == "verify" else _shown(seen, args.xml)

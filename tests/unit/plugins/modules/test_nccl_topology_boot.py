@@ -61,7 +61,7 @@ def test_remembers_its_options_for_the_boot(live: Live) -> None:
     assert live.run(settings={"NCCL_DEBUG": "WARN", "NCCL_IGNORE_CPU_AFFINITY": None})["changed"] is False
 
 
-@pytest.mark.parametrize("options", [{"persistent": False}, {"state": "absent"}])
+@pytest.mark.parametrize("options", [{"persistent": False}, {"persistent": False, "state": "absent"}])
 def test_forgets_them_when_told(live: Live, options: dict[str, Any]) -> None:
     live.run()
     assert live.config.exists()
@@ -88,8 +88,16 @@ def test_keeps_the_options_alone_for_an_image(live: Live) -> None:
     assert (answer["files"], answer["vm_size"], answer["topology"]) == ([str(live.config)], None, None)
     assert set(live.node.files()) == {"hpcai/nccl.json"}
     assert live.run(apply=False, vm_size=None)["changed"] is False
-    assert live.run(apply=False, state="absent")["changed"] is True
+    assert live.run(apply=False, persistent=False)["changed"] is True
     assert not live.config.exists()
+
+
+@pytest.mark.parametrize("apply", [True, False])
+def test_keeps_for_the_boot_that_nothing_is_wanted(live: Live, apply: bool) -> None:
+    live.run()
+    assert live.run(apply=apply, state="absent")["changed"] is True
+    assert json.loads(live.config.read_text()) == {"schema": 1, "state": "absent"}
+    assert live.run(apply=apply, state="absent")["changed"] is False
 
 
 def test_an_image_and_a_node_keep_the_same_bytes(live: Live) -> None:

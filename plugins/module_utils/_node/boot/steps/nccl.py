@@ -23,7 +23,7 @@ from ...setup.managed_block import BrokenBlock
 from ...setup.nccl import configure as files
 from ...setup.nccl.conf import SettingsError
 from ...setup.nccl.facts import CONFIG_PATH
-from ...setup.nccl.options import OMIT, STRICT, Options, options_of
+from ...setup.nccl.options import OMIT, PRESENT, STRICT, Options, options_of
 from ...setup.nccl.plan import Refused
 from ...setup.nccl_environment import configure as environment
 from ...setup.nccl_environment import judge
@@ -52,14 +52,19 @@ def _perform(context: Context) -> Outcome:
     done: dict[str, Any] = {}
     more: dict[str, Any] = {}
     problems: list[str] = []
+    wanted, around_wanted = options.state == PRESENT, around.state == PRESENT
+    if not wanted and not around_wanted:
+        return Outcome(SKIP, f"nothing is wanted: state is absent in {CONFIG_PATH} and its neighbour")
     try:
-        done = files.configure(_at_boot(options, root), context.check, ask, keep=False)
+        if wanted:
+            done = files.configure(_at_boot(options, root), context.check, ask, keep=False)
     except (Refused, SettingsError) as error:
         problems.append(f"{CONFIG_PATH}: {error}" if isinstance(error, SettingsError) else str(error))
     try:
         # Too old a version is no reason to leave the rest undone.
         around = replace(around, when_old=judge.WARN)
-        more = environment.configure(root, context.run, around, context.check, ask, keep=False)
+        if around_wanted:
+            more = environment.configure(root, context.run, around, context.check, ask, keep=False)
     except (BrokenBlock, SettingsError) as error:
         where = f"{environment_options.CONFIG_PATH}: " if isinstance(error, SettingsError) else ""
         problems.append(f"{where}{error}")
@@ -103,9 +108,12 @@ def _outcome(size: str, done: Mapping[str, Any], more: Mapping[str, Any], proble
         return Outcome(WARN, f"{said[:-1]}: {about}{_and_more(details['mismatches'])}", _ACTION, changes, details)
     if warnings:
         return Outcome(WARN, warnings[0] + _and_more(warnings), "", changes, details)
-    reason = details["topology_reason"]
-    what = f"NCCL has the variables of {size}. {reason}" if reason else ""
-    return Outcome(PASS, what or f"NCCL has the topology file and the variables of {size}", "", changes, details)
+    what = f"NCCL has the topology file and the variables of {size}"
+    if not done:
+        what = f"jobs with NCCL have the environment of {size}; its own files are not wanted"
+    elif details["topology_reason"]:
+        what = f"NCCL has the variables of {size}. {details['topology_reason']}"
+    return Outcome(PASS, what, "", changes, details)
 
 
 def _and_more(lines: list[Any]) -> str:

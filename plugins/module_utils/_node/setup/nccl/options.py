@@ -41,7 +41,12 @@ class Options:
     apply: bool = True
 
     def remembered(self) -> dict[str, Any]:
-        """Return what /etc/hpcai/nccl.json holds of them: all that a boot needs to do the same again."""
+        """Return what /etc/hpcai/nccl.json holds of them: all that a boot needs to do the same again.
+
+        That nothing is wanted is kept too: a boot without settings goes by the VM size.
+        """
+        if self.state == ABSENT:
+            return {"state": ABSENT}
         return {name: getattr(self, name) for name in _REMEMBERED}
 
 

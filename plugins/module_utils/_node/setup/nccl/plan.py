@@ -108,8 +108,7 @@ def plan(options: Options, facts: Facts) -> Plan:
 
 def plan_settings(options: Options, facts: Facts) -> Plan:
     """Return what to do where the options are only kept for the boot. Pure."""
-    kept = options if options.state == PRESENT else replace(options, persistent=False)
-    return Plan(changes=tuple(_config_change(kept, facts)))
+    return Plan(changes=tuple(_config_change(options, facts)))
 
 
 def outcome(made: Plan, facts: Facts) -> dict[str, Any]:
@@ -140,17 +139,15 @@ def _plan_absent(options: Options, facts: Facts) -> Plan:
     """Everything of ours goes; what is not stays, and is named."""
     drop_ins = [f"{options.enroot_dir}/{name}" for name in (enroot.MOUNTS, enroot.ENVIRONMENT) if options.enroot_dir]
     topology = facts.files[options.topology_path]
-    # The settings file is this machine's own: a run about another tree leaves it.
-    last = [CONFIG_PATH] if options.root == "/" else []
-    if topology.before is not None and is_ours(topology.before):
-        last.insert(0, options.topology_path)
+    ours = topology.before is not None and is_ours(topology.before)
     conf_change = _conf_change(options, facts, {})
     return Plan(
         # What names the topology file goes before it does.
         changes=(
             *(replace(facts.files[path], after=None) for path in drop_ins),
             conf_change,
-            *(replace(facts.files[path], after=None) for path in last),
+            *([replace(topology, after=None)] if ours else []),
+            *_config_change(options, facts),
         ),
         environment=conf.effective(conf_change.after or ""),
         warnings=tuple(_left_alone(options, facts, None)),

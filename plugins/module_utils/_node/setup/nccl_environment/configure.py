@@ -118,5 +118,4 @@ def _look(root: Root, run: Run, options: Options, ask: AskImds | None) -> Found:
 
 
 def _settings_file(root: Root, options: Options) -> FileChange:
-    kept = options.persistent and options.state == PRESENT
-    return change_of(root.at(CONFIG_PATH), as_config(options.remembered()) if kept else None)
+    return change_of(root.at(CONFIG_PATH), as_config(options.remembered()) if options.persistent else None)

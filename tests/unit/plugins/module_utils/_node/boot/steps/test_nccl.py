@@ -218,6 +218,19 @@ def test_without_gpus_there_is_nothing_to_do(node: Node, size: str, described: d
     assert node.files() == before
 
 
+def test_what_is_not_wanted_is_not_written(node: Node) -> None:
+    node.settings("nccl", {"state": "absent"})
+    before = node.files()
+    outcome = node.boot()
+    assert (outcome.verdict, "not wanted" in outcome.summary) == ("pass", True)
+    assert set(node.files()) - set(before) == {PROFILE}
+    (node.path / PROFILE).unlink()
+    node.settings("nccl_environment", {"state": "absent"})
+    before = node.files()
+    assert node.boot().verdict == "skip"
+    assert node.files() == before
+
+
 def test_an_unknown_size_with_gpus_is_not_guessed_at(node: Node) -> None:
     node.settings("node", {"vm_size": "Standard_D4s_v5"})
     with pytest.raises(UnknownVmSize, match="D4s"):
