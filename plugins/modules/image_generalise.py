@@ -114,6 +114,11 @@ emptied:
   type: list
   elements: str
   sample: [/etc/machine-id, /var/log/dpkg.log]
+forgot_size:
+  description: Whether the VM size went from C(/etc/hpcai/node.json). Sizes described by hand stay there.
+  returned: success
+  type: bool
+  sample: false
 locked:
   description: Accounts whose password went.
   returned: success
@@ -189,6 +194,7 @@ def main() -> NoReturn:
         changed=made.changes or bool(stopped),
         removed=removed,
         emptied=[action.path for action in made.actions if action.kind == generalise.EMPTY],
+        forgot_size=any(action.kind == generalise.FORGET for action in made.actions),
         locked=list(made.locked),
         stopped=list(stopped),
         left_alone=[{"path": path, "reason": reason} for path, reason in made.left_alone],

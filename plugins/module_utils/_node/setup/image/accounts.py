@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from ...machine.root import Root
 
 PASSWD, SHADOW = "/etc/passwd", "/etc/shadow"
+_LABEL = "security.selinux"
 _FIRST_PERSON, _NOBODY = 1000, 65534
 NO_PASSWORD = "*"
 """No password fits. Not ``!``: sshd without PAM takes that for an account that may not log in by its key either."""
@@ -67,6 +69,9 @@ def lock(root: Root, names: Collection[str]) -> None:
         file.flush()
         os.fchown(file.fileno(), about.st_uid, about.st_gid)
         os.fchmod(file.fileno(), about.st_mode & 0o7777)
+        # Where SELinux is on, a new file in /etc is not one of secrets.
+        with contextlib.suppress(OSError):
+            os.setxattr(beside, _LABEL, os.getxattr(place, _LABEL))
         os.fsync(file.fileno())
     os.replace(beside, place)
 

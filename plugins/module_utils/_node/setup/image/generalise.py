@@ -9,19 +9,25 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import glob
+import json
 import os
 import re
 import shutil
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from ...machine.atomic import write_file
 from ...machine.root import Root
 from . import accounts
 from .mounted import Places
 from .own import HOME, ITEMS, PASSWORDS, Item
 
-REMOVE, EMPTY = "remove", "empty"
+REMOVE, EMPTY, FORGET = "remove", "empty", "forget"
+_NODE = "/etc/hpcai/node.json"
+_ITS_SIZE = "vm_size"
+"""Of the bake's machine; the sizes described by hand beside it belong to all."""
 # messages.1, syslog.2.gz, dmesg.0, cloud-init.log-20260101, secure-20260101.gz
 _ROTATED = re.compile(r"\.\d+$|[.-]\d{8}$|\.(?:gz|xz|bz2|zst|old)$|\.journal~?$")
 
@@ -31,7 +37,7 @@ class Action:
     """What is done to one path.
 
     :ivar item: the kind of thing it is.
-    :ivar kind: REMOVE or EMPTY.
+    :ivar kind: REMOVE, EMPTY, or FORGET for settings that lose one key.
     :ivar path: on the machine, that is below the root.
     """
 
@@ -73,6 +79,8 @@ def plan(
     for item in (Item("extra", "what was asked for besides", remove=tuple(extra)), *ITEMS):
         if item.name not in keep:
             walk.visit(item, [account.home for account in people])
+    if "cluster" not in keep and _ITS_SIZE in _settings(root):
+        walk.actions[_NODE] = Action("cluster", FORGET, _NODE)
     locked = () if PASSWORDS in keep else tuple(account.name for account in people if account.has_password)
     return Plan(tuple(walk.actions.values()), locked, tuple(sorted(walk.left_alone.items())))
 
@@ -172,6 +180,9 @@ def apply(root: Root, wanted: Plan) -> None:
         with contextlib.suppress(FileNotFoundError):
             if action.kind == EMPTY:
                 os.truncate(place, 0)
+            elif action.kind == FORGET:
+                kept = {key: value for key, value in _settings(root).items() if key != _ITS_SIZE}
+                write_file(place, json.dumps(kept, indent=2, sort_keys=True) + "\n")
             elif os.path.isdir(place) and not os.path.islink(place):
                 shutil.rmtree(place)
             else:
@@ -180,9 +191,18 @@ def apply(root: Root, wanted: Plan) -> None:
         accounts.lock(root, wanted.locked)
 
 
+def _settings(root: Root) -> dict[str, Any]:
+    try:
+        found = json.loads(root.text(_NODE) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def as_diff(wanted: Plan) -> dict[str, str]:
     """Return the change in the form of Ansible's diff: paths that go, or hold something, before and after."""
-    kept = [f"{action.path} (empty)" for action in wanted.actions if action.kind == EMPTY]
+    remains = {EMPTY: "empty", FORGET: f"without {_ITS_SIZE}"}
+    kept = [f"{action.path} ({remains[action.kind]})" for action in wanted.actions if action.kind in remains]
     return {
         "before": "".join(f"{action.path}\n" for action in wanted.actions)
         + "".join(f"password of {name}\n" for name in wanted.locked),

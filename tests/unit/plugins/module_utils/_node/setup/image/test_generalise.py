@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 from collections.abc import Sequence
@@ -196,6 +197,18 @@ def test_what_the_running_module_lives_in_stays_and_all_beside_it_goes(tree: pat
     assert own.exists()
     assert not (own.parent / "beside").exists()
     assert not (tree / "tmp/left").exists()
+
+
+def test_the_vm_size_is_forgotten_and_sizes_described_by_hand_are_not(tree: pathlib.Path) -> None:
+    node = tree / "etc/hpcai/node.json"
+    node.write_text('{"schema": 1, "vm_size": "Standard_X8", "vm_sizes": {"Standard_X8": {"vcpus": 8}}}')
+    assert not clean(tree, keep=["cluster"]).left_alone
+    assert "vm_size" in json.loads(node.read_text())
+    clean(tree)
+    assert json.loads(node.read_text()) == {"schema": 1, "vm_sizes": {"Standard_X8": {"vcpus": 8}}}
+    assert not plan(tree).changes
+    node.write_text("no json")
+    assert not plan(tree).changes
 
 
 def test_no_account_may_have_the_whole_machine_as_its_home(tree: pathlib.Path) -> None:
