@@ -88,6 +88,20 @@ def test_defaults_need_no_file(node: Node) -> None:
     assert answer["settings"] == {"min_driver": None, "gpu_count": None, "timeout": 30.0}
 
 
+def test_an_empty_file_is_no_missing_one(node: Node) -> None:
+    """A machine that was cut off while somebody wrote may have one; no boot can use it."""
+    node.daemon = "enabled"
+    folder = node.path / "etc/hpcai"
+    folder.mkdir(parents=True)
+    for name in ("gpu", "clocks"):
+        (folder / f"{name}.json").touch()
+    options = {"clocks": {"state": "default"}}
+    assert len(node.module(check_mode=True, **options)["diff"]) == 2
+    assert node.module(**options)["changed"] is True
+    assert list(folder.iterdir()) == []
+    assert node.module(**options)["changed"] is False
+
+
 def test_clocks_that_nobody_named_stay_as_they_are(node: Node) -> None:
     node.module(**ALL)
     before = node.file("clocks")

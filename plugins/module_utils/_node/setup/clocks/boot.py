@@ -37,10 +37,12 @@ def set_boot(root: Root, wanted: Wanted, check_mode: bool = False) -> dict[str, 
     path = root.at(f"{FOLDER}/{CONFIG}.json")
     after = "" if wanted.state == "default" and wanted.persistence is None else as_config(wanted.as_options())
     before = ""
-    if os.path.lexists(path):
+    there = os.path.lexists(path)
+    if there:
         with open(path, encoding="utf-8", errors="replace") as file:
             before = file.read()
-    if before == after:
+    # An empty file is one that no boot can use.
+    if before == after and bool(after) == there:
         return {}
     if not check_mode and after:
         write_file(path, after)

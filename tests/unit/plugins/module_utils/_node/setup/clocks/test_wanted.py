@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import as_config
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuFacts
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.clocks import Wanted, chosen, wanted_of
 
@@ -27,6 +28,12 @@ def test_options_go_to_the_file_and_back() -> None:
     assert wanted_of(wanted.as_options()) == wanted
     assert "memory_mhz" not in wanted.as_options()
     assert wanted_of({}) == Wanted()
+
+
+def test_one_wish_has_one_text_in_the_file() -> None:
+    """Whoever writes it: modules have a float of this, who calls from Python may have a whole number."""
+    texts = [as_config(wanted_of({"timeout": seconds}).as_options()) for seconds in (9, 9.0)]
+    assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize(
