@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable
 
-from ...machine.atomic import write_file
+from ...machine.atomic import remove_file, write_file
 from ...machine.cluster_settings import (
     FROM_USER_DATA,
     ClusterSettings,
@@ -73,6 +73,10 @@ def perform(context: Context, ask: Ask | None = None) -> Outcome:
     outcome = _judged(root, settings, compute, found)
     if settings and settings.is_compute:
         _tell_slurmd(context, settings, name, foreign, found)
+    elif root.exists(ENV_FILE) and (foreign or is_ours(root)):
+        found.changes.append(f"removed {ENV_FILE}: this machine is no compute node of a cluster")
+        if not context.check:
+            remove_file(root.at(ENV_FILE))
     return replace(outcome, changes=tuple(found.changes), details=found.details)
 
 
@@ -94,8 +98,10 @@ def _ask(context: Context, ask: Ask | None) -> tuple[dict[str, Any] | None, str]
 
 def _all_written_down(root: Root) -> bool:
     """Whether the playbook brought what the metadata service could say."""
-    node = read_config(root, "node") or {}
-    return bool(node.get("vm_size")) and root.exists(SETTINGS_FILE) and root.exists(ENV_FILE)
+    settings = settings_written(root)
+    if not settings or not (read_config(root, "node") or {}).get("vm_size"):
+        return False
+    return root.exists(ENV_FILE) or not settings.is_compute
 
 
 def _settle(

@@ -126,6 +126,20 @@ def test_changed_user_data_is_followed(root: Running) -> None:
     assert "--conf-server 10.0.0.5,10.0.0.6" in (root.text(ENV_FILE) or "")
 
 
+@pytest.mark.parametrize("changed", [None, {**HPCAI, "functions": ["login"]}])
+def test_a_node_that_leaves_its_cluster_starts_no_slurmd(root: Running, changed: Any) -> None:
+    perform(root, compute(HPCAI))
+    assert perform(root, compute(changed), check=True).changes == perform(root, compute(changed)).changes != ()
+    assert not root.exists(ENV_FILE)
+    assert perform(root, compute(changed)).changes == ()
+
+
+def test_the_sites_slurmd_env_stays_where_nothing_names_a_cluster(root: Running) -> None:
+    write(root, ENV_FILE, SITES)
+    assert perform(root, compute()).changes == ()
+    assert root.text(ENV_FILE) == SITES.strip()
+
+
 def test_without_settings_the_machine_belongs_to_no_cluster(root: Running) -> None:
     outcome = perform(root, compute())
     assert outcome.verdict == PASS
@@ -209,6 +223,13 @@ def test_without_the_metadata_service_the_playbooks_files_are_enough(root: Runni
     assert (outcome.verdict, "no answer in 20 s" in outcome.summary) == (WARN, True)
 
 
+def test_without_the_metadata_service_a_controller_needs_no_slurmd_env(root: Running) -> None:
+    write(root, "/etc/hpcai/cluster.json", {**HPCAI, "functions": ["controller"]})
+    write(root, "/etc/hpcai/node.json", {"schema": 1, "vm_size": "Standard_ND96asr_v4"})
+    outcome = perform(root, None)
+    assert (outcome.verdict, "no answer in 20 s" in outcome.summary) == (WARN, True)
+
+
 def test_without_the_metadata_service_a_compute_node_of_no_known_size_fails(root: Running) -> None:
     write(root, "/etc/hpcai/cluster.json", HPCAI)
     write(root, ENV_FILE, SITES)
@@ -223,6 +244,14 @@ def test_a_captured_disk_does_not_pass_for_its_first_machine(root: Running) -> N
     write(root, "/sys/class/dmi/id/product_uuid", "BBBB")
     with pytest.raises(StepFailed, match="what is written on this disk is another machine's"):
         perform(root, None)
+
+
+def test_a_captured_disk_of_no_cluster_does_not_start_its_first_machines_slurmd(root: Running) -> None:
+    write(root, ENV_FILE, SITES)
+    perform(root, compute())
+    assert root.exists(ENV_FILE)
+    perform(root, compute(vmId="4-5-6"))
+    assert not root.exists(ENV_FILE)
 
 
 def test_a_captured_disk_gets_its_new_machines_name(root: Running) -> None:
