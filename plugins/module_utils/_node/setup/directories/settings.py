@@ -93,5 +93,5 @@ def _read(root: Root) -> tuple[dict[str, Any], tuple[str, ...]]:
         warnings: tuple[str, ...] = ()
     except ConfigError as error:
         found = {}
-        warnings = (f"{str(error).split(':')[0]} could not be used and is written anew: {error}",)
+        warnings = (f"{error} It is written anew, and other roles bring their sets again.",)
     return {name: found.get(name, default) for name, default in DEFAULTS.items()}, warnings

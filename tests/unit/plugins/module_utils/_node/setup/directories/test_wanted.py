@@ -105,6 +105,6 @@ def test_a_broken_file_is_named_at_boot_and_written_anew_by_the_role(machine: Ma
     with pytest.raises(ConfigError, match=SETTINGS):
         read_wanted(machine.root)
     change = with_set(machine.root, "site", [{"path": "jobs"}], {})
-    assert "is written anew" in change.warnings[0]
+    assert "It is written anew" in change.warnings[0]
     change.file.apply()
     assert read_wanted(machine.root) is not None

@@ -24,6 +24,17 @@ def test_the_service_of_azures_images_is_named_with_the_cure(node: Node) -> None
     assert "azure-ephemeral-disk-setup.service did that: switch it off (scratch_mask_azure_ephemeral=true)" in said
 
 
+def test_its_stopped_array_is_known_by_name_whatever_the_hosts(node: Node) -> None:
+    for number in range(8):
+        mark = member("aaaaaaaa-2222-4333-8444-555555555555", "host:azure-ephemeral-md")
+        node.disks[f"nvme{number}n1"].signatures = [mark]
+    node.write()
+    said = node.refusal()
+    # Said once, not for each disk.
+    assert said.count("azure-ephemeral-disk-setup.service did that") == 1
+    assert said.count("a superblock of the md array 'host:azure-ephemeral-md'") == 8
+
+
 @pytest.mark.parametrize(
     ("mark", "words"),
     [
