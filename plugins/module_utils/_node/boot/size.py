@@ -7,16 +7,17 @@
 from __future__ import annotations
 
 from ..machine.cluster_settings import cluster_of
-from ..machine.config import ConfigError
+from ..machine.config import ConfigError, read_config
 from ..machine.root import Root
 from ..machine.vm_size import size_facts
 from ..sku import UnknownVmSize, VmSize
 
 
 def promised_size(root: Root) -> VmSize | None:
-    """Return the facts of the machine's VM size; None where they are unknown and this is no compute node.
+    """Return the facts of the machine's VM size; None where they are unknown and no jobs will run here.
 
-    A controller may be of any size that nobody described: nothing that only jobs need is missing there.
+    A controller may be of any size that nobody described: nothing that only jobs need is missing there. So may a
+    machine that belongs to no cluster yet; before its first site.yml a controller is one.
 
     :raises ConfigError: nobody says which size this compute node has, or the settings cannot be used.
     :raises UnknownVmSize: its size is neither in the table nor described.
@@ -25,6 +26,8 @@ def promised_size(root: Root) -> VmSize | None:
         return size_facts(root)[0]
     except (ConfigError, UnknownVmSize):
         cluster = cluster_of(root)
+        if cluster is None and not (read_config(root, "node") or {}).get("vm_size"):
+            return None
         if cluster and not cluster.is_compute:
             return None
         raise

@@ -36,10 +36,17 @@ def test_the_size_is_that_of_the_settings(tmp_path: Path) -> None:
 def test_only_a_compute_node_has_to_know_its_size(tmp_path: Path, vm_size: str, error: type[Exception]) -> None:
     settings(tmp_path, "node", vm_size=vm_size)
     root = Root(str(tmp_path))
-    with pytest.raises(error):
-        promised_size(root)
     settings(tmp_path, "cluster", cluster="a", functions=["compute", "login"], controllers=["10.0.0.4"])
     with pytest.raises(error):
         promised_size(root)
     settings(tmp_path, "cluster", cluster="a", functions=["controller"], controllers=["10.0.0.4"])
     assert promised_size(root) is None
+
+
+def test_a_machine_that_nobody_has_configured_yet_need_not_know_its_size(tmp_path: Path) -> None:
+    root = Root(str(tmp_path))
+    assert promised_size(root) is None
+    # Set up by the roles, without the role cluster: slurmd may be somebody's own.
+    settings(tmp_path, "node", vm_size="Standard_D4s_v5")
+    with pytest.raises(UnknownVmSize):
+        promised_size(root)
