@@ -84,7 +84,14 @@ BOOT_UNITS = (
         after=("local-fs.target", "systemd-udev-trigger.service", "cloud-init.service", "cloud-init-network.service"),
         more=("RequiresMountsFor=/var/lib/hpcai",),
     ),
-    BootUnit("directories", "Directories on the scratch, or what takes its place", 150, blocking=True),
+    BootUnit(
+        "directories",
+        "Directories on the scratch, or what takes its place",
+        150,
+        blocking=True,
+        # Owners are kept by name, and a directory service may have them.
+        after=("nss-user-lookup.target",),
+    ),
     BootUnit("clocks", "Clocks of this node's GPUs", 120, blocking=False, after=_GPU_SERVICES),
     BootUnit("nccl", "NCCL's topology file and variables", 60, blocking=False, after=_GPU_SERVICES),
 )
