@@ -227,6 +227,19 @@ def test_disks_that_are_promised_and_lost_are_not_replaced(machine: Machine) -> 
     assert machine.sh("ls -A /mnt; ls -d /scratch 2>&1 || true").endswith("No such file or directory")
 
 
+def test_the_role_refuses_and_the_node_finds_out_what_the_inventory_does_not_tell(machine: Machine) -> None:
+    refused = machine.play(scratch_nvme_count=8)
+    assert refused.returncode == 2
+    assert "8 local NVMe disks are expected, and no disk has one of the models" in " ".join(refused.stdout.split())
+    assert machine.sh("ls -d /scratch 2>&1 || true").endswith("No such file or directory")
+    # Asked by the role, it answers that its size has none.
+    done = machine.play(scratch_nvme_count=None)
+    assert done.returncode == 0, done.stdout
+    assert "Let the node find out" in done.stdout
+    assert "a slow folder on the operating system's disk" in " ".join((done.stdout + done.stderr).split())
+    assert is_unchanged(machine.play(scratch_nvme_count=None))
+
+
 def test_a_full_disk_is_named(machine: Machine) -> None:
     machine.sh("mkdir /scratch; mount -t tmpfs -o size=64k,nr_inodes=2 full /scratch")
     done = machine.play("install")
