@@ -57,7 +57,7 @@ HOSTS: dict[str, dict[str, Any]] = {
     "arm": host("Ubuntu", "24.04", GPUS, architecture="aarch64"),
     "rest": host("Ubuntu", "22.04", {"booted": False}, image_gpu=True),
     "off": host("Ubuntu", "22.04", GPUS, image_gpu=False, image_parts={"packages": False, "time": None}),
-    "text": host("Ubuntu", "22.04", GPUS, image_gpu="false"),
+    "text": host("Ubuntu", "22.04", GPUS, image_gpu="false", image_updates=False),
     "container": host("Debian", "12.8", {"container": True, "booted": False}),
     "own": host(
         "Ubuntu",
@@ -186,6 +186,11 @@ def test_parts_that_are_off_ask_for_nothing(resolved: dict[str, dict[str, Any]])
     assert resolved["off"]["packages"] == []
     assert resolved["off"]["settings"]["time"] == "leave"
     assert resolved["plain"]["settings"]["time"] == "auto"
+
+
+def test_off_without_quotes_is_off(resolved: dict[str, dict[str, Any]]) -> None:
+    assert resolved["text"]["settings"] == resolved["plain"]["settings"]
+    assert resolved["plain"]["settings"]["updates"] == "off"
 
 
 def test_other_settings_have_another_digest(resolved: dict[str, dict[str, Any]]) -> None:
