@@ -143,8 +143,8 @@ def test_packages_have_their_systems_names(resolved: dict[str, dict[str, Any]]) 
         resolved["plain"]["packages"]
     )
     assert "libibverbs-utils" not in resolved["alma"]["packages"]  # DOCA brings its own.
-    assert "linux-headers-6.8.0-azure" in resolved["jammy"]["pins"]["driver"]["needs"]
-    assert "kernel-devel-6.8.0-azure" in resolved["alma"]["pins"]["driver"]["needs"]
+    assert "linux-headers-6.8.0-azure" in resolved["jammy"]["pins"]["driver"]["builds_with"]
+    assert "kernel-devel-6.8.0-azure" in resolved["alma"]["pins"]["driver"]["builds_with"]
 
 
 def test_a_container_gets_no_chrony(resolved: dict[str, dict[str, Any]]) -> None:

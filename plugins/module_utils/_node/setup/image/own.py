@@ -135,7 +135,8 @@ ITEMS = (
             "/var/cache/yum",
             "/usr/lib/hpcai/wheels",
         ),
-        remove=(f"{HOME}/.cache",),
+        # The last is left where the role image could not install what it had fetched.
+        remove=(f"{HOME}/.cache", "/var/cache/hpcai-image"),
     ),
     Item(
         "temporary",

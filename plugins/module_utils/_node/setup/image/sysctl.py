@@ -53,7 +53,8 @@ def stated(root: Root) -> dict[str, str]:
             continue
         for line in (root.text(path) or "").splitlines():
             name, equals, value = line.partition("=")
-            if equals and not name.strip().startswith(("#", ";")):
+            # A comment gives a name that nobody asks for.
+            if equals:
                 found[name.strip().lstrip("-").replace("/", ".")] = _plain(value)
     return found
 

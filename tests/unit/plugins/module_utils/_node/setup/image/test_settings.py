@@ -274,12 +274,15 @@ def card(machine: Machine, name: str, driver: str, master: str = "") -> None:
 def test_says_whether_the_network_is_accelerated(machine: Machine) -> None:
     machine.has("/etc/udev/rules.d/70-persistent-net.rules")
     card(machine, "eth0", "hv_netvsc")
+    card(machine, "tap0", "tun", "eth0")
     assert network.plan(machine.root) == Part(unlink=("/etc/udev/rules.d/70-persistent-net.rules",))
     machine.boots()
     [without] = network.plan(machine.root).remarks
     assert without.startswith("no accelerated networking: eth0")
     card(machine, "enP1s1", "mlx5_core", "eth0")
     assert network.plan(machine.root).remarks == ("accelerated networking: eth0 runs over enP1s1 (mlx5_core)",)
+    card(machine, "eth1", "hv_netvsc")
+    assert network.plan(machine.root).remarks[1].startswith("no accelerated networking: eth1")
 
 
 def test_knows_an_hpc_image_and_what_it_has(machine: Machine) -> None:
