@@ -154,7 +154,7 @@ def wait_for_command(_context: Context) -> Outcome:
 def test_a_step_that_hangs_is_ended_at_its_limit(machine: Any, make_step: Any, hang: Any) -> None:
     start = time.monotonic()
     ran = machine.perform(make_step(hang, limit_s=0.5))
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 15
     assert ran.outcome.verdict == FAIL
     assert ran.outcome.summary.startswith("it did not end within 0.5 s")
     assert "hpcnode boot run demo" in ran.outcome.action
@@ -202,7 +202,7 @@ def test_a_step_whose_process_dies_is_unknown(machine: Any, make_step: Any, how:
     """A driver's library may end the process that calls it."""
     start = time.monotonic()
     outcome = machine.perform(make_step(lambda _context: how())).outcome
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 15
     assert outcome.verdict == UNKNOWN
     assert f"its process ended without an answer ({words})" in outcome.summary
 
@@ -211,13 +211,13 @@ def test_a_process_that_a_step_leaves_behind_does_not_keep_it_from_ending(machin
     def perform(_context: Context) -> Outcome:
         if os.fork() == 0:
             # It holds the pipe on which the answer comes.
-            time.sleep(3)
+            time.sleep(12)
             os._exit(0)
         return PASSED
 
     start = time.monotonic()
     assert machine.perform(make_step(perform)).outcome.verdict == PASS
-    assert time.monotonic() - start < 2.5
+    assert time.monotonic() - start < 10
 
 
 def test_a_large_answer_comes_whole(machine: Any, make_step: Any) -> None:
