@@ -11,6 +11,7 @@
 #include "../nvml/abi.h"
 
 Answer nvmlInit_v2(void);
+Answer nvmlSystemGetDriverVersion(char *, unsigned);
 Answer nvmlDeviceGetCount_v2(unsigned *);
 Answer nvmlDeviceGetHandleByIndex_v2(unsigned, Device **);
 Answer nvmlDeviceGetName(Device *, char *, unsigned);
@@ -68,6 +69,9 @@ static void print_field(const char *field, unsigned index, unsigned count, Devic
     else if (!strcmp(field, "count")) printf("%u", count);
     else if (!strcmp(field, "uuid") || !strcmp(field, "name")) {
         answer = field[0] == 'u' ? nvmlDeviceGetUUID(gpu, text, sizeof text) : nvmlDeviceGetName(gpu, text, sizeof text);
+        printf("%s", answer == SUCCESS ? text : in_brackets(answer));
+    } else if (!strcmp(field, "driver_version")) {
+        answer = nvmlSystemGetDriverVersion(text, sizeof text);
         printf("%s", answer == SUCCESS ? text : in_brackets(answer));
     } else if (!strcmp(field, "pci.bus_id")) {
         answer = nvmlDeviceGetPciInfo_v3(gpu, &pci);
@@ -193,6 +197,7 @@ int main(int argc, char **argv) {
                "NVIDIA driver is installed and running.\n");
         return 9;
     }
+    if (answer == MISMATCH) return printf("Failed to initialize NVML: Driver/library version mismatch\n"), (int)answer;
     if (answer) return printf("Failed to initialize NVML: %s\n", in_brackets(answer)), (int)answer;
     nvmlDeviceGetCount_v2(&count);
     if (!count) return printf("No devices were found\n"), 6;

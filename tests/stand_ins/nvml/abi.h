@@ -18,6 +18,7 @@ enum {
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
     GPU_IS_LOST = 15,
+    MISMATCH = 18,
     DEPRECATED = 26,
 };
 

@@ -95,7 +95,7 @@ def test_an_empty_file_is_no_missing_one(node: Node) -> None:
     folder.mkdir(parents=True)
     for name in ("gpu", "clocks"):
         (folder / f"{name}.json").touch()
-    options = {"clocks": {"state": "default"}}
+    options: dict[str, Any] = {"clocks": {"state": "default"}}
     assert len(node.module(check_mode=True, **options)["diff"]) == 2
     assert node.module(**options)["changed"] is True
     assert list(folder.iterdir()) == []

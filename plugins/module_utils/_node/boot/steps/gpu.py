@@ -37,6 +37,7 @@ from ..step import FAIL, SKIP, WARN, Context, Outcome, Step
 _BUS_S = 20.0
 """How long GPUs may take to appear on the PCI bus, in seconds: Hyper-V adds them one by one."""
 _AMD = 0x1002
+_VERSION = "/sys/module/nvidia/version"
 _PERSISTENCED = "nvidia-persistenced"
 
 
@@ -93,7 +94,7 @@ def _nvidia(context: Context, promised: Promised, settings: Settings, with_infin
     try:
         via, versions, gpus = _ask(context, limit_s)
     except GpuError as error:
-        failed = driver_failed(error, limit_s, root.text("/sys/module/nvidia/version"))
+        failed = driver_failed(error, limit_s, root.text(_VERSION))
         return outcome_of([failed], "", changes, {**details, "error": error.kind})
     if with_infiniband:
         peer, doubts = _load_peermem(context)
@@ -164,8 +165,9 @@ def _ask_once(context: Context, limit_s: float, only: Sequence[int]) -> tuple[st
     driver: Driver = connect(context.root, limit_s)
     try:
         # In this order: one that has fallen silent would not tell them any more.
-        versions = driver.versions()
-        return driver.via, versions, list(driver.read(only))
+        version, library = driver.versions()
+        version = version or context.root.text(_VERSION) or ""
+        return driver.via, (version, library), list(driver.read(only))
     finally:
         driver.close()
 

@@ -127,9 +127,13 @@ class SmiDriver:
         return {pid: tuple(busids) for pid, busids in used.items()}
 
     def versions(self) -> tuple[str, str]:
-        """Return the driver's version; the library's it does not tell."""
-        rows = map(str.strip, self._ask("--query-gpu=driver_version", _FORMAT).splitlines())
-        # Without GPUs it says so instead.
+        """Return the driver's version, empty where no GPU or a lost one keeps it; never the library's."""
+        try:
+            rows = map(str.strip, self._ask("--query-gpu=driver_version", _FORMAT).splitlines())
+        except GpuError as error:
+            if error.kind != LOST:
+                raise
+            rows = iter(())
         return next((row for row in rows if row[:1].isdecimal()), ""), ""
 
     def change(self, what: str, index: int, *values: int) -> None:

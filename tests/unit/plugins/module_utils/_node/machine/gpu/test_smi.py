@@ -133,6 +133,10 @@ def test_the_drivers_version_is_that_of_any_gpu() -> None:
     smi = Smi(query_gpu="550.90.12\n550.90.12\n")
     assert SmiDriver(smi, PCI).versions() == ("550.90.12", "")
     assert SmiDriver(Smi(query_gpu=failing(6, stdout="No devices were found\n")), PCI).versions() == ("", "")
+    lost = failing(15, stdout="Unable to determine the device handle for GPU1: 0002:00:00.0: GPU is lost.\n")
+    assert SmiDriver(Smi(query_gpu=lost), PCI).versions() == ("", "")
+    with pytest.raises(GpuError, match="no answer"):
+        SmiDriver(Smi(query_gpu=failing(124, stderr="no answer within 30 s")), PCI).versions()
 
 
 def test_no_devices_is_no_gpu() -> None:
