@@ -129,11 +129,11 @@ class SmiDriver:
     def versions(self) -> tuple[str, str]:
         """Return the driver's version, empty where no GPU or a lost one keeps it; never the library's."""
         try:
-            rows = map(str.strip, self._ask("--query-gpu=driver_version", _FORMAT).splitlines())
+            rows = self._ask("--query-gpu=driver_version", _FORMAT).split()
         except GpuError as error:
             if error.kind != LOST:
                 raise
-            rows = iter(())
+            rows = []
         return next((row for row in rows if row[:1].isdecimal()), ""), ""
 
     def change(self, what: str, index: int, *values: int) -> None:
