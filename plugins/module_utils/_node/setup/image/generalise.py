@@ -163,6 +163,11 @@ class _Walk:
 
     def _add(self, item: Item, kind: str, place: str) -> None:
         shown = self._shown(place)
+        above = shown
+        while above != "/":
+            above = os.path.dirname(above)
+            if above in self.actions:
+                return
         self.actions.setdefault(shown, Action(item.name, kind, shown))
 
     def _shown(self, place: str) -> str:

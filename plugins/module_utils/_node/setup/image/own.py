@@ -148,6 +148,8 @@ ITEMS = (
     Item(
         "logs",
         "logs and records of logins",
+        # Each folder in there is named for the machine's id.
+        remove=("/var/log/journal/*",),
         logs=("/var/log",),
         files=("/var/spool/rsyslog", "/var/crash"),
         # They would write down that the machine goes down.
