@@ -1,0 +1,266 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""New and restarted instances that come to work by themselves: what they know is in their image, in the metadata
+service and in the key vault. Between the first run of site.yml and the last tests of this file there is no other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from azure.mgmt.compute.operations import VirtualMachineScaleSetVMsOperations
+
+from simulator.backends.containers import images
+from simulator.backends.containers.podman import Podman
+from simulator.scan import scan
+
+from .cluster import REPOSITORY, RESOURCE_GROUP, SCALE_SET, Cluster
+from .conftest import simulator
+from .new_node import SECRET, VAULT, Identity, Node, admin, run_mpi, wait_for
+
+NAME, PORT, NETWORK = "joining", 8574, "10.92.0.0/24"
+CONTROLLER = "10.92.0.4"
+JOIN_S = 60
+"""Seconds from the call that raises the capacity until a job has run on the new instance."""
+SILENT_S = 240
+"""The same for a start without the metadata service: three steps wait for it, each as long as it may."""
+GOOD = {"pass", "warn", "skip"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of its own, whose key is in a vault: ctl, compute_0 and compute_3."""
+    simulator("down", "--name", NAME)
+    simulator("up", "site", "--name", NAME, "--port", str(PORT), "--network", NETWORK)
+    try:
+        yield Cluster(f"http://127.0.0.1:{PORT}", REPOSITORY / ".simulator" / NAME)
+    finally:
+        simulator("down", "--name", NAME)
+
+
+@pytest.fixture(scope="module")
+def inventory(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An inventory of that cluster."""
+    return cluster.write_inventory(tmp_path_factory.mktemp("joining"))
+
+
+@pytest.fixture(scope="module")
+def controller(cluster: Cluster, inventory: Path) -> str:
+    """Its controller, after the one run of site.yml."""
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+    return CONTROLLER
+
+
+@pytest.fixture(scope="module")
+def old(cluster: Cluster, controller: str) -> Node:
+    """A node that site.yml has configured."""
+    return Node.of(cluster, controller, "0")
+
+
+class Replacement:
+    """Instance 3, deleted, and the one that came in its stead, 17."""
+
+    def __init__(self, cluster: Cluster, controller: str) -> None:
+        gone = Node.of(cluster, controller, "3")
+        self.before: Identity = gone.identity()
+        cluster.delete_instances("3")
+        self.runs_before = Node.of(cluster, controller, "0").ansible_runs()
+        self.began = time.monotonic()
+        cluster.set_capacity(2)
+        self.made_s = time.monotonic() - self.began
+        self.node = Node.of(cluster, controller, "17")
+        wait_for(self.node.runs_a_job, 3 * JOIN_S, lambda: (self.node.boot(), self.node.state()))
+        self.seconds = time.monotonic() - self.began
+
+
+@pytest.fixture(scope="module")
+def replaced(cluster: Cluster, controller: str) -> Replacement:
+    """The replacement, as soon as a job has run on it."""
+    return Replacement(cluster, controller)
+
+
+@pytest.fixture(scope="module")
+def new(replaced: Replacement) -> Node:
+    """The new node."""
+    return replaced.node
+
+
+def test_replacement_runs_a_job_in_time(replaced: Replacement) -> None:
+    print(f"the instance was made after {replaced.made_s:.1f} s, a job had run on it after {replaced.seconds:.1f} s")
+    assert replaced.seconds < JOIN_S
+
+
+def test_replacement_is_another_machine_in_every_way(replaced: Replacement) -> None:
+    before, after = replaced.before, replaced.node.identity()
+    assert after.instance_id == "17"
+    assert after.computer_name == "compute00000H"
+    for field in ("instance_id", "computer_name", "vm_id", "machine_id", "host_key"):
+        assert getattr(before, field) != getattr(after, field), field
+
+
+def test_no_ansible_ran_in_between(replaced: Replacement, new: Node, old: Node) -> None:
+    assert replaced.runs_before > 0
+    assert old.ansible_runs() == replaced.runs_before
+    assert new.ansible_runs() == 0
+
+
+def test_every_step_of_its_boot_phase_is_good(new: Node) -> None:
+    status = new.boot()
+    assert status["state"] == "ready"
+    assert {"instance", "key", "scratch", "directories", "join"} <= set(new.verdicts())
+    assert set(new.verdicts().values()) <= GOOD
+    assert new.sh("systemctl is-system-running").strip() == "running"
+
+
+def test_mpi_job_runs_on_an_old_and_the_new_node(cluster: Cluster, controller: str, new: Node, old: Node) -> None:
+    assert run_mpi(cluster, controller, old, new) == [old.host_name, new.host_name]
+
+
+def test_it_stays_when_slurmctld_restarts(cluster: Cluster, controller: str, new: Node, old: Node) -> None:
+    cluster.ssh(controller, "sudo systemctl restart slurmctld")
+    wait_for(new.runs_a_job, 30, new.state)
+    assert run_mpi(cluster, controller, old, new) == [old.host_name, new.host_name]
+
+
+def test_it_comes_back_by_itself_after_a_reboot(cluster: Cluster, new: Node) -> None:
+    _instances(cluster).begin_restart(RESOURCE_GROUP, SCALE_SET, new.instance_id).result()
+    wait_for(new.runs_a_job, JOIN_S, lambda: (new.boot(), new.state()))
+    assert new.boot()["state"] == "ready"
+
+
+def test_its_scratch_is_there_again_after_a_redeploy(cluster: Cluster, new: Node) -> None:
+    before = new.sh(
+        "findmnt --noheadings --output TARGET,SOURCE /scratch; stat --format='%U %a %n' /scratch /scratch/*"
+    )
+    new.sh("touch /mnt/gone-with-the-disk")
+    _instances(cluster).begin_redeploy(RESOURCE_GROUP, SCALE_SET, new.instance_id).result()
+    wait_for(new.runs_a_job, JOIN_S, lambda: (new.boot(), new.state()))
+    assert new.sh("ls /mnt/gone-with-the-disk 2>/dev/null || true") == ""
+    after = new.sh("findmnt --noheadings --output TARGET,SOURCE /scratch; stat --format='%U %a %n' /scratch /scratch/*")
+    assert after == before
+
+
+def test_without_metadata_service_it_goes_by_what_it_remembers(cluster: Cluster, new: Node) -> None:
+    reach = f"reach{new.azure_id}"
+    admin(cluster, "post", reach, {"imds": "blackhole"})
+    try:
+        _instances(cluster).begin_restart(RESOURCE_GROUP, SCALE_SET, new.instance_id).result()
+        wait_for(new.runs_a_job, SILENT_S, lambda: (new.boot(), new.state()))
+        assert new.verdicts()["instance"] == "warn"
+        assert new.verdicts()["key"] == "warn"
+    finally:
+        admin(cluster, "post", reach, {"imds": "normal"})
+
+
+@pytest.mark.parametrize(("how", "met"), [("refused", "ConnectionRefusedError"), ("blackhole", "TimeoutError")])
+def test_barred_way_is_refused_or_silent(cluster: Cluster, old: Node, how: str, met: str) -> None:
+    """The simulator's own promise, on which the tests of a missing service stand."""
+    reach = f"reach{old.azure_id}"
+    places = {"imds": "169.254.169.254", "vault": f"{VAULT}.vault.azure.net"}
+    admin(cluster, "post", reach, dict.fromkeys(places, how))
+    try:
+        for port, place in ((80, places["imds"]), (443, places["vault"])):
+            connect = f"import socket; socket.create_connection(('{place}', {port}), timeout=2)"
+            told = cluster.ssh(old.address, f'python3 -c "{connect}" 2>&1', check=False)
+            assert told.splitlines()[-1].startswith(met)
+    finally:
+        admin(cluster, "post", reach, dict.fromkeys(places, "normal"))
+
+
+def _instances(cluster: Cluster) -> VirtualMachineScaleSetVMsOperations:
+    return cluster.sdk().virtual_machine_scale_set_vms
+
+
+@pytest.fixture
+def third(cluster: Cluster, controller: str, new: Node) -> Iterator[None]:
+    """Whatever instances a test adds are gone afterwards, and faults with them."""
+    yield
+    admin(cluster, "delete", "faults")
+    added = [number for number in cluster.instance_ids() if number not in ("0", new.instance_id)]
+    if added:
+        cluster.delete_instances(*added)
+
+
+def _add(cluster: Cluster, controller: str) -> Node:
+    before = set(cluster.instance_ids())
+    cluster.set_capacity(3)
+    (number,) = set(cluster.instance_ids()) - before
+    return Node.of(cluster, controller, number)
+
+
+@pytest.mark.usefixtures("third")
+def test_metadata_service_that_fails_at_first_is_asked_again(cluster: Cluster, controller: str) -> None:
+    admin(
+        cluster,
+        "post",
+        "faults",
+        {
+            "match": "metadata/(instance/compute|identity)",
+            "action": "status",
+            "status": 500,
+            "service": "imds",
+            "times": 4,
+        },
+    )
+    added = _add(cluster, controller)
+    wait_for(added.runs_a_job, JOIN_S, lambda: (added.boot(), added.state()))
+    asked = admin(cluster, "get", "requests?service=imds")["requests"]
+    assert [item for item in asked if item["status"] == 500 and item["caller"] == f"compute_{added.instance_id}"]
+
+
+@pytest.mark.usefixtures("third")
+def test_without_the_secret_it_does_not_start_slurmd_and_says_why(cluster: Cluster, controller: str, old: Node) -> None:
+    key = old.sh("cat /etc/munge/munge.key")
+    admin(cluster, "delete", f"secrets/{VAULT}/{SECRET}")
+    try:
+        added = _add(cluster, controller)
+        wait_for(lambda: added.boot()["state"] == "blocked", JOIN_S, added.boot)
+        assert added.boot()["blocking"] == ["key"]
+        told = added.sh("hpcnode boot status", check=False)
+        assert "slurmd does not start for key" in told
+        assert f"has no secret {SECRET}" in told
+        assert f"has no secret {SECRET}" in added.sh("journalctl --no-pager -u hpcai-key.service")
+        assert added.slurmd() == "inactive"
+        assert "idle" not in added.state()
+    finally:
+        admin(cluster, "put", f"secrets/{VAULT}/{SECRET}", {"value": key})
+    added.sh("systemctl start slurmd")
+    wait_for(added.runs_a_job, JOIN_S, lambda: (added.boot(), added.state()))
+    assert key not in added.sh("journalctl --no-pager")
+
+
+def test_neither_image_nor_logs_hold_the_key(cluster: Cluster, old: Node, new: Node) -> None:
+    key = old.sh("cat /etc/munge/munge.key").strip()
+    assert len(key) >= 32
+    podman, image = Podman(), images.prepare(print)
+    try:
+        root = Path(podman.run("image", "mount", image).strip())
+        assert scan(root, [key.encode()]) == []
+    finally:
+        podman.run("image", "unmount", image, check=False)
+    told = [(cluster.state / name).read_text(encoding="utf-8") for name in ("simulator.log", "state.json")]
+    told += [str(admin(cluster, "get", f"requests?service={service}")) for service in ("arm", "imds", "vault")]
+    told += [node.sh("journalctl --no-pager; cat /var/log/slurm/* /run/hpcai/boot/*") for node in (old, new)]
+    assert not [text for text in told if key in text]
+
+
+def test_next_run_of_site_yml_changes_only_what_says_that_it_is_the_sites(
+    cluster: Cluster, inventory: Path, new: Node, old: Node
+) -> None:
+    """Its addresses become those of the inventory, and its settings those of the playbook; no service restarts."""
+    started = "systemctl show slurmd munge --property=ExecMainStartTimestampMonotonic --value"
+    before = new.sh(started)
+    run = cluster.site(inventory)
+    assert run.rc == 0, run.output
+    assert new.sh(started) == before
+    assert run.hosts[new.host_name]["changed"] <= 3, run.output
+    assert run.hosts[old.host_name]["changed"] == 0
+    assert new.state() == "idle"
+    again = cluster.site(inventory)
+    assert again.rc == 0, again.output
+    assert again.changed == 0, again.output
