@@ -35,7 +35,7 @@ options:
   absent:
     description:
       - Names of spare nodes, which are declared so that a machine which comes later can join by itself. Those that
-        never had a machine and would be given jobs are set down, with a reason that says that there is no such instance.
+        never had a machine and would be given jobs are set down, with a reason that says that no machine is there.
       - A node whose machine has told its address is not touched, whether an inventory knows it or not.
       - Ends what O(hold) began, also with an empty list.
     type: list
