@@ -1,0 +1,93 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a node with GPUs is after the roles. Its driver's library is a stand-in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+
+def settings(node: Host, name: str) -> dict[str, Any]:
+    """A settings file."""
+    return dict(json.loads(node.file(f"/etc/hpcai/{name}.json").content_string))
+
+
+@pytest.fixture(scope="module")
+def status(node: Host) -> dict[str, Any]:
+    """The one place that tells how the boot phase ended, by step."""
+    told = json.loads(node.run("hpcnode boot status --json").stdout)
+    return {step["name"]: step for step in told["steps"]}
+
+
+def test_the_gpus_are_seen_and_run_at_their_highest_clocks(node: Host, status: dict[str, Any]) -> None:
+    assert status["gpu"]["verdict"] in ("pass", "warn"), status["gpu"]
+    assert "2" in status["gpu"]["summary"]
+    state = node.file("/var/lib/nvml-stand-in/state").content_string
+    # What the stand-in was told: application clocks of an A100 with 40 GB at 1215 and 1410 MHz.
+    assert state.count("=1410") == 2
+    assert settings(node, "clocks")["state"] == "max"
+
+
+def test_clocks_are_applied_again_after_a_reload_of_the_driver(node: Host) -> None:
+    """The stand-in forgets what was set, as a driver does; the unit that udev starts then is run by hand here."""
+    node.check_output("rm /var/lib/nvml-stand-in/state")
+    assert node.run("hpcnode clocks status").rc == 1
+    node.check_output("systemctl restart hpcai-clocks.service")
+    assert node.run("hpcnode clocks status").rc == 0
+
+
+def test_a_gpu_that_is_missing_keeps_slurmd_from_starting(node: Host) -> None:
+    node.check_output("sed -i s/gpus=2/gpus=1/ /var/lib/nvml-stand-in/config")
+    try:
+        assert node.run("systemctl restart hpcai-gpu.service").rc != 0
+        told = node.run("hpcnode boot status")
+        assert told.rc == 1
+        assert "slurmd does not start for gpu" in told.stdout
+        assert "hpcai-gpu.service" in node.check_output("systemctl show --property=Requires slurmd")
+    finally:
+        node.check_output("sed -i s/gpus=1/gpus=2/ /var/lib/nvml-stand-in/config")
+    node.check_output("systemctl restart hpcai-gpu.service")
+
+
+def test_scratch_lies_on_the_temporary_disk_and_says_so(node: Host, status: dict[str, Any]) -> None:
+    assert node.mount_point("/scratch").exists
+    folder = node.file("/scratch/data")
+    assert (folder.is_directory, folder.user, oct(folder.mode)) == (True, "root", "0o1777")
+    assert status["directories"]["verdict"] == "warn"
+    assert "not on NVMe disks" in status["directories"]["summary"]
+
+
+def test_what_nccl_reads_is_in_place(node: Host) -> None:
+    script = "/etc/profile.d/hpcai-nccl.sh"
+    assert node.file(script).exists
+    for shell in ("dash", "bash"):
+        command = f"{shell} -c '. {script}; echo $OMPI_MCA_coll_hcoll_enable'"
+        assert node.check_output(command) == "0"
+        own = node.check_output(f"OMPI_MCA_coll_hcoll_enable=1 {command}")
+        assert own == "1", "what a job sets must stay"
+
+
+def test_the_image_is_one_for_large_jobs(node: Host) -> None:
+    """Limits are left alone in a container, whose host sets them: a login that may not raise them would fail."""
+    assert "vm.zone_reclaim_mode" in node.file("/etc/sysctl.d/99-zz-hpcai-image.conf").content_string
+    assert not node.file("/etc/security/limits.d/90-hpcai-image.conf").exists
+    baked = json.loads(node.file("/etc/ansible/facts.d/hpcai_image.fact").content_string)
+    assert baked["version"]
+    assert baked["parts"]
+
+
+def test_boot_phase_comes_up_by_itself(node: Host) -> None:
+    """As systemd does it at a boot: everything of before forgotten, the target started."""
+    node.check_output("systemctl stop 'hpcai-*.service'; umount /scratch; rm -rf /run/hpcai/boot")
+    node.run("systemctl start hpcai-boot.target")
+    told = json.loads(node.run("hpcnode boot status --json").stdout)
+    verdicts = {step["name"]: step["verdict"] for step in told["steps"]}
+    for name in ("gpu", "fabric", "scratch", "directories", "clocks", "nccl"):
+        assert verdicts[name] in ("pass", "warn", "skip"), told
+    assert node.mount_point("/scratch").exists
