@@ -25,7 +25,8 @@ from .new_node import SECRET, VAULT, Identity, Node, admin, run_mpi, wait_for
 NAME, PORT, NETWORK = "joining", 8574, "10.92.0.0/24"
 CONTROLLER = "10.92.0.4"
 JOIN_S = 60
-"""Seconds from the call that raises the capacity until a job has run on the new instance."""
+"""Seconds from the call that raises the capacity until a job has run on the new instance. Measured on two CPUs: 3.4
+with little else to do, 13.5 and 26 at a load of 20."""
 SILENT_S = 240
 """The same for a start without the metadata service: three steps wait for it, each as long as it may."""
 SCRATCH = "findmnt --noheadings --output TARGET,SOURCE /scratch && find /scratch -maxdepth 1 -printf '%u %m %p\\n'"
