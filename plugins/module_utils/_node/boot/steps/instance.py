@@ -88,7 +88,7 @@ def _ask(context: Context, ask: Ask | None) -> tuple[dict[str, Any] | None, str]
     from ...machine import imds
 
     limit_s = max(1.0, context.seconds - MARGIN_S)
-    if _all_written_down(context.root):
+    if _all_known(context.root):
         limit_s = min(limit_s, HURRIED_S)
     try:
         return (ask or imds.read_compute)(limit_s), ""
@@ -96,12 +96,13 @@ def _ask(context: Context, ask: Ask | None) -> tuple[dict[str, Any] | None, str]
         return None, str(error).rstrip(".")
 
 
-def _all_written_down(root: Root) -> bool:
-    """Whether the playbook brought what the metadata service could say."""
+def _all_known(root: Root) -> bool:
+    """Whether what the metadata service could say is written down: by the playbook, or by an earlier boot."""
     settings = settings_written(root)
-    if not settings or not (read_config(root, "node") or {}).get("vm_size"):
-        return False
-    return root.exists(ENV_FILE) or not settings.is_compute
+    if settings and (read_config(root, "node") or {}).get("vm_size"):
+        return root.exists(ENV_FILE) or not settings.is_compute
+    known = remembered_instance(root)
+    return bool(known.get("vm_size")) and is_same_machine(root, known) and remembered(root) is not None
 
 
 def _settle(

@@ -202,7 +202,8 @@ def test_without_the_metadata_service_a_node_goes_by_what_it_remembers(root: Run
     Path(root.at(ENV_FILE)).unlink()
     outcome = perform(root, None)
     assert outcome.verdict == WARN
-    assert "gave no answer in 75 s: timed out; going by what is remembered" in outcome.summary
+    # Not for long: a boot before this one has written all of it down.
+    assert "gave no answer in 20 s: timed out; going by what is remembered" in outcome.summary
     assert "in cluster training by user data" in outcome.summary
     assert OURS in (root.text(ENV_FILE) or "")
 
