@@ -67,7 +67,8 @@ ITEMS = (
     Item(
         "munge_key",
         "the keys of a cluster: munge's, and its copy on a controller",
-        remove=("/etc/munge/munge.key", "/etc/hpcai/munge.key"),
+        # The second: what a boot that was cut off while it wrote the key leaves.
+        remove=("/etc/munge/munge.key", "/etc/munge/.munge.key.*", "/etc/hpcai/munge.key"),
     ),
     Item(
         "cluster",
