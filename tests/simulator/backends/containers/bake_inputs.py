@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which files of this repository the baked image is made of, so that it is baked again when one of them changes.
 
-What belongs in an image stands in the roles' `tasks/install*.yml`, with their variables and the modules they may use;
-everything else of a role is configured later, and may change without a new image.
+What belongs in an image stands in the roles' `tasks/install*.yml`, and a few task files that those include, with their
+variables and the modules they may use; everything else of a role is configured later, and may change without a new
+image.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ VARIABLES = Path("inventories/simulated/group_vars/all.yml")
 _PATTERNS = (
     "playbooks/image.yml",
     "roles/*/tasks/install*.yml",
+    "roles/image/tasks/generalise.yml",
+    "roles/scratch/tasks/*.yml",
+    "roles/slurm/tasks/slurmd_unit.yml",
+    "roles/slurm/templates/slurmd.conf.j2",
     "roles/*/vars/**/*.yml",
     "roles/*/defaults/**/*.yml",
     "plugins/modules/*.py",
