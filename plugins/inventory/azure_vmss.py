@@ -52,10 +52,11 @@ notes:
     updating, failed, deallocated or without address is a host in all its other groups, C(azure_role_ROLE) included, so
     it is not forgotten.
   - "Variables of groups: C(azure_scale_set) of the group of a scale set (C(vm_size) of its model,
-    C(capacity), C(found), C(single_placement_group), C(accelerated_networking)); C(azure_sku) of the group of a VM size that is known (its
-    numbers and short texts, such as C(vcpus), C(gpu_count) and C(ib_rate_gbps); P(hpcai.azure.vm_size#filter) gives all
-    facts); and C(azure_inventory) of the group C(all): what each source brought, from when it is, whether it is
-    complete. Ansible copies these to each host wherever it prints an inventory, so they are short."
+    C(capacity), C(found), C(single_placement_group), C(accelerated_networking)); C(azure_sku) of the group of a VM size
+    that is known (its numbers and short texts, such as C(vcpus), C(gpu_count) and C(ib_rate_gbps);
+    P(hpcai.azure.vm_size#filter) gives all facts); and C(azure_inventory) of the group C(all): what each source
+    brought, from when it is, whether it is complete. Ansible copies these to each host wherever it prints an
+    inventory, so they are short."
   - What Azure says (tags, names) is never taken for a template, in variables as in names of groups.
   - An answer from the cache needs neither the network nor Azure's SDK. The cache holds what Azure answered, so
     O(query), O(hostnames), O(connect_with), O(compose) and the like can change without asking again. It holds no

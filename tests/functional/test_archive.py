@@ -29,7 +29,7 @@ ALLOWED = [
         r"changelogs/changelog\.yaml",
         r"plugins/(\w+/)+\w+\.(py|yml)",
         r"roles/\w+/README\.md",
-        r"roles/\w+/(defaults|handlers|meta|tasks|vars)/\w+\.yml",
+        r"roles/\w+/(defaults|handlers|meta|tasks|vars)/(main/)?\w+\.yml",
         r"roles/\w+/templates/[\w.-]+\.j2",
         r"roles/\w+/files/[\w.-]+",
         r"playbooks/(tasks/)?\w+\.yml",

@@ -115,7 +115,7 @@ def add_event(azure_id: str) -> tuple[Response, int]:
 
 
 @blueprint.post("/reach/<path:azure_id>")
-def bar(azure_id: str) -> tuple[Response, int]:
+def bar_the_way(azure_id: str) -> tuple[Response, int]:
     """Bar a machine's way to services, such as {"imds": "blackhole", "vault": "refused"}; "normal" opens it."""
     instance = context().model.find_instance("/" + azure_id)
     if instance is None:

@@ -40,7 +40,7 @@ CLUSTER: dict[str, Any] = {
 def written(ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path) -> Callable[..., dict[str, pathlib.Path]]:
     """Have the role write below a folder for each host, and return the folders of those that got a file."""
 
-    def write(variables: dict[str, Any], inventory: Any = CLUSTER) -> dict[str, pathlib.Path]:
+    def write(variables: dict[str, Any], inventory: Any = None) -> dict[str, pathlib.Path]:
         [task] = yaml.safe_load((REPOSITORY / "roles/cluster/tasks/configure.yml").read_text(encoding="utf-8"))
         copy = task["ansible.builtin.copy"]
         copy["dest"] = f"{tmp_path}/{{{{ inventory_hostname }}}}{copy['dest']}"
@@ -56,7 +56,9 @@ def written(ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path) -> Callab
             "roles": ["hpcai.azure.cluster"],
             "post_tasks": [task],
         }
-        (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+        (tmp_path / "hosts.yml").write_text(
+            yaml.safe_dump(CLUSTER if inventory is None else inventory), encoding="utf-8"
+        )
         (tmp_path / "write.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
         done = ansible_playbook(tmp_path, "-i", "hosts.yml", "write.yml", "--tags", "write")
         if done.returncode:

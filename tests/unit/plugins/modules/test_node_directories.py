@@ -27,7 +27,7 @@ JOBS = {"path": "jobs", "mode": "1777", **ME}
 @pytest.fixture
 def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine with a mounted scratch."""
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid())
+    monkeypatch.setattr(os, "geteuid", os.getuid)
     played = Machine(tmp_path)
     played.mount("/scratch", number="9:127", source="/dev/md127", kind="xfs")
     played.file("etc/hpcai/scratch.json", json.dumps({"schema": 1, **ME}))

@@ -269,7 +269,11 @@ def test_an_older_record_is_not_taken_for_one_that_could_not_be_written(
     machine: Any, make_step: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.perform(make_step(PASSED))
-    monkeypatch.setattr(record, "write_file", lambda path, _text: (_ for _ in ()).throw(OSError(28, "full", path)))
+
+    def full(path: str, _text: str) -> None:
+        raise OSError(28, "full", path)
+
+    monkeypatch.setattr(record, "write_file", full)
     machine.perform(make_step(Outcome(FAIL, "broken")))
     assert machine.read() is None
 

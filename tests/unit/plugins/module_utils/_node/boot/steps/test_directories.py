@@ -32,7 +32,7 @@ from ...setup.directories.machine import ME, Machine
 @pytest.fixture
 def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine of a size without local disks, with settings for one directory."""
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid())
+    monkeypatch.setattr(os, "geteuid", os.getuid)
     played = Machine(tmp_path)
     settings(played, "scratch", **ME)
     settings(played, "node", vm_size="Mine", vm_sizes={"Mine": {"vcpus": 4, "memory_mib": 16384, "nvme_count": 0}})

@@ -18,7 +18,7 @@ from .machine import ME, Machine
 @pytest.fixture
 def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine; whoever runs the test is its root."""
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid())
+    monkeypatch.setattr(os, "geteuid", os.getuid)
     played = Machine(tmp_path)
     played.file("etc/hpcai/scratch.json", json.dumps({"schema": 1, **ME}))
     return played
