@@ -55,6 +55,7 @@ class Scratch:
         """Take back what a test set up for itself."""
         if self._undo:
             self.machine.run("\n".join(reversed(self._undo)))
+        self._undo = []
 
     def later(self, command: str) -> None:
         """Run this when the test is over, however it ended."""

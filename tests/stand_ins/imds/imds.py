@@ -9,6 +9,7 @@ It takes the address 169.254.169.254 on the loopback interface and answers from 
 
     {"compute": {...},     what /metadata/instance/compute answers
      "token": "...",       the managed identity's token; without it, as of a machine that has none
+     "refusing": 403,      the status that all questions are answered with
      "failing": 3,         how many questions are answered with HTTP status 500 first
      "drip": 1.0}          seconds between two bytes of an answer
 
@@ -41,6 +42,8 @@ class Answers(BaseHTTPRequestHandler):
         place, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         if self.headers.get("Metadata", "").lower() != "true" or "api-version" not in query:
             self._say(400, {"error": "Bad request"})
+        elif "refusing" in settings:
+            self._say(settings["refusing"], {"error": "Refused"})
         elif Answers.asked <= settings.get("failing", 0):
             self._say(500, {"error": "Internal error"})
         elif place == "/metadata/instance/compute":
