@@ -71,4 +71,5 @@ STEPS = (
     Step("hardware", ("tests/setup/hardware.sh",), needs=("host",), limit=3600),
     Step("nodes", (*PYTEST, "tests/functional", "-m", "nodes"), needs=("host",), limit=2400),
     Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("host",), limit=2400),
+    Step("molecule-node", ("molecule", "test", "-s", "node"), needs=("host",), limit=1200),
 )
