@@ -58,16 +58,15 @@ class MetadataHandler(BaseHTTPRequestHandler):
         if spec is None or self.headers.get("Metadata") != "true":
             self.send_error(400)
             return
-        body = json.dumps(
-            {
-                "compute": {
-                    "vmId": spec.vm_id,
-                    "name": spec.name,
-                    "osProfile": {"adminUsername": spec.admin_username, "computerName": spec.computer_name},
-                    "publicKeys": [{"keyData": key, "path": "unused"} for key in spec.ssh_public_keys],
-                }
-            }
-        ).encode()
+        compute = {
+            "vmId": spec.vm_id,
+            "name": spec.name,
+            "vmSize": "Standard_D4s_v5",
+            "osProfile": {"adminUsername": spec.admin_username, "computerName": spec.computer_name},
+            "publicKeys": [{"keyData": key, "path": "unused"} for key in spec.ssh_public_keys],
+        }
+        part = self.path.startswith("/metadata/instance/compute")
+        body = json.dumps(compute if part else {"compute": compute}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
