@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -21,6 +22,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 
@@ -31,6 +33,8 @@ LOGS = REPOSITORY / ".test-logs"
 COULD_NOT_RUN = 77
 TAIL_LINES = 60
 HEARTBEAT_SECONDS = 60
+RUNNING: list[subprocess.Popen[bytes]] = []
+"""Steps' processes, to be ended with this one."""
 # pytest's own last line: "=== 12 passed, 1 skipped in 3.21s ===".
 PYTEST_SUMMARY = re.compile(r"^=+ (?P<counts>\d+ (?:passed|failed|skipped|error)[^=]*) in [\d.]+s.*=+$", re.MULTILINE)
 
@@ -72,7 +76,7 @@ def wait_for(process: subprocess.Popen[bytes], step: Step, log: pathlib.Path, be
             return None
         if now >= next_sign:
             next_sign += HEARTBEAT_SECONDS
-            print(f"      ... {now - began:.0f} s: {last_line(log)[:100]}", flush=True)
+            print(f"      ... {step.name} {now - began:.0f} s: {last_line(log)[:100]}", flush=True)
 
 
 def last_line(log: pathlib.Path) -> str:
@@ -104,11 +108,13 @@ def run(step: Step) -> Outcome:
             process = None
     if process is None:
         return Outcome(step.name, "failed", remark=last_line(log))
+    RUNNING.append(process)
     try:
         code = wait_for(process, step, log, began)
     except BaseException:
-        os.killpg(process.pid, signal.SIGTERM)
+        end_all()
         raise
+    RUNNING.remove(process)
     return judge(step, code, log, time.monotonic() - began)
 
 
@@ -145,18 +151,40 @@ def unmet_need(need: str, outcomes: Mapping[str, Outcome]) -> Outcome | None:
 def run_all(steps: Sequence[Step]) -> list[Outcome]:
     """Run the steps in order, leaving out those whose needs are not met."""
     outcomes: dict[str, Outcome] = {}
+    beside: list[threading.Thread] = []
     for number, step in enumerate(steps, start=1):
         print(f"[{number:2}/{len(steps)}] {step.name}: {shlex.join(step.command)}", flush=True)
         unmet = next(filter(None, (unmet_need(need, outcomes) for need in step.needs)), None)
         if unmet is not None:
-            outcome = Outcome(step.name, unmet.verdict, remark=f"not run: {unmet.name} {unmet.verdict}: {unmet.remark}")
+            remark = f"not run: {unmet.name} {unmet.verdict}: {unmet.remark}"
+            tell(outcomes, Outcome(step.name, unmet.verdict, remark=remark), shown=False)
+        elif step.beside:
+            beside.append(threading.Thread(target=lambda step=step: tell(outcomes, run(step)), daemon=True))
+            beside[-1].start()
         else:
-            outcome = run(step)
-        outcomes[step.name] = outcome
-        print(f"      {outcome.verdict} in {outcome.seconds:.0f} s {outcome.remark}".rstrip(), flush=True)
-        if outcome.verdict == "failed" and unmet is None:
-            show_end_of(LOGS / f"{step.name}.log")
-    return list(outcomes.values())
+            tell(outcomes, run(step))
+    try:
+        for thread in beside:
+            thread.join()
+    except BaseException:
+        end_all()
+        raise
+    return [outcomes[step.name] for step in steps]
+
+
+def tell(outcomes: dict[str, Outcome], outcome: Outcome, shown: bool = True) -> None:
+    """Note how a step ended, and say so; of a failed one that ran, show the end of its output."""
+    outcomes[outcome.name] = outcome
+    print(f"      {outcome.name} {outcome.verdict} in {outcome.seconds:.0f} s {outcome.remark}".rstrip(), flush=True)
+    if outcome.verdict == "failed" and shown:
+        show_end_of(LOGS / f"{outcome.name}.log")
+
+
+def end_all() -> None:
+    """End what still runs."""
+    for process in RUNNING:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
 
 
 def summarize(outcomes: Sequence[Outcome]) -> str:

@@ -31,6 +31,8 @@ class Step:
     tells: bool = False
     # Seconds after which it counts as hung.
     limit: int = 300
+    # Runs beside the steps after it, for it leaves a processor idle.
+    beside: bool = False
 
 
 STEPS = (
@@ -49,14 +51,16 @@ STEPS = (
     Step("unit", (*PYTEST, "tests/unit"), quick=True),
     Step("archive", (*PYTEST, "tests/functional/test_archive.py"), quick=True),
     Step("sanity", ("python", "tests/setup/sanity.py"), quick=True, tells=True, limit=900),
-    Step("functional", (*PYTEST, "tests/functional", "-m", "not nodes"), limit=1200),
+    Step("host", ("tests/setup/host.sh",), limit=900),
+    Step("hardware", ("tests/setup/hardware.sh",), needs=("host",), limit=3600, beside=True),
+    Step("functional", (*PYTEST, "tests/functional", "-m", "not nodes"), limit=1800),
     Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), tells=True),
     Step(
         "tests-oldest",
         VERSION_MATRIX,
         needs=("venv-oldest",),
         venv=".venv-oldest",
-        limit=1200,
+        limit=1800,
     ),
     Step("venv-newest", ("tests/setup/venv.sh", "newest"), tells=True),
     Step(
@@ -64,12 +68,10 @@ STEPS = (
         VERSION_MATRIX,
         needs=("venv-newest",),
         venv=".venv-newest",
-        limit=1200,
+        limit=1800,
     ),
     Step("docs-site", ("tests/setup/docs.sh",)),
-    Step("host", ("tests/setup/host.sh",), limit=900),
-    Step("hardware", ("tests/setup/hardware.sh",), needs=("host",), limit=3600),
-    Step("nodes", (*PYTEST, "tests/functional", "-m", "nodes"), needs=("host",), limit=2400),
+    Step("nodes", (*PYTEST, "tests/functional", "-m", "nodes"), needs=("host",), limit=3000),
     Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("host",), limit=2400),
     Step("molecule-node", ("molecule", "test", "-s", "node"), needs=("host",), limit=1200),
 )

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import signal
 import subprocess
@@ -44,6 +45,20 @@ def test_a_step_whose_need_failed_fails_without_running(tmp_path: pathlib.Path) 
     outcomes = run_checks.run_all([shell("host", "exit 1"), shell("nodes", f"touch {trace}", needs=("host",))])
     assert verdicts(outcomes) == {"host": "failed", "nodes": "failed"}
     assert not trace.exists()
+
+
+def test_a_step_beside_the_others_runs_with_them_and_counts_in_its_place(tmp_path: pathlib.Path) -> None:
+    waits = "for i in 1 2 3 4 5 6 7 8 9 10; do test -e {0} && exit 0; sleep 0.5; done; exit 1"
+    long = dataclasses.replace(shell("long", waits.format(tmp_path / "later")), beside=True)
+    outcomes = run_checks.run_all([long, shell("later", f"touch {tmp_path / 'later'}")])
+    assert [(outcome.name, outcome.verdict) for outcome in outcomes] == [("long", "passed"), ("later", "passed")]
+
+
+def test_a_step_beside_the_others_that_fails_fails_the_run() -> None:
+    outcomes = run_checks.run_all(
+        [dataclasses.replace(shell("long", "sleep 0.2; exit 3"), beside=True), shell("b", "")]
+    )
+    assert [outcome.verdict for outcome in outcomes] == ["failed", "passed"]
 
 
 def test_exit_code_77_is_a_skip_and_gives_its_reason() -> None:

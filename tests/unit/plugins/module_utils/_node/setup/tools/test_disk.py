@@ -304,12 +304,15 @@ def test_a_tool_that_starts_while_versions_change_is_one_of_them(machine: Any) -
 
     starting = threading.Thread(target=start)
     starting.start()
-    for number in range(60):
+    number = 0
+    # On a busy machine starts are slower than installations.
+    while number < 60 or len(said) < 6:
         machine.install("2.0" if number % 2 == 0 else "1.0")
+        number += 1
     done.set()
     starting.join()
     assert failures == []
-    assert len(said) > 5
+    assert len(said) > 5, number
     assert set(said) <= {"1.0 1.0", "2.0 2.0"}
 
 
