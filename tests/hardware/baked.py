@@ -105,7 +105,10 @@ class Node:
     # Playing
 
     def start_again(self, *steps: str) -> dict[str, Any]:
-        """Start slurmd with nothing known of these steps, and return what 'hpcnode boot status' says then."""
+        """Start slurmd with nothing known of these steps, and return what 'hpcnode boot status' says then.
+
+        Whether it starts is not looked at here: most faults keep it from that, and the status tells.
+        """
         units = " ".join(f"hpcai-{step}.service" for step in steps)
         records = " ".join(f"/run/hpcai/boot/{step}.json" for step in steps)
         self.machine.run(
@@ -117,6 +120,7 @@ class Node:
 
     def status(self) -> dict[str, Any]:
         """Return what 'hpcnode boot status' says, the steps by their name."""
+        # It exits with 1 or 2 where something blocks; an answer that is no JSON fails here.
         told: dict[str, Any] = json.loads(self.machine.run("hpcnode boot status --json || true"))
         return {**told, "steps": {step["name"]: step for step in told["steps"]}}
 
