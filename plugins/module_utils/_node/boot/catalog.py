@@ -22,9 +22,35 @@ from .step import Step
 
 if TYPE_CHECKING:
     # Read by AnsiballZ, which packs what it finds imported somewhere, and by nobody else.
-    from .steps import clocks, directories, fabric, gpu, instance, join, key, nccl, scratch  # noqa: F401
+    from .steps import (  # noqa: F401
+        access,
+        clocks,
+        containers,
+        directories,
+        fabric,
+        gpu,
+        health,
+        instance,
+        join,
+        key,
+        nccl,
+        scratch,
+    )
 
-NAMES = ("instance", "key", "gpu", "fabric", "scratch", "directories", "clocks", "nccl", "join")
+NAMES = (
+    "instance",
+    "key",
+    "access",
+    "gpu",
+    "fabric",
+    "scratch",
+    "directories",
+    "clocks",
+    "nccl",
+    "containers",
+    "health",
+    "join",
+)
 WITHOUT_UNIT = ("join",)
 """Steps that run as a part of slurmd's start, not before it."""
 

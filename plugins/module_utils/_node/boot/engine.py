@@ -9,20 +9,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import signal
-import threading
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, NoReturn
+from typing import Any
 
+from ..machine import child
 from ..machine.config import ConfigError, read_config
 from ..machine.lock import Locked, only_one
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
 from ..sku.names import UnknownVmSize
-from . import child, record
+from . import record
 from .step import FAIL, PASS, SKIP, UNKNOWN, WARN, Context, Outcome, Step, StepFailed
 
 VERDICTS = (PASS, WARN, FAIL, UNKNOWN, SKIP)
@@ -92,7 +91,7 @@ def perform(step: Step, root: Root, run: Run, check: bool = False) -> Ran:
     problems: list[str] = []
     now = record.begun(root, step)
     try:
-        with _terminable(), contextlib.ExitStack() as alone:
+        with child.terminable(), contextlib.ExitStack() as alone:
             # Where no lock can be made, no record can be either, and that is what is told.
             with contextlib.suppress(OSError):
                 alone.enter_context(only_one(root.at(f"{record.FOLDER}/{step.name}.lock"), step.limit_s))
@@ -159,20 +158,3 @@ def _performed(step: Step, context: Context) -> Mapping[str, Any]:
     for key in ("summary", "action"):
         told[key] = " ".join(told[key].split())
     return told
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Within it, SIGTERM is as good as SIGINT: systemd sends it when its own limit is over."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(*_arguments: Any) -> NoReturn:
-    raise KeyboardInterrupt

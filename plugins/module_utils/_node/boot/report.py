@@ -15,13 +15,11 @@ from ..machine.run import CommandFailed, Run
 from ..slurm import own_node, slurmd_env
 from ..slurm.nodes import NodeState
 from ..slurm.own_node import NoController, Reach
+from ..slurm.reason import as_reason
 from . import record
 from .catalog import WITHOUT_UNIT
 from .engine import BAD
 from .step import PASS, REASON_PREFIX, SKIP, UNKNOWN, Outcome, Step
-
-LONGEST = 200
-"""Characters of a reason: it has to fit a line of sinfo and of a journal."""
 
 
 def report(root: Root, run: Run, steps: Sequence[Step], reach: Reach = own_node.reach) -> Outcome:
@@ -60,12 +58,6 @@ def reason_of(root: Root, steps: Iterable[Step]) -> str | None:
         if known and known.verdict in BAD:
             return as_reason(f"{REASON_PREFIX}{step.name}: {known.summary}")
     return None
-
-
-def as_reason(text: str) -> str:
-    """Return the text as Slurm's tools show it whole: one line of plain characters, not too long, without quotes."""
-    plain = " ".join(text.replace('"', "'").split()).encode("ascii", "replace").decode()
-    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 3].rstrip()}..."
 
 
 def _is_anothers(node: NodeState) -> bool:

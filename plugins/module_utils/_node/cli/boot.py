@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Callable
@@ -88,21 +87,12 @@ def _status_of(bad: Sequence[Ran]) -> int:
 
 
 def _lines(ran: Iterable[Ran], check: bool) -> Iterable[str]:
-    levels = _LEVELS if _is_journal() else {}
+    levels = _LEVELS if command.is_journal() else {}
     for one in ran:
         name, outcome = one.step.name, one.outcome
         yield from (f"{name}: {'would be changed' if check else 'changed'}: {change}" for change in outcome.changes)
         verdict = f"{name}: {outcome.verdict} ({one.seconds:.1f} s)"
         yield f"{levels.get(outcome.verdict, '')}{verdict}: {sentence(outcome.summary, outcome.action)}"
-
-
-def _is_journal() -> bool:
-    """Whether the journal reads what is written here (systemd.exec(5), JOURNAL_STREAM)."""
-    try:
-        here = os.fstat(sys.stdout.fileno())
-    except (OSError, ValueError):
-        return False
-    return os.environ.get("JOURNAL_STREAM") == f"{here.st_dev}:{here.st_ino}"
 
 
 def _status(args: argparse.Namespace) -> Answer:

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -50,3 +52,12 @@ class Command:
     description: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     execute: Callable[[argparse.Namespace], Answer]
+
+
+def is_journal() -> bool:
+    """Whether the journal reads what is written to standard output (systemd.exec(5), JOURNAL_STREAM)."""
+    try:
+        here = os.fstat(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{here.st_dev}:{here.st_ino}"

@@ -17,20 +17,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..machine.config import ConfigError
 from ..machine.run import CommandFailed
-from ..sku.names import UnknownVmSize
+from ..version import VERSION
 from . import text
 from .command import BAD, GOOD, UNKNOWN, USAGE, Answer, Command, UsageError
-from .version import VERSION
 
 if TYPE_CHECKING:
     # Read by AnsiballZ, which packs what it finds imported somewhere, and by nobody else.
-    from . import boot, clocks, nccl, pins, scratch, sku  # noqa: F401
+    from . import arbiter, boot, clocks, containers, health, job, nccl, pins, scratch, sku, slurm  # noqa: F401
 
 PROGRAM = "hpcnode"
 SCHEMA = 1
 """Version of what ``--json`` prints."""
 
-NAMES = ("sku", "boot", "scratch", "clocks", "nccl", "pins")
+NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", "containers", "job", "slurm", "arbiter")
 """The sub-commands."""
 
 SUMMARY = "what this node is, and settings that it makes itself"
@@ -50,12 +49,24 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, page: Callable[[argparse.ArgumentParser], str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "add_help": False, **kwargs})
         self._page = page
+        self._mixing = False
         # Suppressed, or a command's parser would put its default over what stood before the command.
         given: dict[str, Any] = {"default": argparse.SUPPRESS}
         self.add_argument("-h", "--help", action="help", help="show this page", **given)
         self.add_argument("--json", action="store_true", help="answer with one JSON object", **given)
         self.add_argument("--root", metavar="DIR", help="read the machine's files below DIR, not below /", **given)
         self.add_argument("--debug", action="store_true", help="show where in the code an error arose", **given)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, with options before, between and after the other words, which argparse itself does not take."""
+        if self._mixing or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._mixing = True
+        try:
+            # It calls this again.
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
 
     def format_help(self) -> str:
         """Return the page of this command."""
@@ -133,6 +144,9 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
 
 def refuse(as_json: bool, name: str, error: BaseException) -> int:
     """Say in one line what is wrong, and return the exit status for it."""
+    # Not above: it brings the facts of all sizes, a third of what a job waits for when its prolog calls.
+    from ..sku.names import UnknownVmSize
+
     if isinstance(error, UsageError):
         status, message = USAGE, str(error)
     elif isinstance(error, (ConfigError, UnknownVmSize)):

@@ -167,15 +167,15 @@ def disks_below(devices: Mapping[str, BlockDevice], name: str) -> set[str]:
     """Return the kernel names of the disks that a device lies on: through partitions, arrays and device-mapper."""
     found: set[str] = set()
     seen: set[str] = set()
-    todo = [disk_of(devices, name)]
-    while todo:
-        current = todo.pop()
+    waiting = [disk_of(devices, name)]
+    while waiting:
+        current = waiting.pop()
         if current in seen or current not in devices:
             continue
         seen.add(current)
         array = devices[current].array
         below = devices[current].slaves + (array.members if array else ())
-        todo += [disk_of(devices, slave) for slave in below]
+        waiting += [disk_of(devices, slave) for slave in below]
         if not below:
             found.add(current)
     return found

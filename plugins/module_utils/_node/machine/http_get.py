@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Collection, Mapping
 from typing import Any, Callable
+from urllib.parse import urlencode
 
 Sleep = Callable[[float], None]
 
@@ -57,7 +58,12 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def get(
-    url: str, headers: Mapping[str, str], limit_s: float, passing: Collection[int], sleep: Sleep = time.sleep
+    url: str,
+    headers: Mapping[str, str],
+    limit_s: float,
+    passing: Collection[int],
+    sleep: Sleep = time.sleep,
+    form: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return the body of a good answer from ``url``, at most 1 MiB of it.
 
@@ -65,15 +71,18 @@ def get(
     seconds are over, all attempts together. No proxy of the environment is asked: it would answer about the machine
     that it runs on itself, or read what it must not. TLS is verified by the system's authorities.
 
+    :param form: fields of a form to post, for questions that hold a secret, which no URL may.
     :raises Refused: any other status.
     :raises NoAnswer: no good answer by then.
     """
     opener = _opener(url)
+    posted = None if form is None else urlencode(form).encode()
+    request = urllib.request.Request(url, data=posted, headers=dict(headers))
     deadline = time.monotonic() + limit_s
     for attempt in range(1_000_000):
         until = min(deadline, time.monotonic() + _PATIENCE_S * 2 ** min(attempt, 10))
         try:
-            return _within(until, functools.partial(_ask, opener, url, headers, passing, until))
+            return _within(until, functools.partial(_ask, opener, request, passing, until))
         except _PassingFault as fault:
             pause = fault.retry_after or _PAUSES_S[min(attempt, len(_PAUSES_S) - 1)]
             if time.monotonic() + pause >= deadline:
@@ -119,8 +128,7 @@ def _within(deadline: float, ask: Callable[[], bytes]) -> bytes:
 
 def _ask(
     opener: urllib.request.OpenerDirector,
-    url: str,
-    headers: Mapping[str, str],
+    request: urllib.request.Request,
     passing: Collection[int],
     deadline: float,
 ) -> bytes:
@@ -128,7 +136,7 @@ def _ask(
     if remaining <= 0:
         raise _PassingFault("no time left")
     try:
-        with opener.open(urllib.request.Request(url, headers=dict(headers)), timeout=remaining) as answer:
+        with opener.open(request, timeout=remaining) as answer:
             body: bytes = answer.read(_LONGEST_ANSWER + 1)
     except urllib.error.HTTPError as error:
         if error.code in passing or error.code >= 500:

@@ -46,6 +46,11 @@ class Port:
         return self.link_layer == INFINIBAND and self.state == ACTIVE
 
     @property
+    def condition(self) -> str:
+        """What people are told of its state, and of the cable's end where it tells that."""
+        return (self.state or "in no state that it tells") + (f" ({self.physical})" if self.physical else "")
+
+    @property
     def label(self) -> str:
         """How people are told of it; nearly all devices have one port."""
         return self.device if self.number == 1 else f"{self.device} port {self.number}"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .run import Run
@@ -43,9 +44,21 @@ class UnitState:
 
 def read_unit(name: str, run: Run) -> UnitState:
     """Ask systemd about a unit. A machine without systemd gives ``unknown``."""
-    answer = run(["systemctl", "show", name, "--property=" + ",".join(_PROPERTIES)])
-    shown = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
-    if answer.rc != 0 or "LoadState" not in shown:
+    return read_units([name], run)[name]
+
+
+def read_units(names: Sequence[str], run: Run) -> dict[str, UnitState]:
+    """Ask systemd about several units by one command; what it does not tell of is ``unknown``."""
+    answer = run(["systemctl", "show", *names, "--property=" + ",".join(_PROPERTIES)])
+    # It answers in the order of the question, with an empty line between.
+    blocks = answer.stdout.strip().split("\n\n") if answer.rc == 0 else []
+    blocks = blocks if len(blocks) == len(names) else [""] * len(names)
+    return {name: _state(block) for name, block in zip(names, blocks)}
+
+
+def _state(block: str) -> UnitState:
+    shown = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+    if "LoadState" not in shown:
         return UnitState("unknown", "unknown", "", "")
     return UnitState(
         shown["LoadState"], shown.get("ActiveState", ""), shown.get("SubState", ""), shown.get("Result", "")

@@ -105,6 +105,7 @@ def remember(root: Root, compute: Mapping[str, Any]) -> None:
         "vm_size": compute.get("vmSize"),
         "vm_id": compute.get("vmId"),
         "name": compute.get("name"),
+        "admin": (compute.get("osProfile") or {}).get("adminUsername"),
         **identity_of(root),
     }
     text = as_config({key: value for key, value in facts.items() if value})
@@ -119,6 +120,12 @@ def remembered_instance(root: Root) -> dict[str, Any]:
     except ValueError:
         return {}
     return facts if isinstance(facts, dict) else {}
+
+
+def remembered_admin(root: Root) -> str | None:
+    """Return the user who was given to the machine as its admin (``osProfile.adminUsername``); None if not known."""
+    facts = remembered_instance(root)
+    return str(facts["admin"]) if facts.get("admin") and is_same_machine(root, facts) else None
 
 
 def _remembered(root: Root) -> str | None:

@@ -48,7 +48,7 @@ def judge_layout(layout: Layout) -> Iterator[Finding]:
         yield Finding(
             "cpus_restricted",
             f"The control group allows CPUs {layout.usable.as_list() or 'none'} of {layout.online.as_list()}.",
-            "Ask for whole nodes (srun --exclusive) where ranks need all of a NUMA node.",
+            "Ask for whole nodes (sbatch --exclusive) where ranks need all of a NUMA node.",
             cpus=missing,
             nodes=layout.nodes_of(missing),
         )

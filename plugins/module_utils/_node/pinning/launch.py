@@ -57,7 +57,10 @@ def _srun(advice: Advice) -> Launch:
         arguments.append(f"--gpus-per-node={len(advice.layout.gpus)}")
     arguments += [f"--cpu-bind=mask_cpu:{masks}", "--mpi=pmix"]
     notes = [
-        "Slurm takes masks only where the job has all CPUs of its nodes (--exclusive), with TaskPlugin=task/affinity.",
+        "Slurm takes masks only where the job has all CPUs of its nodes (sbatch or salloc --exclusive), with "
+        "TaskPlugin=task/affinity.",
+        # It implies --exact, also of a job that srun makes itself, and with --exact there is no --whole (22.05).
+        "No --exclusive for srun itself: it gives the step one CPU for each rank only, and masks outside them fail.",
         "No --cpus-per-task beside the masks: the step would get that many CPUs only, and masks outside them fail.",
     ]
     return Launch(

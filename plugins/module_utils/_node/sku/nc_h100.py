@@ -42,13 +42,28 @@ NC80ADIS = vm_size(
         "D": {**_DOCUMENTED, "ethernet_gbps": 80},
         "H": _ACCELERATED,
     },
-    {**ECC, **memory_within(3), **_HOST, "nccl_allreduce": Threshold(208, "GB/s", "C", at="16G")},
+    {
+        **ECC,
+        **memory_within(3),
+        **_HOST,
+        "nccl_allreduce": Threshold(208, "GB/s", "C", at="16G"),
+        "nvlinks": Threshold(12, "links", "I", at="each GPU"),
+    },
     (
         Contradiction(
             "gpu_peer_bandwidth",
             {"C": "335 GB/s", "I": "256 GB/s measured, with 12 of 18 links up (azurehpc-health-checks #162)"},
             "",
             "335 is copied from ND H100 v5, where 18 links are up, and would fail these machines; measure some first.",
+        ),
+        Contradiction(
+            "nvlinks",
+            {
+                "C": "all links of a GPU, which are 18",
+                "I": "12 of 18 up on good machines (azurehpc-health-checks #162)",
+            },
+            "I",
+            "the bridge between two H100 NVL takes 12 links; the others lead nowhere.",
         ),
         *memory_sold("660463936 kB", "640 GB"),
         *port_rate("H", 100, 80),

@@ -21,7 +21,7 @@ SOURCES: Mapping[str, str] = {
     "E": "azhpc-images, tests/health_checks: the tests of the image on ND A100 v4",
     "G": "general knowledge, unverified: no document at hand says so",
     "H": "azurehpc-health-checks, the scripts: run-health-checks.sh (rates of mlx5_an0, in its lists AN40, AN100), "
-    "azure_common.nhc (GPU clocks)",
+    "azure_common.nhc (GPU clocks), azure_gpu_ecc.nhc (remapped rows)",
     "I": "issue threads: NVIDIA/aicr #1858 (nvidia-smi on ND96isr_H100_v5), awslabs/amazon-eks-ami #1985 (clocks of "
     "H100 and H200), azurehpc-health-checks #142 (NCCL on H200), #152 (InfiniBand on H100), #162 (NVLink on NC80adis)",
     "K": "azurehpc, the health checks of O as they were taken over for AKS",

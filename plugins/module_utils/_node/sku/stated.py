@@ -65,10 +65,11 @@ def _slots(domains: str, nodes: str, switches: str) -> list[tuple[str, int, int 
     return [(f"{domain}:00:00.0", int(node), int(switch) if switch else None) for domain, node, switch in zip(*columns)]
 
 
-# What C checks of the GPUs' error counters: of those with HBM2e or newer, and of the V100, which retires whole pages.
+# What C and H check of GPUs' error counters: of those with HBM2e or newer, and of the V100, which retires whole pages.
 ECC = {
     "ecc_dram_errors": Threshold(20000000, "errors", "C", at_most=True),
     "ecc_sram_errors": Threshold(10000, "errors", "C", at_most=True),
+    "remapped_rows": Threshold(512, "rows", "H", at_most=True),
 }
 RETIRED_PAGES = {"retired_pages": Threshold(61, "pages", "C", at_most=True)}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..machine.run import Run, must
 from .hostlist import compress
@@ -27,6 +27,12 @@ _OUT = ("DRAIN", "DRAINING", "DRAINED", "DOWN", "FAIL", "FAILING")
 _NOT_ANSWERING = ("NOT_RESPONDING", "UNKNOWN")
 # What slurmctld itself writes when it sets a node down (node_mgr.c, ping_nodes.c, power_save.c): nobody's decision.
 _SLURMCTLDS_REASONS = ("Not responding", "Node unexpectedly rebooted", "ResumeTimeout reached")
+# And when a node registers with less than configured (node_mgr.c, gres.c): what we say of it names the figures.
+_LESS_THAN_CONFIGURED = ("Low socket*core*thread count", "Low CPUs", "Low RealMemory", "Low TmpDisk", "gres/")
+HARDWARE = f"{OUR_PREFIX} hardware:"
+"""Begins the reason of a node that lacks what was configured."""
+SLURMD_WAITS = f"{OUR_PREFIX} slurmd:"
+"""Begins the reason of a node whose slurmd must be restarted, and may not be while jobs run there."""
 
 # The reason ends at Slurm's "[user@time]". One out of slurm.conf has none; it ends at the next field, of those that
 # slurm_sprint_node_table (node_info.c) may print after it.
@@ -79,6 +85,11 @@ class NodeState:
         """Whether no reason stands there but one that slurmctld gives by itself, or that no machine is there."""
         return not self.reason or self.reason.startswith((NO_INSTANCE, *_SLURMCTLDS_REASONS))
 
+    def may_be_called_unfit(self, prefix: str) -> bool:
+        """Whether the node can be given a reason that says what it lacks: no person gave it another one."""
+        ours = (prefix, HARDWARE, SLURMD_WAITS, *_LESS_THAN_CONFIGURED)
+        return not self.out or self.is_nobodys_decision or self.reason.startswith(ours)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -88,12 +99,14 @@ class Plan:
     :ivar resume: nodes to bring back.
     :ivar left_out: nodes that were to come back but are out for somebody else's reason, with it.
     :ivar missing: nodes that slurmctld does not know.
+    :ivar unfit: nodes to take out because they lack something, by the reason.
     """
 
     drain: tuple[str, ...]
     resume: tuple[str, ...]
     left_out: Mapping[str, str]
     missing: tuple[str, ...]
+    unfit: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def parse(shown: str) -> dict[str, NodeState]:
@@ -119,29 +132,43 @@ def parse(shown: str) -> dict[str, NodeState]:
     return nodes
 
 
-def plan(nodes: Mapping[str, NodeState], keep_out: Iterable[str], put_to_work: Iterable[str], prefix: str) -> Plan:
+def plan(
+    nodes: Mapping[str, NodeState],
+    keep_out: Iterable[str],
+    put_to_work: Iterable[str],
+    prefix: str,
+    judged: Mapping[str, str | None] | None = None,
+) -> Plan:
     """Return which nodes to drain and to resume. Pure.
 
     A node of ``keep_out`` that is drained already keeps its reason, whoever gave it; so does one that somebody set
     down. A node of ``put_to_work`` comes back if its reason starts with ``prefix``.
+
+    :param judged: nodes of ``put_to_work`` that were looked at, each with the reason for which it should get no jobs,
+        or None if it is as configured. Then a reason that an earlier look gave is taken back.
     """
     drain: list[str] = []
     resume: list[str] = []
     left_out: dict[str, str] = {}
+    unfit: dict[str, tuple[str, ...]] = {}
+    judged = judged or {}
     wanted_out, wanted_in = list(keep_out), list(put_to_work)
     for name in wanted_out:
         if name in nodes and not _is_taken(nodes[name], prefix):
             drain.append(name)
     for name in wanted_in:
-        node = nodes.get(name)
-        if node is None or not node.out:
+        node, reason = nodes.get(name), judged.get(name)
+        if node is None or (not node.out and not reason):
             continue
-        if node.reason.startswith(prefix):
+        if reason and node.may_be_called_unfit(prefix):
+            if not (node.drained and node.reason == reason):
+                unfit[reason] = (*unfit.get(reason, ()), name)
+        elif node.reason.startswith(prefix) or (name in judged and node.reason.startswith((HARDWARE, SLURMD_WAITS))):
             resume.append(name)
         elif node.drained or node.answers:
             left_out[name] = node.reason
     missing = tuple(name for name in [*wanted_out, *wanted_in] if name not in nodes)
-    return Plan(tuple(drain), tuple(resume), left_out, missing)
+    return Plan(tuple(drain), tuple(resume), left_out, missing, unfit)
 
 
 def absent_to_set_down(nodes: Mapping[str, NodeState], absent: Iterable[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Sequence
 from typing import Callable
@@ -61,10 +62,23 @@ def ask(name: str, controllers: Sequence[str], run: Run) -> NodeState | None:
 
     :raises CommandFailed: slurmctld does not answer, or does not believe who asks.
     """
+    return nodes.parse(_show(name, controllers, run)).get(name)
+
+
+def field(name: str, key: str, controllers: Sequence[str], run: Run) -> str:
+    """Return a text that stands in the node's record up to its first blank, such as Extra's; empty if none does.
+
+    :raises CommandFailed: slurmctld does not answer, or does not believe who asks.
+    """
+    found = re.findall(rf" {re.escape(key)}=(\S+)", _show(name, controllers, run))
+    return found[-1] if found else ""
+
+
+def _show(name: str, controllers: Sequence[str], run: Run) -> str:
     shown = _scontrol(controllers, ["--oneliner", "show", "node", name], run)
     if shown.rc != 0 and "not found" in f"{shown.stdout}{shown.stderr}":
-        return None
-    return nodes.parse(must(shown).stdout).get(name)
+        return ""
+    return must(shown).stdout
 
 
 def update(name: str, words: Sequence[str], controllers: Sequence[str], run: Run) -> bool:

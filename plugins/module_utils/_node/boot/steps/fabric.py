@@ -107,7 +107,7 @@ def judge_ports(size: VmSize, ports: Sequence[Port], adapters: Sequence[str]) ->
     working = [port for port in of_infiniband if port.works]
     findings = []
     if len(working) < count:
-        where = [f"{port.label} is {_state(port)}" for port in of_infiniband if not port.works]
+        where = [f"{port.label} is {port.condition}" for port in of_infiniband if not port.works]
         where += _without_device(size, of_infiniband, adapters)
         words = f"{len(working)} of {count} InfiniBand ports that {size.name} promises are active: {', '.join(where)}"
         findings.append(Finding(FAIL, words, _action(of_infiniband)))
@@ -117,10 +117,6 @@ def judge_ports(size: VmSize, ports: Sequence[Port], adapters: Sequence[str]) ->
         words = f"InfiniBand is slower than the {size.ib_rate_gbps} Gb/s of {size.name}: {rates}"
         findings.append(Finding(WARN, words, "Run 'ibv_devinfo -v' and 'mlxlink'; redeploy the VM if it stays so"))
     return findings
-
-
-def _state(port: Port) -> str:
-    return f"{port.state or 'in no state that it tells'} ({port.physical})" if port.physical else port.state
 
 
 def _without_device(size: VmSize, ports: Sequence[Port], adapters: Sequence[str]) -> list[str]:

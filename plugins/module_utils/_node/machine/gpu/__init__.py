@@ -9,6 +9,7 @@ from __future__ import annotations
 from .driver import LIMIT_S, Driver, NvmlDriver, connect, nvidia_gpus
 from .errors import GpuError
 from .facts import Clocks, GpuFacts, facts_of
+from .health import GpuHealth, NvLinks
 from .load import DriverLoad, read_load
 from .processes import compute_processes
 from .smi import SmiDriver
@@ -20,6 +21,8 @@ __all__ = [
     "DriverLoad",
     "GpuError",
     "GpuFacts",
+    "GpuHealth",
+    "NvLinks",
     "NvmlDriver",
     "SmiDriver",
     "compute_processes",

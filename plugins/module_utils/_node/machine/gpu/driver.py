@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..pci import read_pci
 from ..root import Root
 from ..run import Run, run
 from .errors import NO_ANSWER, NO_BINDINGS, NO_LIBRARY, GpuError
 from .facts import GpuFacts, facts_of
-from .nvml import open_session
+from .health import GpuHealth, NvLinks, health_of, links_of
+from .nvml_health import open_session
 from .smi import SmiDriver
 from .worker import Worker
 
@@ -25,6 +26,9 @@ LIMIT_S = 30.0
 
 _SILENT_ENOUGH = 2
 """GPUs that do not answer one after the other: then it is the driver, and the others would only take their time too."""
+
+
+_Gpu = TypeVar("_Gpu", GpuFacts, GpuHealth)
 
 
 class Driver(Protocol):
@@ -39,6 +43,16 @@ class Driver(Protocol):
 
     def read(self, only: Collection[int] = ()) -> tuple[GpuFacts, ...]:
         """Return all GPUs, or only these; those that cannot be read have ``problem`` set."""
+
+    def health(self, only: Collection[int] = ()) -> tuple[GpuHealth, ...]:
+        """Return the health of all GPUs, or only of these; those that cannot be read have ``problem`` set."""
+
+    def links(self, only: Collection[int] = ()) -> tuple[NvLinks, ...]:
+        """Return the NVLinks of all GPUs, or only of these; those that cannot be read have ``problem`` set."""
+
+    def inforoms(self, only: Collection[int] = ()) -> dict[int, bool | str | None]:
+        """Return for each GPU whether its InfoROM is as it was written; None if that cannot be told, a text if asking
+        failed."""
 
     def processes(self) -> dict[int, tuple[str, ...]] | None:
         """Return for each process that computes on GPUs the PCI addresses of these; None if that cannot be told."""
@@ -70,26 +84,56 @@ class NvmlDriver:
 
     def read(self, only: Collection[int] = ()) -> tuple[GpuFacts, ...]:
         """See ``Driver``. Where two GPUs in turn do not answer, the rest is not asked."""
-        found: list[GpuFacts] = []
+        found = [
+            GpuFacts(index=index, problem=str(answer), problem_kind=answer.kind)
+            if isinstance(answer, GpuError)
+            else facts_of(answer)
+            for index, answer in self._each("read", only).items()
+        ]
+        return tuple(found) if only else tuple(self._seated(found))
+
+    def health(self, only: Collection[int] = ()) -> tuple[GpuHealth, ...]:
+        """See ``Driver``. Where two GPUs in turn do not answer, the rest is not asked."""
+        found = [
+            GpuHealth(index=index, problem=str(answer), problem_kind=answer.kind)
+            if isinstance(answer, GpuError)
+            else health_of(answer)
+            for index, answer in self._each("health", only).items()
+        ]
+        return tuple(found) if only else tuple(self._seated(found))
+
+    def links(self, only: Collection[int] = ()) -> tuple[NvLinks, ...]:
+        """See ``Driver``."""
+        return tuple(
+            NvLinks(index, problem=str(answer)) if isinstance(answer, GpuError) else links_of(index, answer)
+            for index, answer in self._each("links", only).items()
+        )
+
+    def inforoms(self, only: Collection[int] = ()) -> dict[int, bool | str | None]:
+        """See ``Driver``."""
+        answers = self._each("inforom", only)
+        return {index: str(answer) if isinstance(answer, GpuError) else answer for index, answer in answers.items()}
+
+    def _each(self, request: str, only: Collection[int]) -> dict[int, Any]:
+        """Return what each GPU answers to a request, an error where that is its answer."""
+        answers: dict[int, Any] = {}
         for index in sorted(set(only)) if only else range(self._worker.ask("count")):
-            silent = [gpu.problem_kind == NO_ANSWER for gpu in found[-_SILENT_ENOUGH:]]
-            if len(silent) == _SILENT_ENOUGH and all(silent):
+            last = list(answers.values())[-_SILENT_ENOUGH:]
+            if len(last) == _SILENT_ENOUGH and all(isinstance(one, GpuError) and one.kind == NO_ANSWER for one in last):
                 words = f"not asked, since the driver did not answer for the {_SILENT_ENOUGH} before it"
-                found.append(GpuFacts(index=index, problem=words, problem_kind=NO_ANSWER))
-            else:
-                found.append(self._read_one(index))
-        if only:
-            return tuple(found)
+                answers[index] = GpuError(NO_ANSWER, words)
+                continue
+            try:
+                answers[index] = self._worker.ask(request, index)
+            except GpuError as error:
+                answers[index] = error
+        return answers
+
+    def _seated(self, found: list[_Gpu]) -> list[_Gpu]:
         # NVML promises no order, and has so far numbered GPUs by PCI address: concluded only where all others agree.
         if len(found) == len(self._pci) and all(gpu.busid in (None, busid) for gpu, busid in zip(found, self._pci)):
-            found = [replace(gpu, busid=busid) for gpu, busid in zip(found, self._pci)]
-        return tuple(found)
-
-    def _read_one(self, index: int) -> GpuFacts:
-        try:
-            return facts_of(self._worker.ask("read", index))
-        except GpuError as error:
-            return GpuFacts(index=index, problem=str(error), problem_kind=error.kind)
+            return [replace(gpu, busid=busid) for gpu, busid in zip(found, self._pci)]
+        return found
 
     def processes(self) -> dict[int, tuple[str, ...]] | None:
         """See ``Driver``. A GPU that cannot be read has no processes that anybody could tell of."""

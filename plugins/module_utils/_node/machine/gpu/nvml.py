@@ -199,11 +199,3 @@ class Session:
 
 class _Lacking(GpuError):
     """The driver or GPU does not have what was asked for, and that does not matter."""
-
-
-def open_session() -> Callable[[str, Sequence[Any]], Any]:
-    """Return what a worker's child serves with.
-
-    :raises GpuError: nvidia-ml-py, the library or the driver is not there.
-    """
-    return Session().serve

@@ -18,6 +18,10 @@ from ..pci import canonical_busid
 from ..run import Result, Run
 from .errors import DEPRECATED, LOST, MISMATCH, NO_ANSWER, NO_DRIVER, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, GpuError
 from .facts import GpuFacts, facts_of
+from .health import GpuHealth, NvLinks
+from .smi_health import FORMAT as _FORMAT
+from .smi_health import read_health, read_links
+from .smi_health import rows_of as _rows
 
 _FIELDS = (
     "index",
@@ -35,7 +39,6 @@ _FIELDS = (
     "clocks.current.memory",
     "clocks.current.graphics",
 )
-_FORMAT = "--format=csv,noheader,nounits"
 _SWITCHES = {"enabled": True, "disabled": False}
 # What nvidia-smi says, in order: the first that fits decides.
 _WORDS = (
@@ -111,6 +114,18 @@ class SmiDriver:
                 found.setdefault(row[0], {}).setdefault(int(row[1]), []).append(int(row[2]))
         return found
 
+    def health(self, only: Collection[int] = ()) -> tuple[GpuHealth, ...]:
+        """Return the health of all GPUs, or only of these; those that cannot be read have ``problem`` set."""
+        return tuple(gpu for gpu in read_health(self._ask, self._pci) if not only or gpu.index in only)
+
+    def links(self, only: Collection[int] = ()) -> tuple[NvLinks, ...]:
+        """Return the NVLinks of all GPUs, or only of these."""
+        return tuple(links for links in read_links(self._ask) if not only or links.index in only)
+
+    def inforoms(self, only: Collection[int] = ()) -> dict[int, bool | str | None]:
+        """nvidia-smi compares no checksums unless it runs into a wrong one: it cannot be told."""
+        return dict.fromkeys(only or range(len(self._pci)))
+
     def processes(self) -> dict[int, tuple[str, ...]] | None:
         """Return for each process that computes on GPUs the PCI addresses of these; None if that cannot be told."""
         used: dict[int, list[str]] = {}
@@ -152,7 +167,7 @@ class SmiDriver:
         result = self._run(["nvidia-smi", *arguments])
         if result.rc == 124:
             raise GpuError(NO_ANSWER, f"nvidia-smi: {result.stderr.strip()}")
-        refused = _refusal(result, reading=any(argument.startswith("--query") for argument in arguments))
+        refused = _refusal(result, reading=any(argument.startswith(("--query", "nvlink")) for argument in arguments))
         if refused:
             raise refused
         return result.stdout
@@ -177,11 +192,6 @@ def _refusal(result: Result, reading: bool) -> GpuError | None:
 def _unread(index: int, busid: str | None, error: GpuError | None) -> GpuFacts:
     problem = (str(error), error.kind) if error else ("nvidia-smi does not show it", UNKNOWN)
     return GpuFacts(index=index, busid=busid, problem=problem[0], problem_kind=problem[1])
-
-
-def _rows(answer: str) -> list[list[str]]:
-    """Return the fields of each line of CSV; a name of a GPU holds no comma."""
-    return [[field.strip() for field in line.split(",")] for line in answer.splitlines() if "," in line]
 
 
 def _facts(row: Sequence[str], supported: Mapping[str, Mapping[int, Sequence[int]]]) -> GpuFacts:

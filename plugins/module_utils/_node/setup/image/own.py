@@ -73,7 +73,7 @@ ITEMS = (
     Item(
         "cluster",
         "which cluster, which machine of it, and what hpcnode remembers of this one",
-        remove=("/etc/hpcai/cluster.json", "/etc/hpcai/slurmd.env"),
+        remove=("/etc/hpcai/cluster.json", "/etc/hpcai/slurmd.env", "/etc/hpcai/sackd.env"),
         clear=("/var/lib/hpcai", "/var/lib/slurm/slurmctld", "/var/lib/slurm/slurmd"),
     ),
     Item(

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator
 
 from ...machine.root import Root
-from . import driver_watch, files, units
+from . import driver_watch, files, job_hooks, units
 from .layout import (
     FOLDERS,
     HOME,
@@ -40,7 +40,8 @@ _HEADER = 16
 
 def read_disk(root: Root) -> dict[str, Entry]:
     """Return all that is or could be of the node tool, by its path on the machine."""
-    candidates = [*FOLDERS, TOOL, SITE, LAUNCHER]
+    candidates = [*FOLDERS, *job_hooks.FOLDERS, TOOL, SITE, LAUNCHER]
+    candidates += [f"{job_hooks.LIBEXEC}/{name}" for name in root.entries(job_hooks.LIBEXEC)]
     shipped, admin = files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER
     candidates += [f"{shipped}/{name}" for name in root.entries(shipped) if name.startswith("hpcai-")]
     rules = driver_watch.RULES_FOLDER
@@ -77,7 +78,7 @@ def _look(place: str) -> Entry | None:
             if place.endswith(".pyc"):
                 return Compiled(file.read(_HEADER), mode, status.st_uid)
             return File(file.read(), mode, status.st_uid)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
@@ -92,7 +93,7 @@ def apply(root: Root, wanted: Disk) -> Plan:
     """
     with _alone(root):
         made = plan(read_disk(root), wanted)
-        for path in FOLDERS:
+        for path in (*FOLDERS, *job_hooks.FOLDERS):
             if path in made.write:
                 _write(root, path, wanted[path])
         for name in made.build:
@@ -102,7 +103,7 @@ def apply(root: Root, wanted: Disk) -> Plan:
         for path in made.remove:
             _remove(root.at(path))
     if HOME not in wanted:
-        for folder in (HOME, *(f"{files.ADMIN_UNIT_FOLDER}/{name}" for name in units.ENABLED)):
+        for folder in (HOME, job_hooks.LIBEXEC, *(f"{files.ADMIN_UNIT_FOLDER}/{name}" for name in units.ENABLED)):
             # What somebody else put there stays, and the folder with it.
             with contextlib.suppress(OSError):
                 os.rmdir(root.at(folder))

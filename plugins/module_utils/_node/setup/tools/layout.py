@@ -12,6 +12,7 @@
     /usr/lib/hpcai/trees/                     one folder per content, named by its digest
     /usr/lib/hpcai/wheels/                    where a wheel waits to be unpacked
     /usr/lib/systemd/system/hpcai-*           units
+    /usr/libexec/hpcai/                       what Slurm calls for each job
 
 A new version is built beside the old one and takes its place by one rename of a link, so there is no moment at which
 half of it is installed.

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import driver_watch, files, units
+from . import driver_watch, files, job_hooks, units
 from .layout import FOLDERS, HOME, LAUNCHER, SITE, TOOL, TREES, Compiled, Disk, Entry, File, Folder, Link, tree_of
 from .payload import ToolsError
 
@@ -101,7 +101,8 @@ def _refuse_what_is_not_ours(found: Disk, wanted: Disk) -> None:
             continue
         if path in (TOOL, SITE) and not isinstance(entry, Link):
             raise ToolsError(f"{path} is not the link that this module makes there: move it away")
-        if path.startswith((LAUNCHER, files.UNIT_FOLDER, driver_watch.RULES_FOLDER)) and not _marked(entry):
+        places = (LAUNCHER, files.UNIT_FOLDER, driver_watch.RULES_FOLDER, f"{job_hooks.LIBEXEC}/")
+        if path.startswith(places) and not _marked(entry):
             raise ToolsError(f"{path} was not made by this module: move it away")
         if isinstance(wanted[path], Folder) and not isinstance(entry, Folder) and not tree_of(path):
             raise ToolsError(f"{path} should be a folder and is none: move it away")
@@ -113,9 +114,10 @@ def _marked(entry: Entry) -> bool:
 
 def _rank(path: str) -> int:
     """Folders first, then the trees that are in use, what uses them, and last what starts that at boot."""
-    if path in FOLDERS:
+    if path in (*FOLDERS, *job_hooks.FOLDERS):
         return 0
-    order = (f"{TREES}/", HOME, LAUNCHER, files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER, driver_watch.RULES_FOLDER)
+    programs = (LAUNCHER, job_hooks.LIBEXEC)
+    order = (f"{TREES}/", HOME, *programs, files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER, driver_watch.RULES_FOLDER)
     return 1 + next(number for number, prefix in enumerate(order) if path.startswith(prefix))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import driver_watch, nccl_watch
+from . import driver_watch, health_report, job_hooks, nccl_watch
 from .files import MARK
 
 TARGET = "hpcai-boot.target"
@@ -73,6 +73,14 @@ BOOT_UNITS = (
         more=("RequiresMountsFor=/var/lib/hpcai",),
     ),
     BootUnit("key", "Bring the cluster's munge key", 60, blocking=True, before=("munge.service",)),
+    BootUnit(
+        "access",
+        "Let people log in where they have a job",
+        30,
+        blocking=False,
+        # Which make the admin's account.
+        after=("cloud-init.service", "cloud-init-network.service"),
+    ),
     BootUnit("gpu", "Driver and number of this node's GPUs", 210, blocking=True, after=_GPU_SERVICES),
     BootUnit("fabric", "Fabric manager and InfiniBand of this node", 150, blocking=True, after=_GPU_SERVICES),
     BootUnit(
@@ -94,6 +102,8 @@ BOOT_UNITS = (
     ),
     BootUnit("clocks", "Clocks of this node's GPUs", 120, blocking=False, after=_GPU_SERVICES),
     BootUnit("nccl", "NCCL's topology file and variables", 60, blocking=False, after=_GPU_SERVICES),
+    BootUnit("containers", "What containers need of this machine", 120, blocking=False, after=_GPU_SERVICES),
+    BootUnit("health", "Health checks of this node before its first job", 120, blocking=True, after=_GPU_SERVICES),
 )
 
 _TARGET_TEXT = f"""\
@@ -170,11 +180,14 @@ UNITS = {
     **{row.unit: _service(number, row) for number, row in enumerate(BOOT_UNITS)},
     **nccl_watch.UNITS,
     **driver_watch.UNITS,
+    **job_hooks.UNITS,
+    **health_report.UNITS,
 }
 """Text by name."""
 ENABLED = {
     "multi-user.target.wants": (TARGET,),
     f"{TARGET}.wants": (*(row.unit for row in BOOT_UNITS), nccl_watch.PATH),
     "slurmd.service.requires": tuple(row.unit for row in BOOT_UNITS if row.blocking),
+    "slurmd.service.wants": (job_hooks.PATH, health_report.PATH),
 }
 """What 'systemctl enable' would link below /etc/systemd/system, by folder. An image at rest has no systemctl."""

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import driver_watch, files, units
+from . import driver_watch, files, job_hooks, units
 from .layout import FOLDERS, HOME, LAUNCHER, SITE, TOOL, TREES, Compiled, Disk, Entry, File, Folder, Link
 from .payload import Tree, read_tree, tool_tree, wheel_tree
 
@@ -42,7 +42,7 @@ def wanted_disk(found: Disk, wish: Wish) -> tuple[dict[str, Entry], bool]:
     :raises ToolsError: the wheel cannot be used.
     """
     tool = tool_tree(wish.version, wish.sources)
-    wanted: dict[str, Entry] = {path: Folder(0o755, wish.uid) for path in FOLDERS}
+    wanted: dict[str, Entry] = {path: Folder(0o755, wish.uid) for path in (*FOLDERS, *job_hooks.FOLDERS)}
     wanted.update(on_disk(tool, wish.uid))
     wanted[TOOL] = Link(f"trees/{tool.name}")
     site, wheel_needed = _site(found, wish)
@@ -52,6 +52,8 @@ def wanted_disk(found: Disk, wish: Wish) -> tuple[dict[str, Entry], bool]:
         wanted[f"{files.UNIT_FOLDER}/{name}"] = File(text.encode(), 0o644, wish.uid)
     for path, text in driver_watch.RULES.items():
         wanted[path] = File(text.encode(), 0o644, wish.uid)
+    for path, text in job_hooks.PROGRAMS.items():
+        wanted[path] = File(text.encode(), 0o755, wish.uid)
     for folder, names in units.ENABLED.items():
         wanted[f"{files.ADMIN_UNIT_FOLDER}/{folder}"] = Folder(0o755, wish.uid)
         for name in names:

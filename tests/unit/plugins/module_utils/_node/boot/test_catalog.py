@@ -19,8 +19,11 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools impo
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[6]
 FOLDER = REPOSITORY / "plugins/module_utils/_node/boot/steps"
-ORDER = ("instance", "key", "gpu", "fabric", "scratch", "directories", "clocks", "nccl", "join")
-BLOCKING = {"instance", "key", "gpu", "fabric", "scratch", "directories", "join"}
+ORDER = (
+    *("instance", "key", "access", "gpu", "fabric", "scratch"),
+    *("directories", "clocks", "nccl", "containers", "health", "join"),
+)
+BLOCKING = {"instance", "key", "gpu", "fabric", "scratch", "directories", "health", "join"}
 
 
 def test_each_file_is_a_step_of_the_catalogue() -> None:

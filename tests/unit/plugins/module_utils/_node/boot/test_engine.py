@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import child, engine, record
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import engine, record
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
     FAIL,
     PASS,
@@ -31,6 +31,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import
     Outcome,
     StepFailed,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import child
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError, read_config
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import Locked, only_one
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run

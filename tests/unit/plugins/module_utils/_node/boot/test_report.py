@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import record
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.report import LONGEST, as_reason, report
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.report import report
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
     FAIL,
     PASS,
@@ -26,6 +26,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.own_node import NoController
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.reason import LONGEST, as_reason
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import ENV_FILE, slurmd_env
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -108,7 +108,7 @@ def test_one_line_says_what_is_the_case_and_what_to_do(hpcnode: Boot) -> None:
 
 def test_errors_are_errors_in_the_journal_too(hpcnode: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
     hpcnode.have(("a", FAIL, True), ("b", WARN, True), ("c", PASS, True))
-    monkeypatch.setattr(boot, "_is_journal", lambda: True)
+    monkeypatch.setattr(boot.command, "is_journal", lambda: True)
     lines = [line for line in hpcnode("run")[1].splitlines() if "changed" not in line]
     assert [line[:4] for line in lines] == ["<3>a", "<4>b", "c: p"]
 
@@ -118,11 +118,11 @@ def test_only_the_journal_gets_levels(monkeypatch: pytest.MonkeyPatch, tmp_path:
         here = os.fstat(file.fileno())
         monkeypatch.setattr("sys.stdout", file)
         monkeypatch.delenv("JOURNAL_STREAM", raising=False)
-        assert not boot._is_journal()
+        assert not boot.command.is_journal()
         monkeypatch.setenv("JOURNAL_STREAM", f"{here.st_dev}:{here.st_ino}")
-        assert boot._is_journal()
+        assert boot.command.is_journal()
         monkeypatch.setenv("JOURNAL_STREAM", f"{here.st_dev}:{here.st_ino + 1}")
-        assert not boot._is_journal()
+        assert not boot.command.is_journal()
 
 
 def test_a_check_says_what_would_be_changed(hpcnode: Boot) -> None:

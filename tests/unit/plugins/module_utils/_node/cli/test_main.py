@@ -160,6 +160,18 @@ def test_root_is_given_before_or_after_the_command(capsys: pytest.CaptureFixture
     assert Ran(capsys, "demo", rooted).out == "/\n"
 
 
+def test_options_may_stand_between_the_other_words(capsys: pytest.CaptureFixture[str]) -> None:
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("action", choices=("check",))
+        parser.add_argument("words", nargs="*")
+        parser.add_argument("--nodes", type=int, default=1)
+
+    mixed = Command("demo", "s", "d", add_arguments, lambda args: Answer(GOOD, f"{args.nodes} {args.words}"))
+    for words in ("check a b --nodes 2", "check --nodes 2 a b", "--nodes 2 check a b", "check a --nodes 2 b"):
+        assert Ran(capsys, f"demo {words}", mixed).out == "2 ['a', 'b']\n", words
+    assert Ran(capsys, "demo check a --node 2", mixed).status == 3
+
+
 def test_commands_of_commands_have_the_common_options_too(capsys: pytest.CaptureFixture[str]) -> None:
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_subparsers(dest="verb").add_parser("up")
@@ -272,7 +284,19 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
     capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
 ) -> None:
     """Below an empty root, so each finds nothing; whatever it makes of that, the form holds."""
-    words = {"sku": "--all", "boot": "status", "scratch": "status", "clocks": "status", "nccl": "verify", "pins": ""}
+    words = {
+        "sku": "--all",
+        "boot": "status",
+        "health": "status",
+        "scratch": "status",
+        "clocks": "status",
+        "nccl": "verify",
+        "pins": "",
+        "containers": "status",
+        "job": "status",
+        "slurm": "list",
+        "arbiter": "status",
+    }
     assert set(words) == set(frame.NAMES)
     for name, rest in words.items():
         status = frame.main(["--root", str(tmp_path), name, *rest.split(), "--json"])

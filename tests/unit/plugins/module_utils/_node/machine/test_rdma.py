@@ -44,7 +44,15 @@ def test_the_tenth_device_comes_after_the_ninth(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_no_port_that_works(tmp_path: Path) -> None:
     (tmp_path / "sys/class/infiniband/rxe0/ports/1").mkdir(parents=True)
-    assert read_ports(Root(str(tmp_path))) == (Port("rxe0", 1, "", "", "", None, None),)
+    (port,) = read_ports(Root(str(tmp_path)))
+    assert port == Port("rxe0", 1, "", "", "", None, None)
+    assert port.condition == "in no state that it tells"
+
+
+def test_people_are_told_of_the_state_and_of_the_cables_end(tmp_path: Path) -> None:
+    put_port(tmp_path, "mlx5_ib0", state="DOWN", physical="2: Polling")
+    put_port(tmp_path, "mlx5_ib1", state="DOWN", physical="")
+    assert [port.condition for port in read_ports(Root(str(tmp_path)))] == ["DOWN (Polling)", "DOWN"]
 
 
 def test_without_a_driver_there_are_none(tmp_path: Path) -> None:

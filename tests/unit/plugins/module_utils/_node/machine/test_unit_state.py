@@ -11,7 +11,11 @@ from collections.abc import Sequence
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.unit_state import UnitState, read_unit
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.unit_state import (
+    UnitState,
+    read_unit,
+    read_units,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +55,23 @@ def test_a_unit_is_told_in_words(shown: str, state: UnitState, is_active: bool, 
 def test_without_systemd_nothing_is_known(rc: int) -> None:
     found = read_unit("sshd", lambda command: Result(tuple(command), rc, "", "System has not been booted with systemd"))
     assert (found.load, found.is_active, found.words) == ("unknown", False, "unknown")
+
+
+def test_several_units_are_asked_for_at_once() -> None:
+    asked: list[str] = []
+    runs = "LoadState=loaded\nActiveState=active\nSubState=running\nResult=success\n"
+    lacks = "LoadState=not-found\nActiveState=inactive\nSubState=dead\nResult=success\n"
+
+    def run(command: Sequence[str]) -> Result:
+        asked.append(" ".join(command))
+        return Result(tuple(command), 0, f"{runs}\n{lacks}", "")
+
+    found = read_units(["sshd", "munge"], run)
+    assert {name: state.words for name, state in found.items()} == {"sshd": "active", "munge": "not installed"}
+    assert asked == ["systemctl show sshd munge --property=LoadState,ActiveState,SubState,Result"]
+
+
+def test_fewer_answers_than_questions_are_none() -> None:
+    said = "LoadState=loaded\nActiveState=active\nSubState=running\nResult=success\n"
+    found = read_units(["sshd", "munge"], lambda command: Result(tuple(command), 0, said, ""))
+    assert {state.load for state in found.values()} == {"unknown"}

@@ -72,7 +72,7 @@ def test_every_threshold_names_a_source_and_a_unit(size: VmSize) -> None:
     for threshold in size.thresholds.values():
         assert letters(threshold.source) <= LETTERS
         assert threshold.limit > 0
-        assert threshold.unit in {"GB/s", "Gb/s", "TFLOP/s", "%", "us", "errors", "pages"}
+        assert threshold.unit in {"GB/s", "Gb/s", "TFLOP/s", "%", "us", "errors", "pages", "rows", "links"}
         ordered = [number for number in (threshold.limit, threshold.warn, threshold.typical) if number is not None]
         assert ordered == sorted(ordered, reverse=threshold.at_most)
 

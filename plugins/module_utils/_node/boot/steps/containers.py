@@ -1,0 +1,60 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Step containers: what enroot and pyxis need that hangs on this machine and this boot.
+
+Which devices come into containers, what jobs left behind that died with the machine, and whether the plugin fits the
+Slurm that is installed. Nothing is built here.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...machine.atomic import write_file
+from ...setup.containers import sweep
+from ...setup.containers.configure import at_boot
+from ...setup.containers.options import SETTINGS, Options, read_options
+from ...setup.containers.pyxis import fits
+from ..step import PASS, SKIP, WARN, Context, Outcome, Step
+
+_USER_NAMESPACES = ("/proc/sys/user/max_user_namespaces", "/proc/sys/kernel/unprivileged_userns_clone")
+
+
+def _perform(context: Context) -> Outcome:
+    options = read_options(context.root)
+    if options is None:
+        return Outcome(SKIP, f"no {SETTINGS}, so no containers are asked for")
+    changes = at_boot(options, context.root, context.check)
+    removed, problems = _sweep(options, context)
+    changes += removed
+    wrong = fits(context.root, context.run)
+    if wrong:
+        problems.append(f"{wrong}: jobs cannot start containers here; run site.yml, which builds it")
+    for path in _USER_NAMESPACES:
+        if context.root.number(path) == 0:
+            problems.append(f"{path} is 0, so no user can start a container")
+    details = {"swept": removed, "problems": problems}
+    if problems:
+        return Outcome(WARN, "; ".join(problems), "See the guide of containers", tuple(changes), details)
+    swept = f", {len(removed)} leftovers of dead jobs were removed" if removed else ""
+    return Outcome(PASS, f"enroot has its settings, and pyxis fits Slurm{swept}", "", tuple(changes), details)
+
+
+def _sweep(options: Options, context: Context) -> tuple[list[str], list[str]]:
+    """Once a boot: later a job may be about to start, whose container is here before its steps are."""
+    marker = context.root.at(sweep.SWEPT)
+    if os.path.exists(marker):
+        return [], []
+    found = sweep.leftovers(options.data_folder, options.pyxis_runtime_path, context.root)
+    removed = [f"remove {left.path}" for left in found]
+    if context.check:
+        return removed, []
+    problems = sweep.remove(found, context.run)
+    if not problems:
+        write_file(marker, "")
+    return removed, problems
+
+
+STEP = Step("containers", "What containers need of this machine", blocking=False, limit_s=120, perform=_perform)

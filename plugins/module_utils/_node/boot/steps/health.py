@@ -1,0 +1,52 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The health checks of the tier boot. What no job can do without keeps slurmd from starting; all else is told."""
+
+from __future__ import annotations
+
+from ...health.check import BOOT, FAIL, UNKNOWN, WARN
+from ...health.check import Result as CheckResult
+from ...health.engine import TierRun
+from ...health.measure import TimedRun
+from ...health.perform import perform as perform_tier
+from ...health.telling.settings import is_set_up, read_settings
+from ...machine.run import run as run_command
+from ...version import VERSION
+from ..finding import Finding, outcome_of
+from ..size import promised_size
+from ..step import SKIP, Context, Outcome, Step
+
+
+def perform(context: Context, run: TimedRun = run_command) -> Outcome:
+    """Run the checks of the tier, where the role set them up.
+
+    :param run: what runs the checks' commands, each within its own time.
+    """
+    if not is_set_up(context.root):
+        return Outcome(SKIP, "the role hpcai.azure.health_checks has set up no checks here")
+    if not read_settings(context.root).boot:
+        return Outcome(SKIP, "health_checks_report.boot turns it off")
+    if promised_size(context.root) is None:
+        return Outcome(SKIP, "this is no compute node, and nobody says which VM size it has")
+    if context.check:
+        return Outcome(SKIP, "check mode measures nothing")
+    done = perform_tier(BOOT, (), context.root, run, VERSION)
+    return judge(done.run)
+
+
+def judge(done: TierRun) -> Outcome:
+    """Return the step's outcome: it fails only for a check that may keep slurmd from starting."""
+    blocking = {check.name for check in done.checks if check.blocks_boot}
+    findings = [_finding(result, blocking) for result in done.results if result.verdict in (FAIL, UNKNOWN, WARN)]
+    good = f"{len(done.results)} checks found nothing"
+    return outcome_of(findings, good, (), {"verdicts": {one.name: one.verdict for one in done.results}})
+
+
+def _finding(result: CheckResult, blocking: set[str]) -> Finding:
+    verdict = FAIL if result.verdict == FAIL and result.name in blocking else WARN
+    return Finding(verdict, f"{result.name}: {result.summary}", result.hint)
+
+
+STEP = Step("health", "Health checks of this node before its first job", blocking=True, limit_s=120, perform=perform)

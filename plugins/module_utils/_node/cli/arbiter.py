@@ -1,0 +1,181 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode arbiter: taking nodes out of scheduling for their health, on the controller; reporting to it, on nodes."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable
+
+from ..machine.config import ConfigError
+from ..machine.lock import Locked, only_one
+from ..machine.root import Root
+from ..machine.run import CommandFailed, run
+from ..slurm.arbiter.settings import FILE, Settings, read_settings
+from ..version import VERSION
+from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+
+_DESCRIPTION = """\
+The arbiter on the controller reads the nodes' reports, drains nodes that fail and returns them when they are mended. It
+touches no reason but its own, 'hpcai: health: ...', and keeps a limit on how many nodes may be out. Its settings are
+in /etc/hpcai/health_arbiter.json, which the role hpcai.azure.health_checks writes.
+
+status, or no word, tells what the last look came to: nodes that are out, that should be out and are not because of the
+limit, that do not report, and that are marked for replacement.
+
+look looks once, where no arbiter runs as a service. --check only says what would be done.
+
+serve looks again and again. hpcai-health-arbiter.service calls it.
+
+On a node:
+
+tell puts the results of the checks in /run/hpcai/health into the node's record at slurmctld, if they are new or the
+last report is old. hpcai-health-report.service calls it.
+
+prolog runs the checks of the tier prolog. Where one fails that no job can do without, it waits for the arbiter to
+drain the node, and fails then. Where the arbiter does not, it lets the job start. The prolog 30-health calls it.
+
+Exit status of status: 0 nothing to do, 1 somebody has to do something, 2 not all nodes report, or no arbiter runs.
+Exit status of look: the same. Of tell: 0 slurmctld knows, 2 it could not be told. Of prolog: 1 the job must not start.
+"""
+_MISSED = 6
+"""So many looks that did not happen are a service that does not run."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=tuple(_ACTIONS), nargs="?", default="status", help="what to do")
+    parser.add_argument("--check", action="store_true", help="look: only say what would be done")
+    parser.add_argument("--within", type=float, metavar="SECONDS", help="prolog: how long it may take (60)")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    if args.check and args.action != "look":
+        raise UsageError(f"--check goes with look, not with {args.action}")
+    if args.within is not None and args.action != "prolog":
+        raise UsageError(f"--within goes with prolog, not with {args.action}")
+    root = Root(args.root)
+    if args.action != "status" and not root.is_this_machine:
+        raise UsageError(f"arbiter {args.action} works on the running machine only: leave out --root")
+    return _ACTIONS[args.action](args, root)
+
+
+def _settings(root: Root) -> Settings:
+    settings = read_settings(root)
+    if settings is None:
+        raise ConfigError(f"no {FILE}: no arbiter runs here; the role hpcai.azure.health_checks sets one up")
+    return settings
+
+
+# Each imports what it needs: a job waits for the prolog.
+def _status(_args: argparse.Namespace, root: Root) -> Answer:
+    from ..slurm.arbiter import outcome
+
+    settings = _settings(root)
+    told = outcome.read_status(root)
+    if told is None:
+        raise ConfigError("the arbiter has not looked yet: see 'systemctl status hpcai-health-arbiter'")
+    age = time.time() - told["time"]
+    if age > _MISSED * settings.interval_s + 60:
+        words = f"the last look was {int(age)} s ago: see 'systemctl status hpcai-health-arbiter'"
+        return Answer(UNKNOWN, "\n".join([words, *outcome.lines(told)]), {**told, "runs": False})
+    return _answer(told, {"runs": True})
+
+
+def _answer(told: Mapping[str, Any], more: Mapping[str, Any]) -> Answer:
+    from ..slurm.arbiter import outcome
+
+    status = BAD if outcome.is_bad(told) else UNKNOWN if outcome.is_untold(told) else GOOD
+    return Answer(status, "\n".join(outcome.lines(told)), {**told, **more})
+
+
+def _look(args: argparse.Namespace, root: Root) -> Answer:
+    from ..slurm.arbiter.look import LOCK, look
+
+    settings = _settings(root)
+    if args.check:
+        looked = look(root, run, settings, time.time(), check=True)
+    else:
+        with _alone(root, LOCK):
+            looked = look(root, run, settings, time.time())
+    answer = _answer(looked.told, {"check": args.check})
+    words = [f"would be done: {one.words}" if args.check else one.words for one in looked.done]
+    return Answer(answer.status, "\n".join([*words, answer.text]), answer.data)
+
+
+def _serve(_args: argparse.Namespace, root: Root) -> Answer:
+    from ..slurm.arbiter.look import LOCK, looks
+
+    settings = _settings(root)
+    with _alone(root, LOCK):
+        for line in looks(root, run, settings):
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+    return Answer(GOOD, "")
+
+
+@contextlib.contextmanager
+def _alone(root: Root, path: str) -> Iterator[None]:
+    """Within it, this is the one arbiter that there is."""
+    try:
+        with only_one(root.at(path), 0):
+            yield
+    except Locked as error:
+        raise CommandFailed(f"{error} An arbiter runs already: 'systemctl status hpcai-health-arbiter'") from error
+
+
+def _tell(_args: argparse.Namespace, root: Root) -> Answer:
+    from ..health.telling.tell import tell
+
+    said = tell(root, run)
+    return Answer(GOOD if said.known else UNKNOWN, said.words, {"known": said.known, "told": said.words})
+
+
+def _prolog(args: argparse.Namespace, root: Root) -> Answer:
+    began = time.monotonic()
+    try:
+        return _checked(root, began + (60.0 if args.within is None else args.within))
+    except Exception as error:
+        # Not the job's fault, and not the node's: any other exit status would drain it.
+        words = f"the checks could not be run, and the job starts: {error}"
+        return Answer(GOOD, words, {"refuse": False, "problem": None, "told": words})
+
+
+def _checked(root: Root, deadline: float) -> Answer:
+    from ..health.check import PROLOG
+    from ..health.perform import perform
+    from ..health.telling.ask import ask
+
+    job = os.environ.get("SLURM_JOB_ID", "")
+    done = perform(PROLOG, (), root, run, VERSION, job)
+    if not done.run.blocks_job:
+        return Answer(GOOD, "the node is fit for the job", {"refuse": False, "problem": None, "told": ""})
+    given = ask(root, job, max(0.0, deadline - time.monotonic()))
+    data = {"refuse": given.refuse, "problem": given.problem, "told": given.words}
+    if given.refuse:
+        # The last line becomes the reason, where Slurm is the one that drains.
+        return Answer(BAD, f"{given.words}\n{given.problem}", data)
+    return Answer(GOOD, f"the job starts although {given.problem}: {given.words}", data)
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, Root], Answer]] = {
+    "status": _status,
+    "look": _look,
+    "serve": _serve,
+    "tell": _tell,
+    "prolog": _prolog,
+}
+
+COMMAND = Command(
+    name="arbiter",
+    summary="nodes out of scheduling for their health: who decides it, and what nodes report",
+    description=_DESCRIPTION,
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode containers: passwords for registries, the importer that pyxis calls, the check that a container is one."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+
+from ..machine.config import ConfigError
+from ..machine.root import Root
+from ..machine.run import run
+from ..setup.containers import check, importer, sweep
+from ..setup.containers.options import SETTINGS, Options, read_options
+from ..setup.containers.pyxis import fits, read_record
+from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+
+_DESCRIPTION = """\
+What containers (enroot, pyxis) need of a node beside their settings.
+
+status says whether the pyxis plugin fits the Slurm that is installed, and what dead jobs have left behind.
+
+check IMAGE runs a job of --nodes nodes, one step of it on the host and one in a container of IMAGE, and compares what
+they see: os-release and mount namespace must both differ on each node. Run it as a user who may submit jobs.
+
+sweep removes what jobs left behind that run no longer: containers and half-imported images with a job's name. Each boot
+does the same (hpcnode boot run containers).
+
+token REGISTRY prints a password for an Azure container registry, which it gets with the machine's managed identity. It
+is a secret. enroot calls this by its file of credentials.
+
+importer get URI, importer release: what pyxis calls where it is told 'importer=/usr/libexec/hpcai/pyxis-importer'.
+
+Exit status 1: not so, or it could not be done. 2: there are no settings, or no answer.
+"""
+
+_ACTIONS = ("status", "check", "sweep", "token", "importer")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=_ACTIONS, help="what to do")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="IMAGE, REGISTRY, or get URI, or release")
+    parser.add_argument("--nodes", type=int, default=1, help="check: how many nodes (1)")
+    parser.add_argument("--in-job", action="store_true", help="check: in the job that runs this, not in one of its own")
+    parser.add_argument("--client-id", metavar="ID", help="token: which of the machine's identities")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    wanted = {"status": 0, "sweep": 0, "check": 1, "token": 1}.get(args.action)
+    if wanted is not None and len(args.words) != wanted:
+        raise UsageError(
+            f"{args.action} takes {wanted or 'no'} word{'' if wanted == 1 else 's'}, not {len(args.words)}"
+        )
+    if args.action == "check":
+        return _check(args.words[0], args.nodes, args.in_job)
+    if args.action == "token":
+        return _token(args.words[0], args.client_id)
+    root = Root(args.root)
+    options = read_options(root)
+    if options is None:
+        reason = f"no {SETTINGS}: role hpcai.azure.enroot_pyxis writes it"
+        return Answer(UNKNOWN, reason, {"reason": reason})
+    if args.action == "importer":
+        return _import(options, args.words)
+    return _status(options, root) if args.action == "status" else _sweep(options, root)
+
+
+def _leftovers(options: Options, root: Root) -> list[sweep.Leftover]:
+    return sweep.leftovers(options.data_folder, options.pyxis_runtime_path, root)
+
+
+def _status(options: Options, root: Root) -> Answer:
+    wrong, made = fits(root, run), read_record(root)
+    left = [found.path for found in _leftovers(options, root)]
+    lines = [wrong or (f"pyxis {made.pyxis} fits Slurm {made.slurm}" if made else "")]
+    lines += [f"left behind: {path}" for path in left]
+    data = {"fits": not wrong, "reason": wrong, "pyxis": vars(made) if made else None, "leftovers": left}
+    return Answer(BAD if wrong else GOOD, "\n".join(lines), data)
+
+
+def _sweep(options: Options, root: Root) -> Answer:
+    if not root.is_this_machine:
+        raise UsageError("sweep removes what is on this machine, and takes no --root")
+    found = _leftovers(options, root)
+    problems = sweep.remove(found, run)
+    paths = [left.path for left in found]
+    text = "\n".join(
+        [*(f"removed {path}" for path in paths if not any(path in words for words in problems)), *problems]
+    )
+    return Answer(BAD if problems else GOOD, text or "nothing was left behind", {"found": paths, "problems": problems})
+
+
+def _check(image: str, nodes: int, in_job: bool) -> Answer:
+    patient = functools.partial(run, timeout_s=1800)
+    if not in_job:
+        answer = patient(check.outer(["hpcnode", "containers", "check", "--in-job", image], nodes))
+        text = (answer.stdout.strip() or answer.stderr.strip()).replace("hpcnode containers: ", "")
+        good = answer.rc == GOOD and bool(answer.stdout.strip())
+        return Answer(GOOD if good else BAD, text or "the job gave no answer", {"image": image, "nodes": nodes})
+    host, said = check.probe(None, patient)
+    container, refused = check.probe(image, patient) if not said else ({}, "")
+    problems = [said or refused] if said or refused else check.judge(host, container)
+    names = sorted({side.name for side in container.values()})
+    text = (
+        "; ".join(problems)
+        or f"{len(container)} nodes ran {', '.join(names)} in a container: {', '.join(sorted(container))}"
+    )
+    return Answer(BAD if problems else GOOD, text, {"problems": problems, "systems": names, "nodes": sorted(container)})
+
+
+def _token(registry: str, client_id: str | None) -> Answer:
+    # Not above: to import what speaks HTTP takes longer than everything else here.
+    from ..machine.imds import ImdsError
+    from ..machine.registry import RegistryError, registry_password
+
+    try:
+        password = registry_password(registry, client_id)
+    except (ImdsError, RegistryError) as error:
+        raise ConfigError(str(error)) from None
+    return Answer(GOOD, password, {"registry": registry, "password": password})
+
+
+def _import(options: Options, words: list[str]) -> Answer:
+    if not options.cache_path:
+        raise ConfigError(f"cache_path in {SETTINGS} is empty: set enroot_pyxis_cache_path to keep images.")
+    cache = importer.cache_of(options.cache_path, options.cache_limit_gib, os.geteuid(), _runtime(options))
+    step = importer.step_of(os.environ)
+    if words == ["release"]:
+        importer.release(cache, step)
+        return Answer(GOOD, "", {})
+    if len(words) != 2 or words[0] != "get":
+        raise UsageError("importer takes 'get URI' or 'release'")
+    path = importer.get(words[1], cache, step, functools.partial(run, timeout_s=importer.IMPORT_LIMIT_S))
+    return Answer(GOOD, path, {"path": path})
+
+
+def _runtime(options: Options) -> str:
+    """The folder of users' folders that is empty after a boot."""
+    parent = options.settings.get("ENROOT_RUNTIME_PATH", "").rpartition("/user-$(id -u)")[0]
+    return parent or "/run/enroot"
+
+
+COMMAND = Command(
+    "containers", "enroot and pyxis: check, sweep, registry passwords", _DESCRIPTION, _add_arguments, _execute
+)

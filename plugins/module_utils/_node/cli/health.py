@@ -1,0 +1,190 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode health: whether this node is fit for jobs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable
+
+from ..health import memory, record
+from ..health.catalog import NAMES, NoSuchCheck, all_checks
+from ..health.check import FAIL, TIERS, UNKNOWN
+from ..health.engine import machine_of
+from ..health.output import as_json, lines
+from ..health.perform import perform
+from ..machine.lock import Locked
+from ..machine.root import Root
+from ..machine.run import CommandFailed, run
+from ..version import VERSION
+from . import command
+from .command import Answer, Command, UsageError
+
+_DESCRIPTION = """\
+run measures whether this node is fit for jobs, and changes nothing on it. The checks of a tier are run one after the
+other; --only runs some of them. A check answers pass; warn, worth a look, but jobs may run; fail; unknown, it could not
+be measured, which says nothing against the node; or skip, there is nothing of this kind here, or
+/etc/hpcai/health.json turns it off. A check that takes too long is ended and is unknown; a driver or a device that does
+not answer twice running fails.
+
+    prolog    before a job: under 2 s, and nothing that disturbs
+    periodic  every few minutes, also while jobs run: under 10 s
+    epilog    after a job
+    boot      before slurmd starts
+    deep      bandwidths, NCCL, GPU rates: minutes, on a node without jobs only
+
+list explains each check, its limits on this machine and where they come from; --tier shows those of one tier. --list
+without another word is the same.
+
+status tells the verdicts of the last run of each tier in this boot, and what is latched.
+
+clear forgets what is latched, of all checks or of those named: what was read from a log fails each later run of its
+check until the machine restarts, the GPU is reset, or this is called. It also forgets how often a driver did not
+answer.
+
+The last run of each tier is in /run/hpcai/health, one file a tier; a run with --only leaves it alone. What is latched
+is in /var/lib/hpcai/health. Where there is a folder for them, each run writes a text file for Prometheus.
+
+Exit status of run and status: 0 no check failed, 1 one failed, 2 one could not tell and none failed; warn and skip do
+not count. That of 'run prolog' is 1 only where a job must not start: a GPU or the scratch directory is absent, or the
+fabric is down; it is 0 otherwise.
+"""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=tuple(_ACTIONS), nargs="?", help="what to do")
+    parser.add_argument(
+        "names", metavar="TIER|CHECK", nargs="*", help=f"run, status: a tier of {', '.join(TIERS)}; clear: checks"
+    )
+    parser.add_argument("--only", metavar="CHECK", action="append", default=[], help="run: this check; may be repeated")
+    parser.add_argument("--job", metavar="ID", help="run: the job whose prolog or epilog this is (SLURM_JOB_ID)")
+    parser.add_argument("--tier", choices=TIERS, help="list: the checks of this tier")
+    parser.add_argument("--list", action="store_true", help="the same as list")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    action = "list" if args.list and args.action is None else args.action
+    if action is None or (args.list and action != "list"):
+        raise UsageError(f"say what to do: {', '.join(_ACTIONS)}")
+    if action != "run" and (args.only or args.job is not None):
+        raise UsageError(f"--only and --job go with run, not with {action}")
+    if action != "list" and args.tier:
+        raise UsageError(f"--tier goes with list: hpcnode health {action} {args.tier}")
+    return _ACTIONS[action](args)
+
+
+def _run(args: argparse.Namespace) -> Answer:
+    root = Root(args.root)
+    if not root.is_this_machine:
+        raise UsageError("health run works on the running machine only: leave out --root")
+    tier = _one_tier(args)
+    if not tier:
+        raise UsageError(f"say which tier: {', '.join(TIERS)}")
+    job = os.environ.get("SLURM_JOB_ID", "") if args.job is None else args.job
+    try:
+        done = perform(tier, args.only, root, run, VERSION, job)
+    except NoSuchCheck as error:
+        raise UsageError(str(error)) from None
+    for problem in done.document["problems"]:
+        sys.stderr.write(f"hpcnode health: {problem}\n")
+    levels = lines.LEVELS if command.is_journal() else {}
+    return Answer(done.status, "\n".join(lines.of_run(done.run, levels)), done.document)
+
+
+def _one_tier(args: argparse.Namespace) -> str:
+    for name in args.names:
+        if name not in TIERS:
+            raise UsageError(f"there is no tier {name}: there are {', '.join(TIERS)}")
+    if len(args.names) > 1:
+        raise UsageError(f"one tier at a time, not {', '.join(args.names)}")
+    return str(args.names[0]) if args.names else ""
+
+
+def _list(args: argparse.Namespace) -> Answer:
+    if args.names:
+        raise UsageError(f"list takes no words: hpcnode health list --tier {args.names[0]}")
+    machine = machine_of(Root(args.root), run)
+    checks = [check for check in all_checks() if args.tier in (None, *check.tiers)]
+    for problem in filter(None, (machine.settings_problem, machine.size_problem)):
+        sys.stderr.write(f"hpcnode health: {problem}\n")
+    status = command.UNKNOWN if machine.settings_problem else command.GOOD
+    text = "\n".join(lines.of_checks(checks, machine))
+    data = {
+        "vm_size": machine.size.name if machine.size else "",
+        "checks": [as_json.of_check(check, machine) for check in checks],
+        "problems": [problem for problem in (machine.settings_problem, machine.size_problem) if problem],
+    }
+    return Answer(status, text, data)
+
+
+def _status(args: argparse.Namespace) -> Answer:
+    root = Root(args.root)
+    tier = _one_tier(args)
+    known = {name: record.read(root, name) for name in TIERS if tier in ("", name)}
+    documents = {name: document for name, document in known.items() if document}
+    kept = {check: held for check, held in memory.read(root).latched.items() if held}
+    verdicts = [check["verdict"] for document in documents.values() for check in document["checks"]]
+    status = command.BAD if FAIL in verdicts else command.GOOD
+    if status == command.GOOD and (UNKNOWN in verdicts or not documents):
+        status = command.UNKNOWN
+    told = [
+        *_of_documents(known),
+        *(f"latched: {check}: {one.finding.summary}" for check in kept for one in kept[check]),
+    ]
+    data = {
+        "tiers": documents,
+        "latched": {check: [one.finding.summary for one in held] for check, held in kept.items()},
+    }
+    return Answer(status, "\n".join(told), data)
+
+
+def _of_documents(known: Mapping[str, dict[str, object] | None]) -> Iterator[str]:
+    for tier, document in known.items():
+        if not document:
+            yield f"{tier}: it has not run in this boot"
+            continue
+        yield f"{tier}: {document['verdict']} at {document['time']}"
+        checks: Any = document["checks"]
+        yield from (
+            f"    {check['name']}: {check['verdict']}: {check['summary']}"
+            for check in checks
+            if check["verdict"] not in ("pass", "skip")
+        )
+
+
+def _clear(args: argparse.Namespace) -> Answer:
+    root = Root(args.root)
+    for name in args.names:
+        if name not in NAMES:
+            raise UsageError(f"there is no check {name}: 'hpcnode health list' shows them")
+    cleared = []
+    try:
+        with memory.changing(root) as kept:
+            for check in args.names or list({**kept.latched, **kept.unanswered}):
+                cleared += [f"{check}: {one.finding.summary}" for one in kept.latched.pop(check, ())]
+                kept.unanswered.pop(check, None)
+    except Locked as error:
+        raise CommandFailed(str(error)) from None
+    words = [f"cleared {one}" for one in cleared] or ["nothing was latched"]
+    return Answer(command.GOOD, "\n".join(words), {"cleared": cleared})
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
+    "run": _run,
+    "list": _list,
+    "status": _status,
+    "clear": _clear,
+}
+
+COMMAND = Command(
+    name="health",
+    summary="health checks: whether this node is fit for jobs",
+    description=_DESCRIPTION,
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

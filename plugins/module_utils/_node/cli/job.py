@@ -1,0 +1,115 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode job: the scripts that Slurm has run before and after each job, and from time to time."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from typing import Callable
+
+from ..job.hooks.kinds import KINDS
+from ..machine.root import Root
+from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+
+_DESCRIPTION = """\
+run runs the scripts of a kind: prolog, before a job starts on this node; epilog, after it; health, from time to time.
+They lie in /etc/hpcai/KIND.d and run in the order of their names (50-gpu). slurmd calls it through
+/usr/libexec/hpcai/KIND. Each script has a limit in seconds, and is ended with all that it started when that is over.
+The first one of a prolog that fails ends it, of the others all run. A file that is not root's, that others may write,
+or that is not executable counts as a failure.
+
+status tells which scripts there are and what failed last in this boot. Changes nothing.
+
+report puts the cause into the node's reason in Slurm, once slurmctld has drained it for a prolog or an epilog that
+failed, and only in the place of slurmctld's own words. hpcai-hook-report.service calls it.
+
+scratch tells whether the scratch is still mounted and can be written, as the boot left it. --unless-checked leaves that
+to the health checks where their prolog is installed. The prolog 10-scratch calls it so.
+
+Output is in /var/log/hpcai/jobs, limits in /etc/hpcai/job_hooks.json, failures in /run/hpcai/job.
+
+Exit status of run: 0 all scripts passed, or there are none, 1 one failed.
+Exit status of status: 0 nothing failed since the last good run, 1 something did, or a file is refused.
+Exit status of report: 0 Slurm knows, or need not, 2 it could not be told.
+Exit status of scratch: 0 it is good, or there is none, 1 it is not.
+"""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
+    parser.add_argument("--unless-checked", action="store_true", help="scratch: only where no health check looks at it")
+    parser.add_argument("kind", metavar="KIND", nargs="?", choices=KINDS, help=f"run: {', '.join(KINDS)}")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    if (args.action == "run") is (args.kind is None):
+        raise UsageError("run needs a KIND" if args.action == "run" else f"KIND goes with run, not with {args.action}")
+    if args.unless_checked and args.action != "scratch":
+        raise UsageError(f"--unless-checked goes with scratch, not with {args.action}")
+    root = Root(args.root)
+    if args.action in ("run", "report") and not root.is_this_machine:
+        raise UsageError(f"job {args.action} works on the running machine only: leave out --root")
+    return _ACTIONS[args.action](args, root)
+
+
+# Each imports what it needs: slurmd waits for the one that it calls.
+def _run(args: argparse.Namespace, root: Root) -> Answer:
+    from ..job.hooks.runner import run_kind
+
+    done = run_kind(args.kind, root, os.environ)
+    scripts = [
+        {"name": one.name, "cause": one.cause, "last_line": one.last_line, "seconds": round(one.seconds, 3)}
+        for one in done.ran
+    ]
+    data = {"kind": done.kind, "job": done.job, "scripts": scripts}
+    if done.failure is None:
+        return Answer(GOOD, f"{args.kind}: {len(done.ran)} passed", {**data, "reason": None})
+    return Answer(BAD, done.failure.reason, {**data, "reason": done.failure.reason})
+
+
+def _status(_args: argparse.Namespace, root: Root) -> Answer:
+    from ..job.hooks import status
+
+    found = status.look(root)
+    bad = any(one.bad for one in found)
+    return Answer(BAD if bad else GOOD, "\n".join(status.in_words(found)), {"kinds": status.as_dict(found)})
+
+
+def _report(_args: argparse.Namespace, root: Root) -> Answer:
+    from ..job.hooks.report import report
+    from ..machine.run import run
+
+    told = report(root, run)
+    lines = [one.summary for one in told] or ["no failure waits to be told"]
+    known = all(one.known for one in told)
+    return Answer(GOOD if known else UNKNOWN, "\n".join(lines), {"told": lines if told else []})
+
+
+def _scratch(args: argparse.Namespace, root: Root) -> Answer:
+    from ..job.scratch import looks_after_it, problem_of
+
+    other = looks_after_it(root) if args.unless_checked else ""
+    if other:
+        return Answer(GOOD, f"{other} looks at the scratch", {"problem": "", "left_to": other})
+    problem = problem_of(root)
+    return Answer(BAD if problem else GOOD, problem or "the scratch is good, or none is expected", {"problem": problem})
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, Root], Answer]] = {
+    "run": _run,
+    "status": _status,
+    "report": _report,
+    "scratch": _scratch,
+}
+
+COMMAND = Command(
+    name="job",
+    summary="prolog, epilog and health scripts: run them, see what failed",
+    description=_DESCRIPTION,
+    add_arguments=_add_arguments,
+    execute=_execute,
+)

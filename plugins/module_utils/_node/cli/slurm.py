@@ -1,0 +1,95 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode slurm: dump and restore of the queue and the accounting."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from ..machine.config import ConfigError
+from ..machine.lock import Locked, only_one
+from ..machine.root import Root
+from ..machine.run import CommandFailed, run
+from ..slurm.dump import make_dump
+from ..slurm.restore import restore
+from ..slurm.state import LOCK, Place, Refused, dumps_in, read_manifest, read_place
+from .command import GOOD, UNKNOWN, Answer, Command, UsageError
+
+_DESCRIPTION = """\
+Keeps what a controller must not lose: slurmctld's queue (StateSaveLocation) and slurmdbd's database. The settings are
+in /etc/hpcai/slurm_state.json, which the role hpcai.azure.slurm writes.
+
+dump copies both into a new folder below the one that is set (slurm_dump_path), or below --to, while the daemons run.
+The folder is there when it is complete, and not before; the oldest beyond the number that is kept are removed.
+hpcai-slurm-dump.timer calls it. The queue in it may be some 10 seconds old, because slurmctld saves it that often.
+
+list shows the dumps.
+
+restore brings back one dump, or the newest in a folder of dumps: it stops slurmctld and slurmdbd, puts database and
+state in their places, and starts them. It refuses if there are jobs that would be lost (--force does it all the same;
+the state that was there lies beside it then, in a folder that ends with .before-restore), a dump of another cluster,
+and one whose Slurm the installed one cannot read.
+
+Exit status 1: it was refused or failed. 2: there are no settings.
+"""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("dump", "restore", "list"), help="what to do")
+    parser.add_argument("source", nargs="?", metavar="FOLDER", help="restore: a dump, or a folder of dumps")
+    parser.add_argument("--to", metavar="FOLDER", help="dump, list: folder of dumps, not the one that is set")
+    parser.add_argument("--force", action="store_true", help="restore: over jobs that are there")
+    parser.add_argument(
+        "--lock-timeout", type=float, default=60, metavar="SECONDS", help="how long to wait for another run to end (60)"
+    )
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    root = Root(args.root)
+    if args.action == "restore" and not args.source:
+        raise UsageError("restore needs a FOLDER")
+    if args.action != "restore" and (args.source or args.force):
+        raise UsageError(f"{args.action} takes neither a FOLDER nor --force; a folder of dumps is named by --to")
+    place = read_place(root)
+    if place is None:
+        raise ConfigError("no /etc/hpcai/slurm_state.json: the role hpcai.azure.slurm writes it on a controller")
+    if args.to:
+        place = dataclasses.replace(place, path=args.to)
+    if args.action == "list":
+        return _list(place)
+    if not root.is_this_machine:
+        return Answer(UNKNOWN, "a captured tree can be listed only", {"reason": "not this machine"})
+    try:
+        with only_one(LOCK, args.lock_timeout):
+            if args.action == "dump":
+                made = make_dump(place, run)
+                return Answer(GOOD, made, {"dump": made})
+            dump, aside = restore(args.source, place, root, run, force=args.force, start=True)
+    except (Refused, Locked) as error:
+        raise CommandFailed(str(error)) from error
+    lines = [f"restored {dump}", *(f"what was there before: {path}" for path in aside)]
+    return Answer(GOOD, "\n".join(lines), {"dump": dump, "before": list(aside)})
+
+
+def _list(place: Place) -> Answer:
+    found = []
+    for path in dumps_in(place.path):
+        try:
+            manifest = read_manifest(path)
+        except Refused:
+            continue
+        found.append({"dump": path, **{key: manifest[key] for key in ("cluster", "made_at", "slurm")}})
+    lines = [f"{one['dump']}  Slurm {one['slurm']}  {one['made_at']}" for one in found]
+    return Answer(GOOD, "\n".join(lines) or "no dump", {"dumps": found})
+
+
+COMMAND = Command(
+    "slurm",
+    "queue and accounting: dump, restore, list",
+    _DESCRIPTION,
+    _add_arguments,
+    _execute,
+)

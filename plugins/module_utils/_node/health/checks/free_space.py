@@ -1,0 +1,146 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""File systems of the machine: space and inodes are left, and they can be written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...machine.config import read_config
+from ...machine.mounts import Mount, read_mounts
+from ...setup.scratch.wanted import parse
+from ..check import (
+    BOOT,
+    EPILOG,
+    FAIL,
+    NODE,
+    OBSERVE,
+    PERIODIC,
+    REBOOT,
+    UNKNOWN,
+    USER,
+    WARN,
+    Answer,
+    Check,
+    Context,
+    Finding,
+    Reading,
+)
+
+_SOURCE = "LBNL NHC, nhc.conf: check_fs_free / 5%, check_fs_ifree / 1k"
+_SYSTEM = ("/", "/var")
+_USERS = ("/tmp", "/dev/shm")
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Of what must be left.
+
+    :ivar fail: per cent of the space.
+    :ivar warn: per cent of the space and of the inodes.
+    :ivar inodes: number of inodes.
+    """
+
+    fail: float
+    warn: float
+    inodes: int
+
+
+def _measure(context: Context) -> Answer:
+    option = context.settings.option
+    limits = _Limits(
+        option(CHECK, "fail_percent"),
+        option(CHECK, "warn_percent"),
+        option(CHECK, "fail_inodes"),
+    )
+    scratch = parse(read_config(context.root, "scratch") or {}).mountpoint
+    system: Sequence[str] = option(CHECK, "system")
+    users: Sequence[str] = option(CHECK, "users", [*_USERS, scratch])
+    mounts = read_mounts(context.root)
+    readings: list[Reading] = []
+    findings: list[Finding] = []
+    seen: set[str] = set()
+    for path, cause in (*((path, NODE) for path in system), *((path, USER) for path in users)):
+        mount = _mount_of(path, mounts)
+        place = mount.mountpoint if mount else path
+        if place in seen or not context.root.exists(path):
+            continue
+        seen.add(place)
+        try:
+            state = os.statvfs(context.root.at(path))
+        except OSError as error:
+            words = f"{place} does not tell how much is left: {error.strerror}"
+            findings.append(Finding(UNKNOWN, words, place, cause=cause))
+            continue
+        findings += _judge(place, cause, state, limits, readings)
+        if mount and "ro" in mount.options:
+            words = f"{place} is mounted read-only"
+            hint = "The kernel does so after errors of the disk: 'journalctl -k -b' tells; restart the machine"
+            findings.append(Finding(FAIL, words, place, hint, REBOOT))
+    if not seen:
+        findings.append(Finding(UNKNOWN, f"none of {', '.join((*system, *users))} is there"))
+    return Answer(
+        good=f"{len(seen)} file systems have space and inodes left",
+        readings=tuple(readings),
+        findings=tuple(findings),
+        limit=f"{limits.fail:g} % of the space, {limits.inodes} inodes left ({_SOURCE}); below {limits.warn:g} % warns",
+    )
+
+
+def _mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
+    """Return the mount that a path lies in, the visible one where several lie over each other."""
+    over = [mount for mount in mounts if f"{path.rstrip('/')}/".startswith(f"{mount.mountpoint.rstrip('/')}/")]
+    longest = max((len(mount.mountpoint) for mount in over), default=0)
+    return next((mount for mount in reversed(over) if len(mount.mountpoint) == longest), None)
+
+
+def _judge(
+    place: str, cause: str, state: os.statvfs_result, limits: _Limits, readings: list[Reading]
+) -> Iterator[Finding]:
+    # What df calls used and available: blocks set aside for root are neither.
+    used, left = state.f_blocks - state.f_bfree, state.f_bavail
+    if used + left:
+        percent = 100 * left / (used + left)
+        readings.append(Reading("free_space", round(percent, 1), "%", place, limits.fail))
+        amount = f"{percent:.1f} % of the space in {place} is left ({left * state.f_frsize / 2**30:.1f} GiB)"
+        if percent < limits.fail:
+            yield _finding(FAIL, cause, amount, place)
+        elif percent < limits.warn:
+            yield _finding(WARN, cause, amount, place)
+    # Some file systems make inodes as they need them, and count none.
+    if state.f_files:
+        percent = 100 * state.f_favail / state.f_files
+        readings.append(Reading("free_inodes", state.f_favail, "", place, limits.inodes))
+        amount = f"{state.f_favail} inodes in {place} are left ({percent:.1f} %)"
+        if state.f_favail < limits.inodes:
+            yield _finding(FAIL, cause, amount, place)
+        elif percent < limits.warn:
+            yield _finding(WARN, cause, amount, place)
+
+
+def _finding(verdict: str, cause: str, words: str, place: str) -> Finding:
+    # What users have filled they can empty: no reason to take the node away.
+    if cause == USER:
+        return Finding(
+            WARN, words, place, "Users' files fill it: check leftovers tells whose jobs are over", cause=USER
+        )
+    return Finding(verdict, words, place, f"'du -xh --max-depth=2 {place} | sort -h' tells what fills it")
+
+
+CHECK = Check(
+    name="free_space",
+    title="Free space",
+    explain=(
+        "Of the file systems of / and /var (option system) at least 5 % of the space (fail_percent) and 1000 inodes "
+        f"(fail_inodes) are left ({_SOURCE}); below 10 % (warn_percent) it warns. Those of /tmp, /dev/shm and the "
+        "scratch (option users) only warn, as users fill them. One that became read-only fails."
+    ),
+    tiers=(PERIODIC, EPILOG, BOOT),
+    measure=_measure,
+    action=OBSERVE,
+    options={"fail_percent": 5.0, "warn_percent": 10.0, "fail_inodes": 1000, "system": _SYSTEM, "users": _USERS},
+)

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Whether the GPUs multiply matrices right, and as fast as each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..check import DEEP, FAIL, REPLACE, WARN, Answer, Check, Context, Finding, Reading
+from ..cuda import product
+from ..deep import gpus
+from ..deep.compare import compared, outliers
+from ..deep.idle import must_be_idle
+from ..deep.options import DISTURBING
+from ..limits import in_words
+from ..nvidia_sizes import with_nvidia_gpus
+from ..settings import SITE
+
+NAME = "gemm"
+
+_RUN_S = 60.0
+_WHAT = "the rate of matrix products"
+_HINT = "See clocks, power and temperature: hpcnode health run periodic; then replace the node"
+
+
+def measure(context: Context) -> Answer:
+    """Multiply matrices of bfloat16 on one GPU after the other."""
+    present = gpus.present(context)
+    must_be_idle(context, CHECK)
+    threshold = context.settings.threshold(context.size, NAME)
+    readings, findings = [], []
+    for gpu in present:
+        answer, wrong = gpus.ask(
+            context,
+            _WHAT,
+            _RUN_S,
+            lambda busid=gpu.busid: product.rate(busid),  # type: ignore[misc]
+            gpu.busid,
+        )
+        if wrong:
+            findings.append(wrong)
+            continue
+        limit = threshold.limit if threshold else None
+        readings.append(Reading(NAME, round(answer["tflops"], 1), "TFLOP/s", gpu.busid, limit))
+        if answer["wrong"]:
+            words = f"a matrix product on {gpu.busid} has {answer['wrong']} wrong elements"
+            findings.append(
+                Finding(FAIL, words, gpu.busid, "Take the node out of use at once, and replace it", REPLACE)
+            )
+    if threshold:
+        missed = compared(readings, threshold, _WHAT, _HINT)
+        # The size's limit is another program's, whose matrices and clocks are not these.
+        findings += missed if threshold.source == SITE else [replace(one, verdict=WARN) for one in missed]
+    told = {finding.device for finding in findings}
+    findings += [one for one in outliers(readings, _WHAT) if one.device not in told]
+    slowest = min((float(one.value) for one in readings), default=0)
+    good = f"{len(readings)} GPUs, the slowest with {slowest:.4g} TFLOP/s, all results right"
+    return Answer(good, tuple(readings), tuple(findings), in_words(threshold) if threshold else "")
+
+
+CHECK = Check(
+    name=NAME,
+    title="matrix products",
+    explain="Multiplies matrices of 8192 x 8192 bfloat16 by cuBLAS on each GPU and looks at each element of the "
+    "result: a wrong one fails. A rate far below the median of the node's GPUs warns (modified z-score over 3.5, and 5 "
+    "percent), as does one below the limit of the size, which was stated for another program; a limit of the site's "
+    "own (limits.gemm) fails.",
+    tiers=(DEEP,),
+    measure=measure,
+    applies=with_nvidia_gpus,
+    limit_s=8 * _RUN_S + 30,
+    action=REPLACE,
+    fault="NHC2001",
+    asks_device=True,
+    thresholds=(NAME,),
+    options=DISTURBING,
+)

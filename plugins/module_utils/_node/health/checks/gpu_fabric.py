@@ -1,0 +1,82 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The GPUs and their NVSwitches are one fabric: the manager runs, and each GPU has joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...machine.gpu import GpuHealth
+from ...machine.run import Run
+from ...machine.unit_state import read_unit
+from ..check import FAIL, REBOOT, TIERS, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
+from ..gpu_answers import Told, gather, read_gpus, unreadable
+from ..gpus import PATIENCE_S
+from ..nvidia_sizes import with_nvswitches
+
+_MANAGER = "nvidia-fabricmanager"
+_JOINED = "completed"
+_LOG = f"'journalctl -b -u {_MANAGER}' tells why; its version must be exactly the driver's"
+_HINT = f"{_LOG}; restart the machine, and redeploy the VM if it stays so"
+
+
+def _measure(context: Context) -> Answer:
+    if not context.known_size.nvswitch:
+        return Answer(skipped=f"{context.known_size.name} has no NVSwitch")
+    told: list[Told] = list(_manager(context.run))
+    for gpu in read_gpus(context):
+        told += unreadable(gpu) or _joined(gpu)
+    return gather(told, f"{_MANAGER} is active, and no GPU says that it has not joined", "state completed (NVML)")
+
+
+def _manager(run: Run) -> Iterator[Told]:
+    state = read_unit(_MANAGER, run)
+    if state.load == "unknown":
+        yield Finding(UNKNOWN, f"systemd does not tell how {_MANAGER} is", hint=f"Try 'systemctl status {_MANAGER}'")
+        return
+    yield Reading("gpu_fabric_manager", state.words)
+    if state.load != "loaded":
+        hint = f"Install {_MANAGER} of exactly the driver's version, or unmask it: no CUDA program starts without it"
+        yield Finding(FAIL, f"{_MANAGER} is {state.words}, and the NVSwitches need it", hint=hint, fault="")
+    elif not state.is_active:
+        yield Finding(FAIL, f"{_MANAGER} is {state.words}, and the NVSwitches need it", hint=_LOG, fault="")
+
+
+def _joined(gpu: GpuHealth) -> Iterator[Told]:
+    fabric = gpu.fabric
+    if "fabric" in gpu.errors:
+        yield Finding(UNKNOWN, f"{gpu.label} does not tell whether it joined: {gpu.errors['fabric']}", gpu.device)
+    # GPUs before H100 do not tell: the manager's state has to do for them.
+    if fabric is None:
+        return
+    yield Reading("gpu_fabric_state", fabric.state, device=gpu.device)
+    if fabric.state != _JOINED:
+        words = f"fabric down: {gpu.label} has not joined the NVSwitches ({fabric.state})"
+        yield Finding(FAIL, words, gpu.device, _HINT)
+    elif fabric.status:
+        words = f"fabric down: {gpu.label} could not join the NVSwitches (NVML's error {fabric.status})"
+        yield Finding(FAIL, words, gpu.device, _HINT)
+    if fabric.unhealthy:
+        yield Finding(FAIL, f"fabric down: a route of {gpu.label} through the NVSwitches is broken", gpu.device, _HINT)
+    if fabric.degraded:
+        yield Finding(WARN, f"{gpu.label} has less bandwidth through the NVSwitches than it should", gpu.device, _HINT)
+
+
+CHECK = Check(
+    name="gpu_fabric",
+    title="Fabric of the NVSwitches",
+    explain=(
+        f"On sizes with NVSwitches: {_MANAGER} is active, and each GPU that tells its state (H100 and later, NVML) has "
+        "joined the fabric without an error, with whole routes. Less bandwidth than there should be is a warning."
+    ),
+    tiers=TIERS,
+    measure=_measure,
+    applies=with_nvswitches,
+    limit_s=PATIENCE_S,
+    action=REBOOT,
+    fault="NHC2016",
+    blocks_job=True,
+    blocks_boot=True,
+)

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The GPUs are the promised model, with one firmware, a driver that is new enough, and whole InfoROMs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ...machine.gpu import GpuHealth
+from ...setup.gpu.settings import read_settings, version_of
+from ...sku.types import VmSize
+from ..check import (
+    BOOT,
+    DEEP,
+    FAIL,
+    NOTHING,
+    OBSERVE,
+    PERIODIC,
+    REPLACE,
+    UNKNOWN,
+    WARN,
+    Answer,
+    Check,
+    Context,
+    Finding,
+    Reading,
+)
+from ..gpu_answers import Told, gather, read_gpus, unreadable, untold
+from ..gpus import PATIENCE_S
+from ..nvidia_sizes import with_nvidia_gpus
+
+_OPTION = "min_vbios"
+_GIGABYTES = re.compile(r"(\d+) ?GB", re.IGNORECASE)
+_VBIOS = re.compile(r"[0-9a-f]{1,4}(\.[0-9a-f]{1,4}){1,7}", re.IGNORECASE)
+
+
+def _measure(context: Context) -> Answer:
+    gpus = read_gpus(context)
+    readable = [gpu for gpu in gpus if not gpu.problem]
+    told: list[Told] = []
+    for gpu in gpus:
+        told += unreadable(gpu) or _model(context.size, gpu)
+    told += _firmware(readable, str(context.settings.option(CHECK, _OPTION)))
+    told += _driver(context)
+    if context.tier in (BOOT, DEEP):
+        told += _inforoms(context, readable)
+    names = ", ".join(sorted({gpu.name for gpu in readable if gpu.name}))
+    return gather(told, f"{len(readable)} GPUs ({names}), driver {context.gpus.versions()[0]}", _limit(context.size))
+
+
+def _limit(size: VmSize | None) -> str:
+    return f"{size.gpu_model} ({size.name})" if size and size.gpu_model else ""
+
+
+def _model(size: VmSize | None, gpu: GpuHealth) -> list[Told]:
+    if not gpu.name:
+        return [untold(gpu, "its model", "name")]
+    told: list[Told] = [Reading("gpu_model", gpu.name, device=gpu.device)]
+    if gpu.serial:
+        # Azure wants it in a report of the GPU.
+        told.append(Reading("gpu_serial", gpu.serial, device=gpu.device))
+    if size and size.gpu_model and not _is_model(gpu.name, size):
+        words = f"{gpu.label} is a {gpu.name}, and {size.name} has {size.gpu_model}"
+        told.append(
+            Finding(FAIL, words, gpu.device, "Compare the machine's VM size with what the inventory says of it")
+        )
+    return told
+
+
+def _is_model(name: str, size: VmSize) -> bool:
+    """Whether the driver's name of a model is that of the size: their spelling differs, chip and memory do not."""
+    chip = re.split(r"[ -]", size.gpu_model or "")[0]
+    memory = _GIGABYTES.search(name)
+    if memory and size.gpu_memory_gb and int(memory[1]) != size.gpu_memory_gb:
+        return False
+    return chip.upper() in name.upper()
+
+
+def vbios_of(text: str) -> tuple[int, ...]:
+    """Return a version of the firmware as what compares: its parts are hexadecimal numbers; empty if it is none."""
+    return tuple(int(part, 16) for part in text.split(".")) if _VBIOS.fullmatch(text) else ()
+
+
+def _firmware(gpus: Sequence[GpuHealth], least: str) -> Iterator[Told]:
+    versions = Counter(gpu.vbios for gpu in gpus if gpu.vbios)
+    usual = versions.most_common(1)[0][0] if versions else None
+    for gpu in gpus:
+        if not gpu.vbios:
+            yield untold(gpu, "the version of its firmware", "vbios")
+            continue
+        yield Reading("gpu_vbios", gpu.vbios, device=gpu.device)
+        if gpu.vbios != usual:
+            words = f"{gpu.label} has firmware {gpu.vbios}, and others of this machine have {usual}"
+            yield Finding(WARN, words, gpu.device, "Tell Azure; until then expect this GPU to behave differently")
+        if least and vbios_of(gpu.vbios) < vbios_of(least):
+            words = f"{gpu.label} has firmware {gpu.vbios}, older than {least}, which min_vbios wants"
+            yield Finding(FAIL, words, gpu.device, "Redeploy the VM, or lower min_vbios", fault="NHC2010")
+
+
+def _driver(context: Context) -> Iterator[Told]:
+    least, version = read_settings(context.root).min_driver, context.gpus.versions()[0]
+    hint = "Install a newer driver in the image, or lower gpu_min_driver"
+    if not version_of(version):
+        yield Finding(UNKNOWN, f"the driver tells no version ({version or 'nothing'})", hint=hint)
+        return
+    yield Reading("gpu_driver", version)
+    if least and version_of(version) < version_of(least):
+        words = f"driver {version} is older than {least}, which gpu_min_driver wants"
+        yield Finding(FAIL, words, hint=hint, action=NOTHING, fault="")
+
+
+def _inforoms(context: Context, gpus: Sequence[GpuHealth]) -> Iterator[Told]:
+    found = context.gpus.inforoms()
+    for gpu in gpus:
+        answer = found.get(gpu.index)
+        if answer is False:
+            words = f"{gpu.label} has a corrupted InfoROM"
+            yield Finding(FAIL, words, gpu.device, "Redeploy or replace the VM", REPLACE, "NHC2008")
+        elif isinstance(answer, str):
+            yield Finding(UNKNOWN, f"{gpu.label} does not tell how its InfoROM is: {answer}", gpu.device)
+        elif answer:
+            yield Reading("gpu_inforom", "valid", device=gpu.device)
+
+
+CHECK = Check(
+    name="gpu_identity",
+    title="Model, firmware and driver of the GPUs",
+    explain=(
+        "Each GPU is of the model and has the memory that the VM size promises; all have the same firmware (VBIOS), "
+        "not older than the option min_vbios; the driver is not older than gpu_min_driver. Versions are compared as "
+        "numbers. Tiers boot and deep have each GPU compare the checksums of its InfoROM too."
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure,
+    applies=with_nvidia_gpus,
+    limit_s=PATIENCE_S,
+    action=OBSERVE,
+    fault="NHC2010",
+    options={_OPTION: ""},
+)

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Nobody is left on the GPUs: no process without a job, no memory without a process."""
+
+from __future__ import annotations
+
+import pwd
+import re
+from collections.abc import Iterator
+
+from ...machine.gpu import GpuHealth
+from ...machine.proc import ancestors, read_processes, read_stat
+from ...machine.root import Root
+from ..check import EPILOG, FAIL, NODE, OBSERVE, PROLOG, USER, WARN, Answer, Check, Context, Finding, Reading
+from ..gpu_answers import Told, judge_each, untold
+from ..gpus import PATIENCE_S
+from ..nvidia_sizes import with_nvidia_gpus
+
+_JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
+_STEP_DAEMON = "slurmstepd"
+_IDLE_MIB = 1024
+"""A GPU that nobody uses has next to nothing in use; a single CUDA context takes some hundred MiB. The collection's
+own, for want of a source."""
+_FIRST_USER = 1000
+"""Lower user ids are the system's own (login.defs: UID_MIN)."""
+
+
+def _measure(context: Context) -> Answer:
+    most = float(context.settings.option(CHECK, "idle_memory_mib"))
+    root, ended = context.root, context.job if context.tier == EPILOG else ""
+
+    def judge(gpu: GpuHealth) -> Iterator[Told]:
+        if gpu.processes is None:
+            return
+        yield Reading("gpu_processes", len(gpu.processes), "processes", gpu.device)
+        for pid in gpu.processes:
+            yield from _judge(root, gpu, pid, ended)
+        if gpu.processes:
+            return
+        if gpu.memory_used is None:
+            yield untold(gpu, "how much of its memory is in use", "memory_used")
+            return
+        yield Reading("gpu_idle_memory", gpu.memory_used, "MiB", gpu.device, most, at_most=True)
+        if gpu.memory_used > most:
+            words = f"{gpu.memory_used:g} MiB of {gpu.label} are in use, and no process computes on it"
+            yield Finding(WARN, words, gpu.device, "'fuser -v /dev/nvidia*' tells who holds it; else reset the GPU")
+
+    limit = f"no process without a job; at most {most:g} MiB in use where there is none (option idle_memory_mib)"
+    return judge_each(context, "who computes on it", "processes", judge, "nobody is left on the GPUs", limit)
+
+
+def _judge(root: Root, gpu: GpuHealth, pid: int, ended: str) -> Iterator[Told]:
+    process = next(read_processes(root, [pid]), None)
+    # It ended while the GPUs were read.
+    if process is None:
+        return
+    jobs = set(_JOB.findall(root.text(f"/proc/{pid}/cgroup") or ""))
+    if ended and ended in jobs:
+        words = f"process {pid} ({process.name}) of job {ended}, which has ended, computes on {gpu.label}"
+        yield Finding(FAIL, words, gpu.device, f"End it: 'kill -9 {pid}'", cause=USER)
+        return
+    if jobs or _has_step_daemon(root, pid):
+        return
+    user = _user_of(root, pid)
+    words = f"process {pid} ({process.name}) of {user} computes on {gpu.label}, and belongs to no job"
+    if _is_systems(root, pid):
+        yield Finding(
+            WARN, words, gpu.device, "It takes memory and time from jobs; stop it, if nobody needs it", cause=NODE
+        )
+    else:
+        yield Finding(FAIL, words, gpu.device, f"End it: 'kill -9 {pid}'", cause=USER)
+
+
+def _has_step_daemon(root: Root, pid: int) -> bool:
+    """Whether a process came from a step of a job, where Slurm has no control groups."""
+    stats = (read_stat(root, parent) for parent in ancestors(root, pid))
+    return any(stat is not None and stat.name.startswith(_STEP_DAEMON) for stat in stats)
+
+
+def _uid(root: Root, pid: int) -> int | None:
+    for line in (root.text(f"/proc/{pid}/status") or "").splitlines():
+        if line.startswith("Uid:"):
+            return int(line.split()[1])
+    return None
+
+
+def _is_systems(root: Root, pid: int) -> bool:
+    uid = _uid(root, pid)
+    return uid is not None and uid < _FIRST_USER
+
+
+def _user_of(root: Root, pid: int) -> str:
+    uid = _uid(root, pid)
+    if uid is None:
+        return "a user"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+CHECK = Check(
+    name="gpu_processes",
+    title="Processes left on the GPUs",
+    explain=(
+        "Before and after a job no process computes on a GPU that belongs to no job (by its control group, or by the "
+        "slurmstepd it came from), nor one of the job that has ended; and a GPU without processes has next to no "
+        "memory in use. What users left is theirs to answer for: it never drains the node."
+    ),
+    tiers=(PROLOG, EPILOG),
+    measure=_measure,
+    applies=with_nvidia_gpus,
+    limit_s=PATIENCE_S,
+    action=OBSERVE,
+    options={"idle_memory_mib": _IDLE_MIB},
+)

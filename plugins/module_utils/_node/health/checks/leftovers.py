@@ -1,0 +1,160 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What jobs that are over have left behind: processes, files in memory and in /tmp, containers, huge pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...machine.config import read_config
+from ...machine.meminfo import read_meminfo
+from ...machine.owners import OwnedProcess, live_jobs, of_live_jobs, read_files, read_owned
+from ...machine.root import Root
+from ...setup.containers.options import CONFIG, options_of
+from ...setup.containers.sweep import leftovers
+from ..check import EPILOG, FAIL, PERIODIC, REBOOT, UNKNOWN, USER, WARN, Answer, Check, Context, Finding, Reading
+
+_FIRST, _LAST = 1000, 60000
+"""User ids of people, as login.defs has UID_MIN and UID_MAX."""
+_FOLDERS = ("/dev/shm", "/tmp")
+_LOGIN = ("sshd", "sshd-session", "login")
+_SERVICE = re.compile(r"/system\.slice/(?!slurm)[^/\n]+\.(service|socket)|/init\.scope", re.MULTILINE)
+_STUCK = "stuck"
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class _People:
+    """Which users may have something here.
+
+    :ivar first: the lowest user id that is somebody's.
+    :ivar present: those who have a job here, or are logged in.
+    """
+
+    first: int
+    present: frozenset[int]
+
+    def is_gone(self, uid: int) -> bool:
+        """Whether it is a user who has nothing running here."""
+        return self.first <= uid <= _LAST and uid not in self.present
+
+
+def _measure(context: Context) -> Answer:
+    root = context.root
+    processes = read_owned(root)
+    if not processes:
+        return Answer(findings=(Finding(UNKNOWN, "/proc shows no process: run it as root"),))
+    live = of_live_jobs(processes)
+    users = {processes[pid].uid for pid in live} | {one.uid for one in processes.values() if one.name in _LOGIN}
+    people = _People(context.settings.option(CHECK, "first_uid"), frozenset(users))
+    stuck = [one for one in processes.values() if one.job is not None and one.pid not in live]
+    left = [
+        one
+        for one in processes.values()
+        if one.pid not in live and one not in stuck and people.is_gone(one.uid) and not _SERVICE.search(one.groups)
+    ]
+    folders: Sequence[str] = context.settings.option(CHECK, "folders")
+    files = [file for file in read_files(root, folders) if people.is_gone(file.uid)]
+    bytes_left = sum(file.size_bytes for file in files)
+    findings = [*_judge_stuck(context, stuck), *_judge_processes(left)]
+    if files:
+        words = f"{len(files)} files of users without a job ({bytes_left / 2**30:.1f} GiB): " + _some(
+            file.path for file in files
+        )
+        findings.append(Finding(WARN, words, hint="Remove them in an epilog, or ask their users", cause=USER))
+    findings += _segments(root, people)
+    findings += _containers(root)
+    huge = _huge_pages(read_meminfo(root))
+    if huge and not live_jobs(processes):
+        words = f"{huge} MiB of huge pages are in use, and no job runs"
+        findings.append(Finding(WARN, words, hint="Look for files in /dev/hugepages and for processes", cause=USER))
+    return Answer(
+        good="no job that is over has left anything behind",
+        readings=(
+            Reading("leftover_processes", len(left) + len(stuck), limit=0, at_most=True),
+            Reading("leftover_files", len(files), limit=0, at_most=True),
+            Reading("leftover_bytes", bytes_left, "B"),
+        ),
+        findings=tuple(findings),
+        limit="nothing of users who have no job here and are not logged in",
+    )
+
+
+def _judge_stuck(context: Context, stuck: Sequence[OwnedProcess]) -> Iterator[Finding]:
+    """Yield the processes that Slurm could not end: their job's steps are gone, and they are there twice running."""
+    before = context.history.get(_STUCK) or []
+    context.history.keep(_STUCK, [f"{one.pid}:{one.started}" for one in stuck])
+    for one in stuck:
+        what = f"process {one.pid} ({one.name}, state {one.state}) of job {one.job}"
+        if f"{one.pid}:{one.started}" in before:
+            hint = "A process in state D waits for a device or a server: restart the machine where it stays so"
+            yield Finding(FAIL, f"{what} is still there, and Slurm could not end it", hint=hint, action=REBOOT)
+        else:
+            yield Finding(WARN, f"{what} is there, and the job is over", cause=USER)
+
+
+def _judge_processes(left: Sequence[OwnedProcess]) -> Iterator[Finding]:
+    by_user: dict[int, list[OwnedProcess]] = {}
+    for one in left:
+        by_user.setdefault(one.uid, []).append(one)
+    for uid, theirs in sorted(by_user.items()):
+        words = f"{len(theirs)} processes of user {uid}, who has no job here: " + _some(
+            f"{one.name} ({one.pid})" for one in theirs
+        )
+        yield Finding(WARN, words, hint=f"'pkill -u {uid}' ends them", cause=USER)
+
+
+def _segments(root: Root, people: _People) -> Iterator[Finding]:
+    """Yield shared memory (System V) that nobody has attached."""
+    lines = (root.text("/proc/sysvipc/shm") or "").splitlines()
+    names = lines[0].split() if lines else []
+    rows = [dict(zip(names, line.split())) for line in lines[1:]]
+    lost = [row for row in rows if row.get("nattch") == "0" and people.is_gone(int(row.get("uid", 0)))]
+    if lost:
+        words = f"{len(lost)} segments of shared memory of users without a job: " + _some(
+            f"{row['shmid']} (user {row['uid']})" for row in lost
+        )
+        yield Finding(WARN, words, hint="'ipcs -m' shows them, 'ipcrm -m ID' removes one", cause=USER)
+
+
+def _containers(root: Root) -> Iterator[Finding]:
+    settings = read_config(root, CONFIG)
+    if settings is None:
+        return
+    options = options_of(settings)
+    found = leftovers(options.data_folder, options.pyxis_runtime_path, root)
+    if found:
+        words = f"{len(found)} containers and images of jobs that are over: {_some(left.path for left in found)}"
+        yield Finding(WARN, words, hint="'hpcnode boot run containers' sweeps them after a restart", cause=USER)
+
+
+def _huge_pages(memory: Mapping[str, int]) -> int:
+    """Return how many MiB of huge pages are taken."""
+    pages = memory.get("HugePages_Total", 0) - memory.get("HugePages_Free", 0)
+    return pages * memory.get("Hugepagesize", 0) // 1024
+
+
+def _some(names: Iterable[str]) -> str:
+    told = list(names)
+    more = len(told) - _MOST_NAMED
+    return ", ".join(told[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+CHECK = Check(
+    name="leftovers",
+    title="Leftovers of jobs",
+    explain=(
+        "Users who have no job on the node and are not logged in have no processes, no files in /dev/shm and /tmp "
+        "(option folders), no shared memory, no containers there, and without any job no huge pages are taken: these "
+        "warn, and are the users' business. A process in a job's control group that is still there in the next run, "
+        "with the job's steps gone, fails: Slurm could not end it."
+    ),
+    tiers=(PERIODIC, EPILOG),
+    measure=_measure,
+    action=REBOOT,
+    options={"first_uid": _FIRST, "folders": _FOLDERS},
+)

@@ -1,0 +1,160 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Errors of CPUs and memory, as the kernel's log tells of them, and as it has counted them by memory controller."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...machine.edac import MemoryController, read_controllers
+from ..check import (
+    BOOT,
+    EPILOG,
+    FAIL,
+    OBSERVE,
+    PERIODIC,
+    REPLACE,
+    UNKNOWN,
+    WARN,
+    Answer,
+    Check,
+    Context,
+    Finding,
+    Reading,
+)
+from ..growth import growth
+from ..log_signs import Sign, look_for, too_many
+
+BEARABLE, WINDOW_S = 10, 24 * 3600.0
+"""More corrected memory errors than these in 24 hours are too many: mcelog's threshold (10 / 24h)."""
+# Bit 61 of a bank's status, of the 16 digits that are logged: not corrected (MCi_STATUS.UC, the same of Intel and AMD).
+_UNCORRECTED_STATUS = r"[2367abef][0-9a-f]{15}"
+_REPLACE = "Redeploy or replace the instance: a restart leaves it on the same host"
+
+_MEMORY_UNCORRECTED = Sign(
+    "memory_uncorrected",
+    re.compile(r"EDAC (MC\d+): \d+ UE "),
+    FAIL,
+    "memory controller {device} had an uncorrected error",
+    _REPLACE,
+)
+_CORRECTED = Sign(
+    "corrected_edac",
+    re.compile(r"EDAC MC\d+: \d+ CE "),
+    WARN,
+    f"more than {BEARABLE} corrected errors of CPUs or memory within 24 hours",
+    "Watch it; redeploy or replace the instance if it goes on, corrected errors come before uncorrected ones",
+    OBSERVE,
+    bearable=BEARABLE,
+    window_s=WINDOW_S,
+)
+
+SIGNS = (
+    Sign(
+        "uncorrected",
+        re.compile(
+            r"mce: \[Hardware Error\]: CPU \d+: Machine Check(?: Exception: \d+|: \d+) Bank \d+: "
+            rf"{_UNCORRECTED_STATUS}\b"
+            r"|\[Hardware Error\]: (?:Uncorrected, software (?:restartable|containable) error|System Fatal error)"
+            r"|\{\d+\}\[Hardware Error\]: event severity: (?:recoverable|fatal)"
+        ),
+        FAIL,
+        "a CPU or the memory had an uncorrected error (machine check)",
+        _REPLACE,
+    ),
+    _MEMORY_UNCORRECTED,
+    Sign(
+        "poisoned",
+        re.compile(r"Memory failure: 0x[0-9a-f]+: |MCE: Killing .* due to hardware memory corruption"),
+        FAIL,
+        "a page of memory is broken: the kernel took it out of use or ended who used it",
+        _REPLACE,
+    ),
+    _CORRECTED,
+    *(
+        replace(_CORRECTED, name=name, pattern=pattern)
+        # One error may be told in several of these forms: each is counted on its own.
+        for name, pattern in (
+            ("corrected_decoded", re.compile(r"\[Hardware Error\]: (?:Corrected|Deferred) error, no action required")),
+            ("corrected_firmware", re.compile(r"\{\d+\}\[Hardware Error\]: event severity: corrected")),
+            (
+                "corrected_raw",
+                re.compile(r"mce: \[Hardware Error\]: CPU \d+: Machine Check: \d+ Bank \d+: [0-9a-f]{16}\b"),
+            ),
+        )
+    ),
+)
+
+
+_COUNTED = replace(_CORRECTED, name="counted")
+"""What the memory controllers count is one more form of telling."""
+_COUNTS = "counts"
+
+
+def _measure(context: Context) -> Answer:
+    controllers = read_controllers(context.root)
+    of = (
+        f"and {len(controllers)} memory controllers" if controllers else "alone: no memory controller is watched (EDAC)"
+    )
+    good = f"no uncorrected error of CPUs or memory since the last look, by the kernel's log {of}"
+    answer = look_for(context, SIGNS, "machine_checks", good)
+    readings = (*answer.readings, *_counts(controllers))
+    # What the log told already is the same finding.
+    findings = tuple(dict.fromkeys([*answer.findings, *_judge(context, controllers)]))
+    return replace(answer, readings=readings, findings=findings)
+
+
+def _counts(controllers: Sequence[MemoryController]) -> Iterator[Reading]:
+    for one in controllers:
+        if one.uncorrected is not None:
+            yield Reading("memory_uncorrected", one.uncorrected, "errors", one.name, 0, at_most=True)
+        if one.corrected is not None:
+            yield Reading("memory_corrected", one.corrected, "errors", one.name)
+
+
+def _judge(context: Context, controllers: Sequence[MemoryController]) -> Iterator[Finding]:
+    before = context.history.get(_COUNTS) or {}
+    now = {one.name: one.corrected for one in controllers if one.corrected is not None}
+    context.history.keep(_COUNTS, {**before, **now} or None)
+    for one in controllers:
+        if one.corrected is None or one.uncorrected is None:
+            words = f"memory controller {one.name} does not tell how many errors it had"
+            yield Finding(UNKNOWN, words, one.name, "See /sys/devices/system/edac/mc")
+        if one.uncorrected:
+            yield _MEMORY_UNCORRECTED.finding(one.name)
+        if one.corrected is not None:
+            new = growth(before.get(one.name), one.corrected)
+            if new is None:
+                # Nobody knows when they came, unless the machine is up for no longer than they count.
+                new = one.corrected if _is_young(context) else 0
+            stamps = [int(context.now * 1e6)] * min(new, BEARABLE + 1)
+            if too_many(context.history, _COUNTED, one.name, stamps):
+                yield _COUNTED.finding("")
+
+
+def _is_young(context: Context) -> bool:
+    try:
+        return float((context.root.text("/proc/uptime") or "").split()[0]) <= WINDOW_S
+    except (ValueError, IndexError):
+        return False
+
+
+CHECK = Check(
+    name="machine_check",
+    title="errors of CPUs and memory",
+    explain=(
+        "Looks for machine checks, EDAC and firmware reports in the kernel's log of this boot, and at what the kernel "
+        "has counted of each memory controller (ue_count and ce_count of EDAC), where it watches any: most VMs have "
+        "none, and then the log alone counts. An uncorrected error fails; more than "
+        f"{BEARABLE} corrected ones within 24 hours warn (mcelog's threshold, 10 / 24h). It stays until the machine "
+        "restarts."
+    ),
+    tiers=(PERIODIC, EPILOG, BOOT),
+    measure=_measure,
+    action=REPLACE,
+    fault="NHC2001",
+)

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The scratch: mounted, the file system that we mounted, its array whole, and it can be written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...machine.config import read_config
+from ...machine.disks import Array, read_block_devices
+from ...machine.mounts import Mount, device_of, read_mounts
+from ...machine.root import Root
+from ...setup.directories.wanted import DIRECTORY
+from ...setup.scratch.facts import RECORD
+from ...setup.scratch.wanted import parse
+from ..check import FAIL, REBOOT, REPLACE, TIERS, Answer, Check, Context, Finding, Reading
+
+_DIRECTORIES = "/run/hpcai/boot/directories.json"
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_GOOD_STATES = ("clean", "active", "active-idle", "write-pending", "read-auto")
+"""Of md's array_state (the kernel's Documentation/admin-guide/md.rst); others are readonly, broken, inactive ..."""
+_AGAIN = "'hpcnode scratch status' tells what is there, 'hpcnode scratch up' makes it"
+_LOST = "A disk is lost, and with it what lay on the scratch: redeploy or replace the instance"
+
+
+def _measure(context: Context) -> Answer:
+    root = context.root
+    wanted = parse(read_config(root, "scratch") or {})
+    left = _left_by_boot(root)
+    mountpoint, kind = wanted.mountpoint, left.get("kind")
+    count = wanted.expected_count
+    if count is None:
+        count = len(wanted.devices) or (context.size.nvme_count if context.size else None)
+    if not count and kind is None:
+        return Answer(skipped="no scratch is promised here")
+    if not count:
+        mountpoint = str(left.get("mountpoint") or mountpoint)
+    if not count and kind == DIRECTORY:
+        return _of_directory(root, mountpoint)
+    mounts = read_mounts(root)
+    mount = next((mount for mount in reversed(mounts) if mount.mountpoint == mountpoint), None)
+    readings = [Reading("scratch_mounted", "yes" if mount else "no")]
+    findings: list[Finding] = []
+    if mount is None:
+        findings.append(Finding(FAIL, f"the scratch {mountpoint} is not mounted", hint=_AGAIN, action=REBOOT))
+    else:
+        findings += _judge_mount(root, mount)
+        findings += _judge_array(root, mount, readings)
+        findings += _judge_writing(root, mountpoint)
+    return Answer(
+        good=f"{mountpoint} is mounted, whole, and can be written",
+        readings=tuple(readings),
+        findings=tuple(findings),
+        limit="mounted as the boot left it, an array with all of its members, writable",
+    )
+
+
+def _of_directory(root: Root, path: str) -> Answer:
+    findings = tuple(_judge_writing(root, path))
+    readings = (Reading("scratch_written", "no" if findings else "yes"),)
+    return Answer(f"{path}, a plain directory, can be written", readings, findings, "writable")
+
+
+def _left_by_boot(root: Root) -> Mapping[str, Any]:
+    """What step ``directories`` of this boot found: a scratch on a temporary disk is a mount too."""
+    try:
+        given = json.loads(root.text(_DIRECTORIES) or "")
+        details = given["details"] if given["boot_id"] == (root.text(_BOOT_ID) or "") else {}
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return {}
+    return details if isinstance(details, Mapping) else {}
+
+
+def _judge_mount(root: Root, mount: Mount) -> Iterator[Finding]:
+    try:
+        record = json.loads(root.text(RECORD) or "{}")
+        number = record.get("number")
+    except (ValueError, AttributeError, RecursionError):
+        number = None
+    if number and number != mount.number:
+        words = f"another file system is mounted at {mount.mountpoint} than ours: {mount.source} ({mount.filesystem})"
+        yield Finding(FAIL, words, hint=f"Unmount it; {_AGAIN}", action=REBOOT)
+    if "ro" in mount.options:
+        words = f"the scratch {mount.mountpoint} is mounted read-only"
+        yield Finding(FAIL, words, hint="'journalctl -k -b' tells why; restart the machine", action=REBOOT)
+
+
+def _judge_array(root: Root, mount: Mount, readings: list[Reading]) -> Iterator[Finding]:
+    devices = read_block_devices(root)
+    name = device_of(mount, devices) or ""
+    array = devices[name].array if name in devices else None
+    if array is None:
+        return
+    degraded = root.number(f"/sys/block/{name}/md/degraded") or 0
+    readings += [
+        Reading("scratch_array_members", len(array.members), device=name, limit=array.raid_disks),
+        Reading("scratch_array_state", array.state, device=name),
+    ]
+    if array.state not in _GOOD_STATES:
+        yield Finding(FAIL, f"the scratch's array {name} is {array.state}{_faulty(root, name, array)}", name, _LOST)
+    elif len(array.members) < array.raid_disks or degraded:
+        there = f"{len(array.members)} of {array.raid_disks} members"
+        words = f"the scratch's array {name} has lost a disk: {there}, degraded {degraded}{_faulty(root, name, array)}"
+        yield Finding(FAIL, words, name, _LOST)
+    elif (faulty := _faulty(root, name, array)) != "":
+        yield Finding(FAIL, f"the scratch's array {name} has members that failed{faulty}", name, _LOST)
+
+
+def _faulty(root: Root, name: str, array: Array) -> str:
+    states = {member: root.text(f"/sys/block/{name}/md/dev-{member}/state") or "" for member in array.members}
+    failed = [member for member, state in states.items() if {"faulty", "blocked"} & set(state.split(","))]
+    return f": {', '.join(failed)} failed" if failed else ""
+
+
+def _judge_writing(root: Root, path: str) -> Iterator[Finding]:
+    problem = _writes(root, path)
+    if problem:
+        hint = "'journalctl -k -b' tells why; a file system that shut down comes back with a restart"
+        yield Finding(FAIL, problem, hint=hint, action=REBOOT)
+
+
+def _writes(root: Root, mountpoint: str) -> str:
+    """Write a byte there; return why it could not be, nothing if it could."""
+    try:
+        # Under a name that cannot be foreseen: users write there too.
+        handle, path = tempfile.mkstemp(prefix=".hpcai-", dir=root.at(mountpoint))
+        try:
+            os.write(handle, b"x")
+        finally:
+            os.close(handle)
+            os.unlink(path)
+    except OSError as error:
+        # A user's files may fill it: that is no fault of the node, and check free_space tells of it.
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return ""
+        return f"the scratch {mountpoint} cannot be written: {error.strerror}"
+    return ""
+
+
+CHECK = Check(
+    name="scratch",
+    title="Scratch",
+    explain=(
+        "The scratch is mounted where the settings say, it is the file system that this boot mounted, not read-only, "
+        "a byte can be written, and its md array has all members and a good state (array_state, degraded and the "
+        "members' states in sysfs). It applies where NVMe disks are promised, or a temporary disk took their place. "
+        "Where the boot made a plain directory, only the writing is tried."
+    ),
+    tiers=TIERS,
+    measure=_measure,
+    action=REPLACE,
+    fault="NHC2023",
+    asks_device=True,
+    blocks_job=True,
+    blocks_boot=True,
+)

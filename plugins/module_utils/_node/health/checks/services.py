@@ -1,0 +1,131 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Services: those run that the node needs for what it does in its cluster and for its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ...machine.cluster_settings import CONTROLLER, cluster_of
+from ...machine.unit_state import UnitState, read_units
+from ..check import (
+    BOOT,
+    EPILOG,
+    FAIL,
+    OBSERVE,
+    PERIODIC,
+    PROLOG,
+    UNKNOWN,
+    WARN,
+    Answer,
+    Check,
+    Context,
+    Finding,
+    Reading,
+)
+
+_FABRIC, _PERSISTENCE = "nvidia-fabricmanager", "nvidia-persistenced"
+_IF_INSTALLED = ("chrony", "chronyd")
+"""One service by two names, after the distribution."""
+_ON_ITS_WAY = ("activating", "reloading", "deactivating")
+_COMING = "on_their_way"
+
+
+def _measure(context: Context) -> Answer:
+    needed = _needed(context)
+    liked = _liked(context)
+    if not needed and not liked:
+        return Answer(skipped="this machine belongs to no cluster, and needs no service that is known here")
+    states = read_units([*needed, *liked], context.run)
+    told = {name: state for name, state in states.items() if state.load != "unknown"}
+    if not told:
+        hint = "Try 'systemctl status'"
+        return Answer(findings=(Finding(UNKNOWN, "systemd does not tell how services are", hint=hint),))
+    before = context.history.get(_COMING) or []
+    context.history.keep(_COMING, [name for name, state in told.items() if state.active in _ON_ITS_WAY])
+    findings = [*_judge(needed, told, before), *_judge_liked(liked, told)]
+    if context.tier not in (PROLOG, EPILOG):
+        findings += _failed(context, states)
+    running = [name for name, state in told.items() if state.is_active]
+    return Answer(
+        good=f"{', '.join(running)} run",
+        readings=tuple(Reading("service", state.words, device=name) for name, state in told.items()),
+        findings=tuple(findings),
+        limit=f"active: {', '.join(needed)}",
+    )
+
+
+def _needed(context: Context) -> dict[str, str]:
+    """Return the services that must run, with what needs them."""
+    option = context.settings.option
+    cluster, size = cluster_of(context.root), context.size
+    needed: dict[str, str] = {}
+    if cluster and (cluster.is_compute or CONTROLLER in cluster.functions):
+        needed["munge"] = "Slurm"
+    # At boot it waits for these very checks.
+    if cluster and cluster.is_compute and context.tier != BOOT:
+        needed["slurmd"] = "jobs"
+    if cluster and CONTROLLER in cluster.functions:
+        needed["slurmctld"] = "the cluster"
+    if size and size.nvswitch:
+        needed[_FABRIC] = "the NVSwitches"
+    needed.update({str(name): "the site" for name in option(CHECK, "needed")})
+    return {name: who for name, who in needed.items() if name not in option(CHECK, "not_needed")}
+
+
+def _liked(context: Context) -> list[str]:
+    """Return the services of which one that is installed should run."""
+    size = context.size
+    nvidia = size is not None and size.gpu_count and not (size.gpu_model or "").startswith("MI")
+    return [*([_PERSISTENCE] if nvidia else []), *(_IF_INSTALLED if cluster_of(context.root) else ())]
+
+
+def _judge(needed: Mapping[str, str], states: Mapping[str, UnitState], before: Sequence[str]) -> Iterator[Finding]:
+    for name, who in needed.items():
+        state = states.get(name)
+        if state is None:
+            yield Finding(UNKNOWN, f"systemd does not tell how {name} is", name, f"Try 'systemctl status {name}'")
+        elif state.active in _ON_ITS_WAY and not state.is_active and name not in before:
+            yield Finding(WARN, f"{name} is {state.words}", name, "The next run tells whether it comes")
+        elif not state.is_active:
+            words = f"{name} is {state.words}, and {who} {'need' if who.endswith('s') else 'needs'} it"
+            hint = f"'journalctl -b -u {name}' tells why; 'systemctl restart {name}'"
+            yield Finding(FAIL, words, name, hint)
+
+
+def _judge_liked(liked: Sequence[str], states: Mapping[str, UnitState]) -> Iterator[Finding]:
+    for name in liked:
+        state = states.get(name)
+        if state is not None and state.load == "loaded" and not state.is_active and state.active not in _ON_ITS_WAY:
+            yield Finding(WARN, f"{name} is {state.words}", name, f"'journalctl -b -u {name}' tells why")
+
+
+def _failed(context: Context, asked: Mapping[str, UnitState]) -> Iterator[Finding]:
+    """Yield the units that failed, besides those that were asked for."""
+    command = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--full"]
+    answer = context.run(command)
+    if answer.rc != 0:
+        yield Finding(UNKNOWN, "systemd does not tell which units failed", hint="Try 'systemctl --failed'")
+        return
+    names = [line.split()[0] for line in answer.stdout.splitlines() if line.strip()]
+    others = [name for name in names if name.removesuffix(".service") not in asked]
+    if others:
+        words = f"{len(others)} {'unit' if len(others) == 1 else 'units'} failed: {', '.join(others)}"
+        yield Finding(WARN, words, hint="'systemctl --failed' tells more, 'systemctl reset-failed' forgets them")
+
+
+CHECK = Check(
+    name="services",
+    title="Services",
+    explain=(
+        "munge and slurmd run on a compute node, slurmctld on the controller, the fabric manager where there are "
+        "NVSwitches, and those of option needed; option not_needed takes some out. Other units that failed, and chrony "
+        "and the persistence daemon where they are installed and do not run, warn."
+    ),
+    tiers=(PROLOG, PERIODIC, EPILOG, BOOT),
+    measure=_measure,
+    action=OBSERVE,
+    options={"needed": [], "not_needed": []},
+)

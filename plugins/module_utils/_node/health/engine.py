@@ -1,0 +1,219 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Running a tier: its checks one after the other in one process beside ours, each within its limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..machine import child
+from ..machine.config import ConfigError
+from ..machine.lock import Locked
+from ..machine.root import Root
+from ..sku.names import UnknownVmSize
+from . import latch, memory
+from .catalog import NAMES, all_checks
+from .check import BOOT, EPILOG, FAIL, PERIODIC, PROLOG, REBOOT, UNKNOWN, Answer, Check, Result
+from .judge import judge, worst
+from .measure import Machine, Measured, TimedRun, as_message, measure, not_run, overdue
+from .memory import Memory
+from .plain import as_answer
+from .settings import FILE, Settings, read_settings
+from .size import size_of
+
+TARGET_S: Mapping[str, float] = {PROLOG: 2.0, PERIODIC: 10.0}
+"""What a tier should take at most; one that takes longer says so."""
+LIMIT_S: Mapping[str, float] = {PROLOG: 10.0, PERIODIC: 38.0, EPILOG: 10.0, BOOT: 60.0}
+"""What a tier may take at most: Slurm ends a HealthCheckProgram after 60 s, and a job waits for its prolog. The deep
+tier has the limits of its checks only."""
+GRACE_S = 0.5
+"""What a check gets beyond its limit to answer that a tool of its own has not answered."""
+RUNNING = 2
+"""How often running a driver or device must have been silent for that to be a failure."""
+
+
+@dataclass(frozen=True)
+class TierRun:
+    """What became of a tier.
+
+    :ivar began: when, in seconds since the epoch.
+    :ivar problems: what went wrong around the checks, in words.
+    """
+
+    tier: str
+    began: float
+    seconds: float
+    checks: tuple[Check, ...]
+    results: tuple[Result, ...]
+    problems: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """The worst of the verdicts."""
+        return worst([result.verdict for result in self.results])
+
+    @property
+    def blocks_job(self) -> bool:
+        """Whether a job must not start here."""
+        return any(check.blocks_job and result.verdict == FAIL for check, result in zip(self.checks, self.results))
+
+
+def machine_of(root: Root, run: TimedRun) -> Machine:
+    """Return what a run works with; what cannot be found out is a problem in words."""
+    settings, problem = Settings(), ""
+    try:
+        settings = read_settings(root, NAMES, all_checks)
+    except ConfigError as error:
+        problem = str(error)
+    try:
+        return Machine(root, run, size_of(root), settings, settings_problem=problem)
+    except (ConfigError, UnknownVmSize) as error:
+        return Machine(root, run, None, settings, str(error), problem)
+
+
+def run_tier(tier: str, checks: Sequence[Check], machine: Machine, job: str = "") -> TierRun:
+    """Run checks and return their verdicts, in the same order. What they keep and latch is written down.
+
+    :raises ValueError: there are no checks: nothing would be found, and that is not the same as nothing wrong.
+    :raises KeyboardInterrupt: this process was told to end.
+    """
+    if not checks:
+        raise ValueError(f"tier {tier} has no checks")
+    now, start = time.time(), time.monotonic()
+    known = memory.read(machine.root)
+    with child.terminable():
+        answers = _Tier(tier, machine, known, now, start, job).measure(checks)
+    boot_id = memory.boot_id(machine.root)
+    results = tuple(_judged(check, answers[check.name], machine, known, boot_id, now) for check in checks)
+    unusable = [machine.settings_problem] if machine.settings_problem else []
+    problems = [*unusable, *known.problems, *_remember(machine.root, checks, answers, boot_id, now)]
+    seconds = time.monotonic() - start
+    if seconds > TARGET_S.get(tier, seconds):
+        slowest = max(results, key=lambda result: result.seconds)
+        problems.append(
+            f"tier {tier} took {seconds:.1f} s and should take {TARGET_S[tier]:g} s at most: "
+            f"{slowest.name} took {slowest.seconds:.1f} s"
+        )
+    return TierRun(tier, now, seconds, tuple(checks), results, tuple(problems))
+
+
+class _Tier:
+    """A run of a tier."""
+
+    def __init__(self, tier: str, machine: Machine, known: Memory, now: float, start: float, job: str) -> None:
+        self._tier, self._machine, self._known, self._now, self._job = tier, machine, known, now, job
+        self._deadline = start + LIMIT_S[tier] if tier in LIMIT_S else float("inf")
+
+    def measure(self, checks: Sequence[Check]) -> dict[str, Measured]:
+        """Measure in a child; one that hangs or dies is given up with its check, and another goes on."""
+        answers = {}
+        for check in checks:
+            answer = _without_measuring(check, self._machine)
+            if answer:
+                answers[check.name] = answer
+        while True:
+            left = [check for check in checks if check.name not in answers]
+            if not left:
+                return answers
+            if self._left() <= 0:
+                words = f"the {LIMIT_S[self._tier]:g} s of tier {self._tier} were over before its turn"
+                return {**answers, **{check.name: not_run(words) for check in left}}
+            answers.update(self._by_a_child(left))
+
+    def _by_a_child(self, checks: Sequence[Check]) -> Iterator[tuple[str, Measured]]:
+        """Yield what checks answer, up to the first one that does not, or for which there is no time left."""
+        try:
+            working = child.Child(lambda: self._work(checks))
+        except OSError as error:
+            yield from ((check.name, not_run(f"it could not be started: {error}")) for check in checks)
+            return
+        with working:
+            for check in checks:
+                if self._left() <= 0:
+                    return
+                limit_s = min(check.limit_s, self._left())
+                try:
+                    message = working.answer(limit_s + GRACE_S)
+                except child.Overdue as error:
+                    yield check.name, overdue(check, limit_s, str(error), error.stuck)
+                    return
+                except child.Died as error:
+                    yield check.name, not_run(f"{error}: see 'journalctl -k -b' for why")
+                    return
+                yield check.name, _received(message)
+
+    def _work(self, checks: Sequence[Check]) -> Iterator[Mapping[str, Any]]:
+        """Be the child."""
+        gpus = self._machine.gpus(self._machine.root)
+        for check in checks:
+            seconds = max(0.0, min(check.limit_s, self._left()))
+            history = self._known.history(check.name)
+            yield as_message(measure(check, self._tier, self._machine, gpus, history, seconds, self._now, self._job))
+
+    def _left(self) -> float:
+        return self._deadline - time.monotonic()
+
+
+def _received(message: Mapping[str, Any]) -> Measured:
+    changed = {key: (value, bool(for_good)) for key, (value, for_good) in message["changed"].items()}
+    return Measured(**{**message, "answer": as_answer(message["answer"]), "changed": changed})
+
+
+def _without_measuring(check: Check, machine: Machine) -> Measured | None:
+    """What comes of a check that need not, or cannot, be run; None for all others."""
+    if machine.settings_problem:
+        return not_run(machine.settings_problem)
+    if check.name in machine.settings.off:
+        return Measured(Answer(skipped=f"it is turned off by off in {FILE}"), ran=False)
+    try:
+        reason = check.applies(machine.size)
+    except Exception as error:
+        return not_run(f"{type(error).__name__}: {error}: whether it applies cannot be told, a defect of hpcnode")
+    if reason:
+        return Measured(Answer(skipped=reason), ran=False)
+    lacking = [name for name in check.thresholds if machine.settings.threshold(machine.size, name) is None]
+    if machine.size is None and lacking:
+        return not_run(f"its limit {lacking[0]} is not known: {machine.size_problem}")
+    return None
+
+
+def _judged(check: Check, measured: Measured, machine: Machine, known: Memory, boot_id: str, now: float) -> Result:
+    answer = measured.answer
+    times = known.unanswered.get(check.name, 0) + 1
+    if measured.silent and times >= RUNNING:
+        answer = replace(answer, findings=tuple(_broken(finding, times) for finding in answer.findings))
+    kept = latch.after(known.latched.get(check.name, ()), check, answer, boot_id, now)
+    held = () if check.name in machine.settings.off else latch.unseen(kept, answer)
+    return judge(check, answer, machine.settings, held, measured.seconds, measured.details)
+
+
+def _broken(finding: Any, times: int) -> Any:
+    """Not answering is an answer, the second time."""
+    if finding.verdict != UNKNOWN:
+        return finding
+    words = f"{finding.summary}, {times} times running"
+    return replace(finding, verdict=FAIL, summary=words, action=finding.action or REBOOT, fault=finding.fault or "")
+
+
+def _remember(
+    root: Root, checks: Sequence[Check], answers: Mapping[str, Measured], boot_id: str, now: float
+) -> list[str]:
+    """Write down what is to be remembered, and return in words what could not be."""
+    try:
+        with memory.changing(root) as kept:
+            for check in checks:
+                one = answers[check.name]
+                kept.keep(check.name, one.changed)
+                if one.ran:
+                    kept.unanswered[check.name] = kept.unanswered.get(check.name, 0) + 1 if one.silent else 0
+                kept.latched[check.name] = latch.after(
+                    kept.latched.get(check.name, ()), check, one.answer, boot_id, now
+                )
+    except (OSError, Locked) as error:
+        return [f"what the checks keep could not be written down: {error}"]
+    return []

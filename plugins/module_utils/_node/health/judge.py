@@ -1,0 +1,124 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The verdict of a check: the worst of what it found, and of what is still kept from earlier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .check import (
+    ACTIONS,
+    FAIL,
+    NODE,
+    NOTHING,
+    OBSERVE,
+    PASS,
+    REBOOT,
+    REPLACE,
+    RESET_GPU,
+    SKIP,
+    UNKNOWN,
+    USER,
+    WARN,
+    Answer,
+    Check,
+    Finding,
+    Result,
+)
+from .settings import FILE, Settings
+
+_WORST_FIRST = (FAIL, UNKNOWN, WARN, PASS, SKIP)
+CURES: Mapping[str, str] = {
+    RESET_GPU: "Drain the node and reset the GPU (nvidia-smi --gpu-reset), or restart the machine",
+    REBOOT: "Drain the node and restart the machine",
+    REPLACE: "Redeploy or replace the instance: a restart alone leaves it on the same host",
+}
+"""What to do where a failing check does not say it better."""
+
+
+def worst(verdicts: Sequence[str]) -> str:
+    """Return the worst of verdicts: fail, unknown, warn, pass; skip only if there is nothing else.
+
+    :raises ValueError: there are none: who has looked at nothing has not found that all is well.
+    """
+    return min(verdicts, key=_WORST_FIRST.index)
+
+
+def judge(
+    check: Check,
+    answer: Answer,
+    settings: Settings,
+    held: Sequence[Finding] = (),
+    seconds: float = 0.0,
+    details: Mapping[str, Any] | None = None,
+) -> Result:
+    """Return the verdict with its words.
+
+    :param held: findings of earlier runs that are kept and were not found again.
+    """
+    given = Result(check.name, PASS, answer.good or "as it should be", answer, seconds=seconds, details=details or {})
+    if answer.skipped and not answer.findings and not held:
+        return replace(given, verdict=SKIP, summary=answer.skipped)
+    answer = _with_numbers_only(answer)
+    if not answer.findings and not answer.readings and not answer.skipped:
+        nothing = Finding(UNKNOWN, "it measured nothing, which is a defect of this check")
+        answer = replace(answer, findings=(nothing,))
+    softened = [_softened(check, finding, settings) for finding in (*answer.findings, *held)]
+    given = replace(given, answer=replace(answer, findings=tuple(softened)))
+    if not softened:
+        return given
+    verdict = worst([finding.verdict for finding in softened])
+    # What the node is to blame for goes before what a user's job has left.
+    found = sorted(
+        (finding for finding in softened if finding.verdict == verdict), key=lambda finding: finding.cause == USER
+    )
+    first = found[0]
+    of_first = [finding for finding in found if finding.cause == first.cause]
+    action = max((_action(check, finding) for finding in of_first), key=ACTIONS.index)
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return replace(
+        given,
+        verdict=verdict,
+        summary=f"{first.summary}{more}",
+        hint=first.hint or (CURES.get(action, "") if verdict == FAIL and first.cause == NODE else ""),
+        action=action,
+        fault=_fault(check, first),
+        cause=first.cause,
+        latched=softened.index(first) >= len(answer.findings),
+    )
+
+
+def _action(check: Check, finding: Finding) -> str:
+    if finding.action is not None:
+        return finding.action
+    if finding.cause == USER:
+        return NOTHING
+    return check.action if finding.verdict == FAIL else OBSERVE
+
+
+def _fault(check: Check, finding: Finding) -> str:
+    if finding.fault is not None:
+        return finding.fault
+    return check.fault if finding.verdict == FAIL and finding.cause == NODE else ""
+
+
+def _softened(check: Check, finding: Finding, settings: Settings) -> Finding:
+    if finding.verdict != FAIL or check.name not in settings.warn_only:
+        return finding
+    return replace(finding, verdict=WARN, hint=finding.hint or f"It is a warning only, by warn_only in {FILE}")
+
+
+def _with_numbers_only(answer: Answer) -> Answer:
+    """A reading that is no number has measured nothing: comparing it with a limit says nothing either."""
+    numbers = [one for one in answer.readings if isinstance(one.value, str) or math.isfinite(one.value)]
+    if len(numbers) == len(answer.readings):
+        return answer
+    odd = next(one for one in answer.readings if one not in numbers)
+    of = f" of {odd.device}" if odd.device else ""
+    finding = Finding(UNKNOWN, f"{odd.name}{of} could not be measured: what came is no number", odd.device)
+    return replace(answer, readings=tuple(numbers), findings=(*answer.findings, finding))

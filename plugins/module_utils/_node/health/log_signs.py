@@ -1,0 +1,104 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Lines of the kernel's log that mean something, and the findings they make.
+
+A sign is known by the beginning of the line: what comes later may be of anybody's choice, as a process's name is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..machine.kernel_log import Record
+from .check import NODE, Answer, Context, Finding, Reading
+from .history import History
+from .new_records import new_records
+
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A kind of line.
+
+    :ivar name: short and unique within the check.
+    :ivar pattern: what such lines begin with; a group of it is the device that they are about.
+    :ivar verdict: WARN or FAIL.
+    :ivar summary: what is wrong, with ``{device}`` where it has one; the same each time, for so it is latched once.
+    :ivar action: as in ``Finding``.
+    :ivar fault: as in ``Finding``.
+    :ivar cause: NODE or USER; what a user causes is not kept beyond the run that sees it.
+    :ivar bearable: how many of them within ``window_s`` seconds are nothing to speak of.
+    """
+
+    name: str
+    pattern: re.Pattern[str]
+    verdict: str
+    summary: str
+    hint: str
+    action: str | None = None
+    fault: str | None = None
+    cause: str = NODE
+    bearable: int = 0
+    window_s: float = 0.0
+
+    def finding(self, device: str) -> Finding:
+        """Return what it means for a device."""
+        return Finding(
+            verdict=self.verdict,
+            summary=self.summary.format(device=device),
+            device=device,
+            hint=self.hint.format(device=device),
+            action=self.action,
+            fault=self.fault,
+            cause=self.cause,
+            latch=self.cause == NODE,
+        )
+
+
+def look_for(context: Context, signs: Sequence[Sign], reading: str, good: str) -> Answer:
+    """Look for signs in what the kernel wrote since the last run.
+
+    :param reading: name of the reading that tells how many were found.
+    :param good: what is the case where there are none.
+    """
+    read = new_records(context)
+    if read.records is None:
+        return Answer(findings=read.findings)
+    found = matches(read.records, signs)
+    findings = []
+    for sign, device in found:
+        stamps = [record.stamp for record in found[sign, device]]
+        if not sign.bearable or too_many(context.history, sign, device, stamps):
+            findings.append(sign.finding(device))
+    count = sum(len(records) for records in found.values())
+    return Answer(good, (Reading(reading, count),), (*dict.fromkeys(findings), *read.findings))
+
+
+def matches(records: Iterable[Record], signs: Sequence[Sign]) -> dict[tuple[Sign, str], list[Record]]:
+    """Return the records that are signs, by sign and device, in the order in which they were first seen.
+
+    A record is no more than one sign: the first that it fits.
+    """
+    found: dict[tuple[Sign, str], list[Record]] = {}
+    for record in records:
+        for sign in signs:
+            match = sign.pattern.match(record.text)
+            if match:
+                found.setdefault((sign, next(filter(None, match.groups()), "")), []).append(record)
+                break
+    return found
+
+
+def too_many(history: History, sign: Sign, device: str, stamps: Sequence[int]) -> bool:
+    """Return whether there were more of them within the sign's window than are bearable, earlier runs included."""
+    key = f"{sign.name} {device}".strip()
+    times = [*(history.get(key) or []), *stamps]
+    # As many as it takes to tell, together with the next one.
+    history.keep(key, times[-sign.bearable :])
+    window = sign.window_s * _SECOND
+    return any(late - early <= window for early, late in zip(times, times[sign.bearable :]))

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Running a tier as hpcnode and the module do: with its record, and the file for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..machine.root import Root
+from . import record
+from .catalog import chosen
+from .check import FAIL, UNKNOWN, WARN
+from .engine import TierRun, machine_of, run_tier
+from .judge import worst
+from .measure import Machine, TimedRun
+from .output import prometheus
+from .output.as_json import as_document, status_of
+
+NEVER = "never"
+FAIL_ON = (NEVER, FAIL, UNKNOWN, WARN)
+"""From which verdict on a run is a failure of the module that asked for it."""
+
+
+@dataclass(frozen=True)
+class Performed:
+    """What became of a tier.
+
+    :ivar status: the exit status of hpcnode.
+    :ivar document: all that is known of it; also what went wrong when it was written down.
+    """
+
+    run: TierRun
+    status: int
+    document: dict[str, Any]
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """The document with what the frame of hpcnode sets, as the record has it."""
+        return record.whole(self.status, self.document)
+
+    @property
+    def words(self) -> str:
+        """What is not as it should be, in one line."""
+        bad = [one for one in self.run.results if one.verdict == self.run.verdict]
+        return "; ".join(f"{one.name}: {one.verdict}: {one.summary}" for one in bad)
+
+
+def perform(tier: str, only: Sequence[str], root: Root, run: TimedRun, collection: str, job: str = "") -> Performed:
+    """Run a tier. A run of some of its checks only is not recorded: what is there tells of the whole tier.
+
+    :param only: names of checks; all of the tier where there are none.
+    :param collection: version of the collection.
+    :param job: id of the job whose prolog or epilog this is.
+    :raises NoSuchCheck: a name is no check's, or none of the tier's.
+    :raises KeyboardInterrupt: this process was told to end.
+    """
+    checks = chosen(tier, only)
+    machine = machine_of(root, run)
+    done = run_tier(tier, checks, machine, job)
+    node = record.node_of(root, machine.size.name if machine.size else "", collection)
+    status, document = status_of(done), as_document(done, node)
+    if not only:
+        document["problems"] += _written(root, machine, status, document)
+    return Performed(done, status, document)
+
+
+def _written(root: Root, machine: Machine, status: int, document: dict[str, Any]) -> list[str]:
+    """Write it down, and return in words what could not be."""
+    problems = []
+    folder = prometheus.folder_of(root, machine.settings)
+    try:
+        record.write(root, status, document)
+    except OSError as error:
+        record.remove(root, document["tier"])
+        problems.append(f"the record cannot be written: {error}")
+    try:
+        if folder:
+            prometheus.write(root, folder, document)
+    except OSError as error:
+        problems.append(f"the file for Prometheus cannot be written: {error}")
+    return problems
+
+
+def is_failure(verdict: str, fail_on: str) -> bool:
+    """Whether a verdict is as bad as ``fail_on`` or worse."""
+    return fail_on != NEVER and verdict in FAIL_ON and worst([verdict, fail_on]) == verdict

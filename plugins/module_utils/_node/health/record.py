@@ -1,0 +1,98 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The record of a tier's last run in /run/hpcai/health/TIER.json, and which machine it is of."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..machine.atomic import remove_file, write_file
+from ..machine.cluster_settings import remembered
+from ..machine.config import ConfigError
+from ..machine.hyperv_kvp import physical_host
+from ..machine.root import Root
+from ..machine.vm_size import is_same_machine, remembered_instance
+from ..slurm import slurmd_env
+from . import memory
+
+SCHEMA = 1
+COMMAND = "health"
+IMAGE_FACT = "/etc/ansible/facts.d/hpcai_image.fact"
+
+
+def node_of(root: Root, vm_size: str, collection: str) -> dict[str, str]:
+    """Return which machine this is; empty words for what is not known.
+
+    :param vm_size: name of the VM size that the checks went by.
+    :param collection: version of the collection.
+    """
+    instance = remembered_instance(root)
+    return {
+        "name": _node_name(root),
+        "vm_id": str(instance.get("vm_id") or "") if is_same_machine(root, instance) else "",
+        "vm_size": vm_size,
+        "host": physical_host(root),
+        "boot_id": memory.boot_id(root),
+        "image": _image(root),
+        "collection": collection,
+    }
+
+
+def whole(status: int, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with what hpcnode puts before each of its answers."""
+    return {"schema": SCHEMA, "command": COMMAND, "status": status, **document}
+
+
+def write(root: Root, status: int, document: Mapping[str, Any]) -> None:
+    """Replace the document of the tier's last run.
+
+    :raises OSError: it cannot be written.
+    """
+    write_file(root.at(_path(document["tier"])), json.dumps(whole(status, document), indent=1) + "\n")
+
+
+def remove(root: Root, tier: str) -> None:
+    """Remove the document of a tier's last run: an older one would be taken for that of a run that left none."""
+    with contextlib.suppress(OSError):
+        remove_file(root.at(_path(tier)))
+
+
+def read(root: Root, tier: str) -> dict[str, Any] | None:
+    """Return the document of the tier's last run in this boot; None if there is none."""
+    try:
+        document = json.loads(root.text(_path(tier)) or "")
+        if document["schema"] != SCHEMA or document["node"]["boot_id"] != memory.boot_id(root):
+            return None
+    except (ValueError, LookupError, TypeError):
+        return None
+    return dict(document)
+
+
+def _path(tier: str) -> str:
+    return f"{memory.RUN_FOLDER}/{tier}.json"
+
+
+def _node_name(root: Root) -> str:
+    """What slurmd is called: as its environment file tells it, else as was found out at the last start."""
+    try:
+        told = slurmd_env.read(root)
+        if told:
+            return told.node_name
+        joining = remembered(root)
+    except ConfigError:
+        return ""
+    return joining.node_name if joining else ""
+
+
+def _image(root: Root) -> str:
+    """The version of the collection that baked the image, as the role image wrote it down."""
+    try:
+        fact = json.loads(root.text(IMAGE_FACT) or "{}")
+    except ValueError:
+        return ""
+    return str(fact.get("version") or "") if isinstance(fact, dict) else ""

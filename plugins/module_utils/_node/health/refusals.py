@@ -1,0 +1,109 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What cannot be meant by settings of the health checks: a name that no check has, a value of another kind.
+
+Where Ansible runs it is an error before anything is written, and on a node it is why nothing is judged. Which names a
+check knows, its manifest says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable
+
+if TYPE_CHECKING:
+    from .check import Check
+
+OFF = "off"
+"""The key of the checks that are not run. In an inventory it goes by another name, since YAML takes this for false."""
+
+
+def refusals(
+    said: Mapping[str, Any], names: Sequence[str], manifests: Callable[[], Sequence[Check]], off: str = OFF
+) -> Iterator[str]:
+    """Yield what is wrong with settings, each in words that begin with the key.
+
+    :param names: of all checks.
+    :param manifests: loads all checks. Called only where there is something that they alone tell: a job waits for its
+        prolog, which reads the settings too.
+    :param off: the name of the key ``OFF``.
+    """
+    yield from unknown_names("", said, (off, "warn_only", "limits", "options", "prometheus"), "key")
+    for key in (off, "warn_only"):
+        listed = said.get(key) or []
+        if _is_list_of_words(listed):
+            yield from unknown_names(f"{key}: ", listed, names, "check")
+        else:
+            yield f"{key} is no list of names of checks"
+    if said.get("limits") or said.get("options"):
+        checks = manifests()
+        limits = dict.fromkeys(name for check in checks for name in check.limits)
+        yield from _of_limits(said.get("limits") or {}, limits)
+        yield from _of_options(said.get("options") or {}, {check.name: check.options for check in checks})
+    folder = said.get("prometheus")
+    if folder is not None and (not isinstance(folder, str) or (folder and not folder.startswith("/"))):
+        yield f"prometheus is {folder!r} and no absolute path of a folder"
+
+
+def _of_limits(limits: object, known: Collection[str]) -> Iterator[str]:
+    if not isinstance(limits, Mapping):
+        yield "limits is no mapping"
+        return
+    yield from unknown_names("limits: ", limits, known, "limit")
+    for name, value in limits.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            yield f"limits.{name} is {value!r} and no number"
+
+
+def _of_options(options: object, known: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    if not isinstance(options, Mapping):
+        yield "options is no mapping"
+        return
+    yield from unknown_names("options: ", options, known, "check")
+    for check, given in options.items():
+        defaults = known.get(check)
+        if not isinstance(given, Mapping):
+            yield f"options.{check} is no mapping"
+        elif defaults is not None:
+            yield from unknown_names(f"options.{check}: ", given, defaults, "option")
+            for name, value in given.items():
+                if name in defaults and not is_like(value, defaults[name]):
+                    yield f"options.{check}.{name} is {value!r}, and must be like {defaults[name]!r}"
+
+
+def unknown_names(where: str, names: Collection[object], known: Collection[str], what: str) -> Iterator[str]:
+    """Yield each of the names that is not known, with the nearest one that is.
+
+    :param where: what the words begin with.
+    :param what: what such a name is of, e.g. ``check``.
+    """
+    for name in names:
+        if name not in known:
+            yield f"{where}there is no {what} {name}{_instead(str(name), known)}"
+
+
+def _instead(name: str, known: Collection[str]) -> str:
+    # Not above: a job waits for its prolog.
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return f", did you mean {near[0]}?"
+    return f"; there are {', '.join(known)}" if known else " and none at all"
+
+
+def _is_list_of_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def is_like(value: object, default: object) -> bool:
+    """Whether a value is of a default's kind."""
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(value, bool) and isinstance(default, bool)
+    if isinstance(default, (int, float)):
+        return isinstance(value, (int, float))
+    if isinstance(default, (list, tuple)):
+        return isinstance(value, (list, tuple))
+    return isinstance(value, type(default))

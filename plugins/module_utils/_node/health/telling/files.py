@@ -1,0 +1,117 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What telling and asking leave for each other in /run/hpcai/health, which a boot empties."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...machine.atomic import remove_file, write_file
+from ...machine.root import Root
+from ...slurm.arbiter.message import NoReport, Report, decode, encode
+from ..memory import RUN_FOLDER
+from .summing import Runs
+
+TOLD = f"{RUN_FOLDER}/told.json"
+ASKED = f"{RUN_FOLDER}/asked/prolog.json"
+"""A job's prolog waits for an answer. hpcai-health-report.path watches the folder."""
+ANSWERED = f"{RUN_FOLDER}/answered.json"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What slurmctld was told last.
+
+    :ivar report: the report; None where there was none.
+    :ivar sent: when, in seconds since the epoch.
+    """
+
+    report: Report | None = None
+    sent: float = 0.0
+    runs: Runs = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What became of a question.
+
+    :ivar question: the question's own mark.
+    :ivar refuse: whether the job may be refused.
+    :ivar words: why, or why not.
+    """
+
+    question: str
+    refuse: bool
+    words: str
+
+
+def read_told(root: Root) -> Told:
+    """Return what was told last; nothing where that cannot be read."""
+    held = _read(root, TOLD)
+    try:
+        runs = {str(check): (int(count), int(ran)) for check, (count, ran) in held["runs"].items()}
+        return Told(decode(held["report"]) if held["report"] else None, float(held["sent"]), runs)
+    except (LookupError, TypeError, ValueError, AttributeError, NoReport):
+        return Told()
+
+
+def write_told(root: Root, told: Told) -> None:
+    """Keep what was told.
+
+    :raises OSError: it cannot be written.
+    """
+    text = encode(told.report) if told.report else ""
+    _write(root, TOLD, {"report": text, "sent": told.sent, "runs": told.runs})
+
+
+def ask(root: Root, question: str) -> None:
+    """Leave a question.
+
+    :raises OSError: it cannot be written.
+    """
+    remove_file(root.at(ANSWERED))
+    _write(root, ASKED, {"question": question})
+
+
+def asked(root: Root) -> str:
+    """Return the mark of the question that waits; empty if none does."""
+    return str(_read(root, ASKED).get("question") or "")
+
+
+def answer(root: Root, given: Answered) -> None:
+    """Answer it.
+
+    :raises OSError: it cannot be written.
+    """
+    _write(root, ANSWERED, {"question": given.question, "refuse": given.refuse, "words": given.words})
+    if asked(root) == given.question:
+        remove_file(root.at(ASKED))
+
+
+def forget(root: Root) -> None:
+    """Take back a question that nobody answered in time."""
+    remove_file(root.at(ASKED))
+
+
+def answered(root: Root, question: str) -> Answered | None:
+    """Return the answer to a question; None while there is none."""
+    held = _read(root, ANSWERED)
+    if held.get("question") != question:
+        return None
+    return Answered(question, held.get("refuse") is True, str(held.get("words")))
+
+
+def _read(root: Root, path: str) -> dict[str, Any]:
+    try:
+        held = json.loads(root.text(path) or "{}")
+    except ValueError:
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
+def _write(root: Root, path: str, held: dict[str, Any]) -> None:
+    write_file(root.at(path), json.dumps(held) + "\n", mode=0o600)

@@ -1,0 +1,180 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Putting the report into the node's record at slurmctld, and waiting for the arbiter where a job's prolog asks it to.
+
+Not from inside the prolog: Slurm's commands there would hang where slurmctld does.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ...machine.config import ConfigError
+from ...machine.root import Root
+from ...machine.run import CommandFailed, Run
+from ...slurm import own_node, slurmd_env
+from ...slurm.arbiter import seen
+from ...slurm.arbiter.message import FORM, Report, decode, encode
+from ...slurm.own_node import NoController, Reach
+from ...slurm.slurmd_env import SlurmdEnv
+from .. import record
+from ..check import TIERS
+from . import files
+from .files import Answered, Told
+from .settings import Settings, read_settings
+from .summing import report_of
+
+RENEW_S = 600.0
+"""A report that says nothing new is written anew after so long, so that the arbiter can tell silence from health."""
+ANSWER_S = 40.0
+"""How long the arbiter may take to decide: it looks every ten seconds."""
+_SPREAD = 0.2
+"""Nodes renew their reports up to this share earlier, each at its own time: not all at once because all started so."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 8.0
+
+Clock = Callable[[], float]
+Pause = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What became of telling.
+
+    :ivar known: whether slurmctld knows, or need not.
+    """
+
+    known: bool
+    words: str
+
+
+def tell(
+    root: Root, run: Run, reach: Reach = own_node.reach, clock: Clock = time.time, pause: Pause = time.sleep
+) -> Said:
+    """Tell slurmctld how the node is, if that is new or old, and answer a prolog that waits.
+
+    :param reach: what tells this machine's address as the controllers see it.
+    """
+    question = files.asked(root)
+    try:
+        env, settings = slurmd_env.read(root), read_settings(root)
+    except ConfigError as error:
+        return _no(root, question, f"Slurm could not be told: {error}")
+    if env is None:
+        return _no(root, question, f"this machine has no name in Slurm: {slurmd_env.ENV_FILE} is not there", True)
+    said = _tell_newest(root, run, env, settings, reach, clock(), bool(question))
+    if said is None:
+        return _no(root, question, "no tier of checks has run in this boot", True)
+    if question:
+        # systemd forgets what it saw while this waits, and the next results may be minutes away.
+        def tell_newest() -> Said:
+            return _tell_newest(root, run, env, settings, reach, clock(), False) or said
+
+        words = _wait(question, root, run, env, reach, clock, pause, tell_newest)
+        return Said(tell_newest().known, f"{said.words}; {words}")
+    return said
+
+
+def _tell_newest(
+    root: Root, run: Run, env: SlurmdEnv, settings: Settings, reach: Reach, now: float, urgent: bool
+) -> Said | None:
+    """Tell what the records say now; None if there are none."""
+    before = files.read_told(root)
+    report, runs = report_of([found for found in (record.read(root, tier) for tier in TIERS) if found], before.runs)
+    if report is None:
+        return None
+    # As it will stand there, with what there is no room for left out: that is what the next one is compared with.
+    return _send(decode(encode(report)), replace(before, runs=runs), root, run, env, settings, reach, now, urgent)
+
+
+def _no(root: Root, question: str, words: str, known: bool = False) -> Said:
+    if question:
+        files.answer(root, Answered(question, False, words))
+    return Said(known, words)
+
+
+def _send(
+    report: Report,
+    before: Told,
+    root: Root,
+    run: Run,
+    env: SlurmdEnv,
+    settings: Settings,
+    reach: Reach,
+    now: float,
+    urgent: bool,
+) -> Said:
+    due = RENEW_S * (1 - _SPREAD * _share(env.node_name))
+    if not urgent and report.is_like(before.report) and now - before.sent < due:
+        files.write_told(root, before)
+        return Said(True, "slurmctld knows")
+    try:
+        reach(env.controllers)
+        problem = _taken(env, settings, run)
+        if problem:
+            return Said(False, problem)
+        if not own_node.update(env.node_name, [f"{settings.field}={encode(report)}"], env.controllers, run):
+            return Said(False, f"Slurm could not be told: slurmctld knows no node {env.node_name}")
+    except (NoController, CommandFailed) as error:
+        # What is counted is kept, and the next run tells.
+        files.write_told(root, replace(before, report=None))
+        return Said(False, f"Slurm could not be told: {error}")
+    files.write_told(root, replace(before, report=report, sent=now))
+    return Said(True, f"told slurmctld of node {env.node_name}: {report.failed} checks failed")
+
+
+def _taken(env: SlurmdEnv, settings: Settings, run: Run) -> str:
+    """Why the field must not be written: what stands there is somebody else's."""
+    text = own_node.field(env.node_name, settings.field, env.controllers, run)
+    if not text or text.startswith(f"{FORM}/"):
+        return ""
+    other = next(field for field in seen.FIELDS if field != settings.field)
+    return (
+        f"{settings.field} of node {env.node_name} is somebody else's ({text[:40]}): it stays, and nothing is "
+        f"reported. Set health_checks_report.field to {other}, or clear it"
+    )
+
+
+def _wait(
+    question: str,
+    root: Root,
+    run: Run,
+    env: SlurmdEnv,
+    reach: Reach,
+    clock: Clock,
+    pause: Pause,
+    tell_newest: Callable[[], Said],
+) -> str:
+    """Wait until the node is drained, and answer the prolog. What is found meanwhile is told: it may be good again."""
+    given = Answered(question, False, f"the arbiter has not drained this node within {ANSWER_S:g} s: see its journal")
+    for pause_s in _pauses(clock() + ANSWER_S, clock, env.node_name):
+        pause(pause_s)
+        tell_newest()
+        try:
+            reach(env.controllers)
+            node = own_node.ask(env.node_name, env.controllers, run)
+        except (NoController, CommandFailed) as error:
+            given = replace(given, words=f"slurmctld cannot be asked: {error}")
+            continue
+        if node and node.drained:
+            given = Answered(question, True, node.reason)
+            break
+    files.answer(root, given)
+    return f"the prolog {'refuses the job' if given.refuse else 'lets the job start'}: {given.words}"
+
+
+def _pauses(deadline: float, clock: Clock, name: str) -> Iterator[float]:
+    """Yield the pauses between questions, of each node at other moments: all nodes of a job may ask at once."""
+    wait = _FIRST_PAUSE_S * (1 + _share(name))
+    while clock() + wait < deadline:
+        yield wait
+        wait = min(wait * 1.4, _LONGEST_PAUSE_S)
+
+
+def _share(name: str) -> float:
+    """A number from 0 to 1 of a node's own."""
+    return zlib.crc32(name.encode()) % 1000 / 1000

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Put scripts into their folders, each role its own set, and take away again what a set no longer has."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...machine.atomic import remove_file
+from ...machine.config import ConfigError
+from ...machine.root import Root
+from ...setup.managed_file import FileChange, change_of
+from .kinds import KINDS, folder
+from .settings import NAME, NAME_WORDS, SETTINGS, Settings, as_text, limits_from, read_settings, seconds
+
+_MODE = 0o755
+
+
+class HookError(ValueError):
+    """Scripts that cannot be installed; the message names which, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A script that should be there.
+
+    :ivar content: its text.
+    :ivar limit: seconds that it may take; None where the kind's limit counts.
+    """
+
+    content: str
+    limit: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What has to be done, in this order.
+
+    :ivar folders: folders of scripts that are missing.
+    :ivar files: scripts to remove and to write, and the settings, which say whose they are, last.
+    :ivar warnings: what the user should know.
+    """
+
+    folders: tuple[str, ...]
+    files: tuple[FileChange, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def actions(self) -> list[str]:
+        """What is done, in words."""
+        made = [f"make {path}" for path in self.folders]
+        return made + [f"{'remove' if file.after is None else 'write'} {file.path}" for file in self.files]
+
+
+WantedScripts = Mapping[str, Mapping[str, Wanted]]
+"""By kind and name."""
+
+
+def wanted_from(kind: str, stated: Mapping[str, Any]) -> dict[str, Wanted]:
+    """Return the scripts of a kind as they are asked for; what is None is left out.
+
+    :raises HookError: something about one makes no sense.
+    """
+    made = {}
+    for name, given in stated.items():
+        where = f"{kind} {name}"
+        if not NAME.fullmatch(str(name)):
+            raise HookError(f"{where}: the name must be made of {NAME_WORDS}.")
+        if given is None:
+            continue
+        if not isinstance(given, Mapping) or set(given) - {"content", "limit"}:
+            raise HookError(f"{where} must be a mapping of content and, if it needs another, limit.")
+        content = given.get("content")
+        if not isinstance(content, str) or not content.startswith("#!/"):
+            raise HookError(f"{where}: content must be a script that begins with '#!/', such as '#!/bin/sh'.")
+        limit = given.get("limit")
+        try:
+            limit = None if limit is None else seconds(limit, f"limit of {where}")
+        except ConfigError as error:
+            raise HookError(str(error)) from None
+        made[str(name)] = Wanted(content if content.endswith("\n") else f"{content}\n", limit)
+    return made
+
+
+def plan(root: Root, named: str, wanted: WantedScripts, limits: Mapping[str, Any] | None = None) -> Plan:
+    """Return what makes the set ``named`` consist of these scripts; other sets and other files stay.
+
+    :param limits: of the kinds; None leaves them as they are.
+    :raises HookError: a script of that name is somebody else's, or limits make no sense.
+    :raises OSError: something cannot be read.
+    """
+    before, warnings = _read(root)
+    own = {kind: {name: script.limit for name, script in scripts.items()} for kind, scripts in wanted.items()}
+    sets = {name: kinds for name, kinds in before.sets.items() if name != named}
+    if any(own.values()):
+        sets[named] = {kind: scripts for kind, scripts in own.items() if scripts}
+    _refuse_shared_names(named, own, sets)
+    try:
+        after = replace(before, sets=sets, limits=before.limits if limits is None else limits_from(limits))
+    except ConfigError as error:
+        raise HookError(str(error)) from None
+    files = []
+    for kind in KINDS:
+        had = before.sets.get(named, {}).get(kind, {})
+        for name in sorted(set(had) - set(own.get(kind, {}))):
+            files.append(change_of(root.at(f"{folder(kind)}/{name}"), None))
+        for name, script in sorted(wanted.get(kind, {}).items()):
+            files.append(_script(root.at(f"{folder(kind)}/{name}"), script.content, name in had))
+    files.append(change_of(root.at(SETTINGS), as_text(after)))
+    missing = tuple(folder(kind) for kind in KINDS if not os.path.isdir(root.at(folder(kind))))
+    return Plan(missing, tuple(file for file in files if file.changes), warnings)
+
+
+def apply(root: Root, made: Plan) -> None:
+    """Do it.
+
+    :raises OSError: something cannot be written or removed.
+    """
+    for path in made.folders:
+        os.makedirs(root.at(path), mode=0o755, exist_ok=True)
+        os.chmod(root.at(path), 0o755)
+    for file in made.files:
+        if file.after is not None and file.before is None:
+            # A link there would be followed.
+            remove_file(file.path)
+        file.apply()
+
+
+def _refuse_shared_names(named: str, own: Mapping[str, Any], sets: Mapping[str, Any]) -> None:
+    for other, kinds in sets.items():
+        for kind in KINDS if other != named else ():
+            shared = sorted(set(own.get(kind, {})) & set(kinds.get(kind, {})))
+            if shared:
+                raise HookError(f"{kind} {shared[0]} belongs to the set {other}: give the one of {named} another name.")
+
+
+def _script(path: str, content: str, is_ours: bool) -> FileChange:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return FileChange(path, None, content, _MODE)
+    if is_ours and (not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid()):
+        return FileChange(path, None, content, _MODE)
+    if not stat.S_ISREG(found.st_mode):
+        raise HookError(f"{path} is there and is no file of this set: move it away, or take another name.")
+    change = change_of(path, content, _MODE)
+    # The same text is what a run that was cut off has left.
+    if not is_ours and change.before != content:
+        raise HookError(f"{path} is there and was not put there for this set: move it away, or take another name.")
+    return change
+
+
+def _read(root: Root) -> tuple[Settings, tuple[str, ...]]:
+    """Settings that cannot be used are written anew: each role brings its set again."""
+    try:
+        return read_settings(root), ()
+    except ConfigError as error:
+        return Settings(), (f"{error} It is written anew, and other roles bring their sets again.",)

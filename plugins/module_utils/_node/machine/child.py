@@ -1,0 +1,195 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Work in a process of its own, which is ended when its time is over, whatever it hangs in.
+
+What hangs in Python could be interrupted by a signal; what sits in a driver or waits for a disk cannot even be killed.
+So it is done in a child that holds none of our files: its parent does not hang with it, and no lock is kept by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Callable, NoReturn
+
+from .proc import read_processes
+from .root import Root
+
+_LOOK_S = 0.2
+"""How often a child is looked at that has not answered: it may be gone while something it started holds its pipe."""
+_TERM_S, _BURIAL_S, _LEAVE_S = 1.0, 2.0, 0.2
+"""How long a child may take to end when it is asked to, when it is killed, and when it has said all, in seconds."""
+
+
+class Overdue(RuntimeError):
+    """The child did not answer in time; the message, if any, says what it was doing, and continues a sentence.
+
+    :ivar stuck: it cannot even be killed: it hangs in the kernel, in a driver or on a disk.
+    """
+
+    def __init__(self, words: str, stuck: bool = False) -> None:
+        super().__init__(words)
+        self.stuck = stuck
+
+
+class Died(RuntimeError):
+    """The child ended without an answer; the message says how."""
+
+
+def within(limit_s: float, function: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what ``function`` returns in a child process: plain JSON values. It must not raise.
+
+    :raises Overdue: not within ``limit_s`` seconds; the child and all that it started were ended, or as good as.
+    :raises Died: the child ended without an answer.
+    """
+    with Child(lambda: (function() for _once in range(1))) as child:
+        return child.answer(limit_s)
+
+
+class Child:
+    """A child process that gives one answer after the other. It is ended when this is closed, or has failed.
+
+    :param produce: yields the answers in the child: plain JSON values. It must not raise.
+    :raises OSError: it cannot be started.
+    """
+
+    def __init__(self, produce: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+        self._status: int | None = None
+        self._said = b""
+        self._reads, writes = os.pipe()
+        try:
+            self.pid = os.fork()
+        except BaseException:
+            os.close(self._reads)
+            os.close(writes)
+            raise
+        if self.pid == 0:
+            _live(writes, produce)
+        os.close(writes)
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, kind: object, *_about: object) -> None:
+        os.close(self._reads)
+        if not kind:
+            self._bury(_LEAVE_S)
+        if self._ended() is None:
+            self._end()
+
+    def answer(self, limit_s: float) -> dict[str, Any]:
+        """Return the next answer.
+
+        :raises Overdue: not within ``limit_s`` seconds; the child and all that it started were ended, or as good as.
+        :raises Died: the child ended without an answer.
+        """
+        try:
+            line = self._line(time.monotonic() + limit_s)
+        except TimeoutError:
+            doing = self._doing()
+            stuck = not self._end()
+            lives = "; it cannot be killed: it hangs in the kernel, in a driver or on a disk" if stuck else ""
+            raise Overdue(f"{doing}{lives}", stuck) from None
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _line(self, deadline: float) -> bytes:
+        while b"\n" not in self._said:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            # Looked at before the pipe, or an answer that comes in between would be missed.
+            status = self._ended()
+            ready = select.select([self._reads], [], [], 0 if status is not None else min(left, _LOOK_S))[0]
+            part = os.read(self._reads, 1 << 16) if ready else b""
+            self._said += part
+            if status is not None and not part:
+                how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
+                raise Died(f"its process ended without an answer ({how})")
+            if ready and not part:
+                # Its end is near, and select would not wait for it.
+                time.sleep(0.01)
+        line, _newline, self._said = self._said.partition(b"\n")
+        return line
+
+    def _ended(self) -> int | None:
+        """Return how it ended; None while it lives."""
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._status = status if pid else None
+        return self._status
+
+    def _doing(self) -> str:
+        processes = list(read_processes(Root()))
+        # What it has forked without another program bears its own name, and tells nothing.
+        own = [process.command for process in processes if process.pid == self.pid]
+        commands = [one.command for one in processes if one.parent == self.pid and one.command not in own]
+        return f" (it was waiting for '{commands[0][:120]}')" if commands else ""
+
+    def _end(self) -> bool:
+        """End it and what it started, and return whether it is gone."""
+        for number, wait_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _BURIAL_S)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+            self._bury(wait_s)
+        return self._ended() is not None
+
+    def _bury(self, wait_s: float) -> None:
+        deadline = time.monotonic() + wait_s
+        while self._ended() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+
+
+def _live(writes: int, produce: Callable[[], Iterable[Mapping[str, Any]]]) -> NoReturn:
+    """Be the child."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        # A group of its own to be ended with, and no terminal on which a command could ask something.
+        os.setsid()
+        # Where the caller had no standard input, a pipe may have taken its number.
+        writes = fcntl.fcntl(writes, fcntl.F_DUPFD_CLOEXEC, 3)
+        _let_go_of_files(writes)
+        for answer in produce():
+            said = json.dumps(answer).encode() + b"\n"
+            while said:
+                said = said[os.write(writes, said) :]
+    finally:
+        os._exit(0)
+
+
+def _let_go_of_files(kept: int) -> None:
+    # Whoever reads our output (ssh, Ansible) waits until the last holder of it has gone, and a lock is held until then.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    for entry in os.listdir("/proc/self/fd"):
+        if int(entry) > 2 and int(entry) != kept:
+            with contextlib.suppress(OSError):
+                os.close(int(entry))
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Within it, SIGTERM is as good as SIGINT: systemd and Slurm send it when their own limit is over."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_arguments: Any) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,9 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Who may log in to a compute node: those who have a job there, and admins.
+
+``pam`` makes the texts (pure), ``names`` does the same for who a process belongs to, ``configure`` looks, refuses and
+plans.
+"""

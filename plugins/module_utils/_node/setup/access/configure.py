@@ -1,0 +1,147 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Look, refuse, write: the way of the module compute_access and of the boot phase."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...machine.root import Root
+from ...machine.run import Run
+from ..managed_block import BrokenBlock
+from ..managed_file import FileChange, change_of
+from ..users.facts import Facts, read_facts
+from . import names, pam
+from .pam import PamProblem
+from .wanted import SETTINGS, Wanted, as_text
+
+_LIBRARIES = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The files, those that others include first, and what the user should know."""
+
+    files: tuple[FileChange, ...]
+    warnings: tuple[str, ...]
+
+
+def plan(root: Root, wanted: Wanted, run: Run, may_come: bool) -> Plan:
+    """Return the files to be written.
+
+    :param may_come: whether packages may still be missing, as in check mode before the first run.
+    :raises PamProblem: it would lock people out, or could not work.
+    """
+    warnings: list[str] = []
+    texts: dict[str, str | None] = {}
+    sshd = change_of(root.at(pam.SSHD), None).before
+    if sshd is None and wanted.present and not may_come:
+        raise PamProblem(f"{root.at(pam.SSHD)} is not there: install the ssh server, whose logins this is about")
+    try:
+        if wanted.present:
+            problem = _missing(root) or _nobody(read_facts(root), wanted) or _no_pam(root, run)
+            if problem and not (may_come and problem.endswith(_COMING)):
+                raise PamProblem(problem)
+            warnings += [problem] if problem else []
+            texts |= {pam.ADMINS: pam.listed(wanted.admins), pam.ADMIN_GROUPS: pam.listed(wanted.admin_groups)}
+        texts |= _stack(root, wanted, sshd)
+    except BrokenBlock as error:
+        raise PamProblem(f"{root.at(pam.SSHD)}: {error} Mend the file") from error
+    texts |= {**_names(root, wanted), SETTINGS: as_text(wanted) if wanted.present else None}
+    changes = tuple(change_of(root.at(path), text) for path, text in _in_order(texts))
+    return Plan(tuple(change for change in changes if change.changes), tuple(warnings))
+
+
+def plan_for_boot(root: Root, wanted: Wanted) -> Plan:
+    """Return the change after which each boot sees to it, and this machine is left as it is: for an image."""
+    change = change_of(root.at(SETTINGS), as_text(wanted) if wanted.present else None)
+    return Plan((change,) if change.changes else (), ())
+
+
+_COMING = "install the package of pam_slurm_adopt (libpam-slurm-adopt on Debian, slurm-pam_slurm on EL)"
+
+
+def _missing(root: Root) -> str:
+    if not _has_module(root, "pam_listfile.so"):
+        return "pam_listfile.so is in no folder of PAM's modules: install the package of PAM's modules"
+    if not _has_module(root, "pam_slurm_adopt.so"):
+        return f"pam_slurm_adopt.so is in no folder of PAM's modules: {_COMING}"
+    return ""
+
+
+def _has_module(root: Root, name: str) -> bool:
+    folders = [f"{top}/security" for top in _LIBRARIES]
+    folders += [f"{top}/{entry}/security" for top in _LIBRARIES for entry in root.entries(top) if "-linux-" in entry]
+    return any(root.exists(f"{folder}/{name}") for folder in folders)
+
+
+def _nobody(facts: Facts, wanted: Wanted) -> str:
+    """Return whom it would lock out; empty if it is all right."""
+    admins = {account.name for account in facts.accounts if _is_admin(facts, account.name, wanted)}
+    if wanted.me and wanted.me != "root" and wanted.me not in admins:
+        return (
+            f"{wanted.me}, who runs this, could not log in again: add {wanted.me} to the admins (slurm_ssh_admins), "
+            f"or a group of his to the admin groups (slurm_ssh_admin_groups)"
+        )
+    if not admins:
+        return (
+            f"none of the admins ({', '.join(wanted.admins) or 'none'}) and of the members of the admin groups "
+            f"({', '.join(wanted.admin_groups) or 'none'}) is a user of this machine: name one, else nobody could "
+            f"log in here without a job"
+        )
+    return ""
+
+
+def _is_admin(facts: Facts, name: str, wanted: Wanted) -> bool:
+    account = facts.account(name)
+    if name in wanted.admins or account is None:
+        return account is not None
+    own = facts.group_of(account.gid)
+    return any(group == own or name in facts.members.get(group, ()) for group in wanted.admin_groups)
+
+
+def _no_pam(root: Root, run: Run) -> str:
+    if not root.is_this_machine:
+        return ""
+    # A machine at rest has no host keys yet, and sshd says nothing then.
+    answer = run(["sshd", "-T"])
+    if answer.rc == 0 and re.search(r"(?m)^usepam no$", answer.stdout):
+        return "sshd does not use PAM, and would never ask pam_slurm_adopt: set UsePAM yes in its settings"
+    return ""
+
+
+def _stack(root: Root, wanted: Wanted, sshd: str | None) -> dict[str, str | None]:
+    ours = [name for name in root.entries(pam.FOLDER) if name.startswith(pam.OWN) and pam.is_ours(_text(root, name))]
+    texts: dict[str, str | None] = {f"{pam.FOLDER}/{name}": None for name in ours}
+    if sshd is None:
+        return texts
+    if not wanted.present:
+        return {**texts, pam.SSHD: pam.without_access(sshd), pam.ADMINS: None, pam.ADMIN_GROUPS: None}
+    lines = pam.block(wanted.node_name, wanted.options)
+    text, files = pam.with_access(sshd, lines, lambda name: change_of(root.at(f"{pam.FOLDER}/{name}"), None).before)
+    return {**texts, **pam.texts_of(files), pam.SSHD: text}
+
+
+def _text(root: Root, name: str) -> str:
+    return change_of(root.at(f"{pam.FOLDER}/{name}"), None).before or ""
+
+
+def _names(root: Root, wanted: Wanted) -> dict[str, str | None]:
+    switch, conf = (change_of(root.at(path), None).before for path in (names.NSSWITCH, names.CONF))
+    if wanted.nss:
+        texts: dict[str, str | None] = {names.CONF: names.conf(wanted.node_name, wanted.spool)}
+        return texts if switch is None else {**texts, names.NSSWITCH: names.with_slurm(switch)}
+    if conf is None or not conf.startswith(names.HEADER):
+        return {}
+    texts = {names.CONF: None}
+    return texts if switch is None else {**texts, names.NSSWITCH: names.without_slurm(switch)}
+
+
+def _in_order(texts: dict[str, str | None]) -> Iterator[tuple[str, str | None]]:
+    """What is included comes before what includes it, and goes after it: sshd has a whole stack at each moment."""
+    places = {pam.SSHD: 1, names.NSSWITCH: 1}
+    return iter(sorted(texts.items(), key=lambda item: (places.get(item[0], 0 if item[1] is not None else 2), item[0])))

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What is wanted of enroot: the options of the module enroot_setup, which are also those of its file in /etc/hpcai."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ...machine.config import FOLDER, ConfigError, read_config
+from ...machine.root import Root
+from .enroot_conf import check_settings
+
+CONFIG = "containers"
+SETTINGS = f"{FOLDER}/{CONFIG}.json"
+
+APPARMOR = ("leave", "profile", "off")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+_PATH = re.compile(r"/[A-Za-z0-9._/@+-]+")
+_REGISTRY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+")
+_GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+
+
+@dataclass(frozen=True)
+class Options:
+    """See the documentation of the module enroot_setup, whose options these are.
+
+    :ivar settings: of enroot.conf, as text.
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    hooks: Sequence[str] = ()
+    nvidia: Mapping[str, str] = field(default_factory=dict)
+    mellanox: Mapping[str, str] = field(default_factory=dict)
+    local_folders: Sequence[str] = ()
+    sysctl: Mapping[str, str] = field(default_factory=dict)
+    apparmor: str = "leave"
+    acr_registries: Sequence[str] = ()
+    acr_client_id: str = ""
+    ngc_key_file: str = ""
+    cache_path: str = ""
+    cache_limit_gib: float = 200
+    pyxis_runtime_path: str = ""
+
+    @property
+    def data_folder(self) -> str:
+        """The folder of users' folders with containers; empty where it is not laid out like that."""
+        parent, slash, last = self.settings.get("ENROOT_DATA_PATH", "").rpartition("/")
+        return parent if slash and last in ("user-$(id -u)", "$(id -u)") else ""
+
+    def remembered(self) -> dict[str, Any]:
+        """Return what /etc/hpcai/containers.json holds of them."""
+        kept = {known.name: getattr(self, known.name) for known in fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
+
+
+def options_of(given: Mapping[str, Any]) -> Options:
+    """Return options out of a module's parameters or the settings file; what is None counts as not given.
+
+    :raises ConfigError: an option that there is not, or a value that it cannot have.
+    """
+    known = [known.name for known in fields(Options)]
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ConfigError(f"unknown options: {', '.join(unknown)}; known are {', '.join(sorted(known))}.")
+    stated = {name: value for name, value in given.items() if value is not None}
+    stated["settings"] = check_settings(stated.get("settings", {}))
+    for name in ("nvidia", "mellanox", "sysctl"):
+        stated[name] = {str(key): str(value) for key, value in stated.get(name, {}).items() if value is not None}
+    options = Options(**stated)
+    if options.apparmor not in APPARMOR:
+        raise ConfigError(f"apparmor must be one of {', '.join(APPARMOR)}, not {options.apparmor!r}.")
+    _check_forms(options)
+    if options.acr_client_id and not _GUID.fullmatch(options.acr_client_id):
+        raise ConfigError("acr_client_id is no client id: it has the form of a GUID, or is empty.")
+    if not options.cache_limit_gib > 0:
+        raise ConfigError(f"cache_limit_gib must be more than 0, not {options.cache_limit_gib}.")
+    return options
+
+
+def _check_forms(options: Options) -> None:
+    for name, words, form in (
+        ("hooks", "file names", _NAME),
+        ("local_folders", "absolute paths", _PATH),
+        ("acr_registries", "registries such as training.azurecr.io", _REGISTRY),
+    ):
+        for value in getattr(options, name):
+            if not isinstance(value, str) or not form.fullmatch(value):
+                raise ConfigError(f"{name} must be a list of {words}, and has {value!r}.")
+    for name in ("nvidia", "mellanox"):
+        for key, value in getattr(options, name).items():
+            if not _VARIABLE.fullmatch(key) or "\n" in value:
+                raise ConfigError(
+                    f"{name} has {key!r}: names are capital letters, digits and '_', values are one line."
+                )
+    for name in ("ngc_key_file", "cache_path", "pyxis_runtime_path"):
+        value = getattr(options, name)
+        if value and not _PATH.fullmatch(value):
+            raise ConfigError(f"{name} must be an absolute path of letters, digits and ._/@+-, not {value!r}.")
+
+
+def read_options(root: Root) -> Options | None:
+    """Return what is kept in /etc/hpcai/containers.json; None where it is not, as no containers are wanted.
+
+    :raises ConfigError: it cannot be used.
+    """
+    kept = read_config(root, CONFIG)
+    return None if kept is None else options_of(kept)

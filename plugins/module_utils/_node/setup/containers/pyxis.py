@@ -1,0 +1,207 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The pyxis plugin, built for exactly the Slurm that is installed, and built again when, and only when, that changes.
+
+slurmd and srun load a plugin of their own version only. So each build has a folder whose name has both versions, one
+link points to the present one, and a record says what it was made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...machine.atomic import write_file
+from ...machine.root import Root
+from ...machine.run import Run
+from .build import BuildFailed, build
+from .slurm_version import HEADER, PREFIX, Slurm, headers_version, installed_slurm
+
+RECORD = "/var/lib/hpcai/pyxis.json"
+FOLDER = "/usr/lib/hpcai/pyxis"
+NAME = "spank_pyxis.so"
+LINK = f"{FOLDER}/{NAME}"
+"""What stands in plugstack.conf."""
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a plugin was made of: the record.
+
+    :ivar slurm: Slurm's version.
+    :ivar slurm_package: version and release of its package.
+    :ivar pyxis: pyxis' version.
+    :ivar source_sha256: digest of its source.
+    :ivar prefix: folder below which that Slurm is.
+    :ivar plugin_sha256: digest of the plugin; empty before it is there.
+    """
+
+    slurm: str
+    slurm_package: str
+    pyxis: str
+    source_sha256: str
+    prefix: str = PREFIX
+    plugin_sha256: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder."""
+        return f"{self.slurm}-{self.pyxis}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What has to be done.
+
+    :ivar wanted: what the plugin has to be made of.
+    :ivar reason: why it is built; empty where it is as it should be.
+    :ivar before: what the present one was made of; None where there is none.
+    """
+
+    wanted: Made
+    reason: str
+    before: Made | None
+
+
+def look(source: str, sha256: str, version: str, root: Root, run: Run, prefix: str = PREFIX) -> Plan:
+    """Return what has to be done. Without a source on this machine the recorded one counts as the wanted one.
+
+    :param source: path of the source's archive.
+    :param sha256: its digest; empty where nobody says, then the file counts.
+    :raises BuildFailed: there is no Slurm, or neither the source nor a plugin of it.
+    """
+    slurm = installed_slurm(run, prefix)
+    if slurm is None:
+        raise BuildFailed(
+            f"pyxis is built for the installed Slurm, and there is none: no package has "
+            f"{prefix}/bin/scontrol, and neither a daemon of Slurm nor that tells a version."
+        )
+    before = read_record(root)
+    found = file_digest(root.at(source))
+    if found and sha256 and found != sha256:
+        raise BuildFailed(f"{source} has the SHA-256 digest {found}, and not {sha256}: it is another file. Remove it.")
+    digest = sha256 or found or (before.source_sha256 if before and before.pyxis == version else "")
+    if not digest:
+        raise BuildFailed(f"{source} is not there, and no plugin of pyxis {version} was built: run the role's install.")
+    wanted = Made(slurm.version, slurm.package, version, digest, prefix)
+    return Plan(wanted, _reason(wanted, before, root), before)
+
+
+def _reason(wanted: Made, before: Made | None, root: Root) -> str:
+    if before is None:
+        return "none was built yet"
+    for name, words in (
+        ("slurm", "it is for Slurm"),
+        ("slurm_package", "it is for Slurm's package"),
+        ("pyxis", "it is pyxis"),
+        ("source_sha256", "its source has the digest"),
+    ):
+        had, has = getattr(before, name), getattr(wanted, name)
+        if had != has:
+            return f"{words} {had or 'of nobody'}, and not {has or 'of nobody'}"
+    return damage(before, root)
+
+
+def damage(made: Made, root: Root) -> str:
+    """Return what is wrong with the plugin that was made; empty where nothing is."""
+    path = root.at(LINK)
+    if not os.path.islink(path) or os.readlink(path) != f"{made.folder}/{NAME}" or not os.path.exists(path):
+        return f"{LINK} does not lead to it"
+    return "" if file_digest(path) == made.plugin_sha256 else f"{LINK} is not what was built"
+
+
+def bring(plan: Plan, source: str, root: Root, run: Run) -> None:
+    """Build the plugin and put it in place. Until it is there the old one stays.
+
+    :raises BuildFailed: it cannot be built; nothing was changed.
+    :raises OSError: it cannot be written.
+    """
+    include = f"{plan.wanted.prefix}/include"
+    headers = headers_version(root, include)
+    if headers is None:
+        raise BuildFailed(
+            f"{include}/{HEADER} is not there: install libslurm-dev (slurm-devel) of {_named(plan.wanted)}."
+        )
+    if headers != plan.wanted.slurm:
+        raise BuildFailed(
+            f"the headers in {include}/slurm are of Slurm {headers}, and the Slurm that is installed is "
+            f"{_named(plan.wanted)}: install libslurm-dev (slurm-devel) of the same version."
+        )
+    if file_digest(root.at(source)) != plan.wanted.source_sha256:
+        raise BuildFailed(
+            f"pyxis has to be built anew ({plan.reason}), and its source {source} is gone: run the install."
+        )
+    folder = root.at(f"{FOLDER}/{plan.wanted.folder}")
+    with build(root.at(source), root.at(include), plan.wanted.pyxis, run) as plugin:
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        temporary = f"{folder}/.{NAME}"
+        shutil.copyfile(plugin, temporary)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, f"{folder}/{NAME}")
+    _link(root.at(LINK), f"{plan.wanted.folder}/{NAME}")
+    made = {**asdict(plan.wanted), "plugin_sha256": file_digest(f"{folder}/{NAME}")}
+    write_file(root.at(RECORD), json.dumps({"schema": SCHEMA, **made}, indent=2, sort_keys=True) + "\n")
+
+
+def _named(made: Made) -> str:
+    return f"{made.slurm} ({made.slurm_package})" if made.slurm_package else made.slurm
+
+
+def _link(path: str, target: str) -> None:
+    temporary = f"{path}.new"
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
+    os.symlink(target, temporary)
+    os.replace(temporary, path)
+
+
+def read_record(root: Root) -> Made | None:
+    """Return what the present plugin was made of; None where there is no record that can be read."""
+    try:
+        kept: dict[str, Any] = json.loads(root.text(RECORD) or "{}")
+        kept.pop("schema", None)
+        made = Made(**kept)
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return made if all(isinstance(value, str) for value in asdict(made).values()) else None
+
+
+def fits(root: Root, run: Run) -> str:
+    """Return what is wrong with the plugin of this machine; empty where it fits the Slurm that is installed."""
+    made = read_record(root)
+    if made is None:
+        return f"pyxis was not built: there is no {RECORD}"
+    slurm = installed_slurm(run, made.prefix)
+    if slurm is None:
+        return "Slurm is not installed"
+    if Slurm(made.slurm, made.slurm_package) != slurm:
+        has = f"{slurm.version} ({slurm.package})"
+        return f"pyxis was built for Slurm {made.slurm} ({made.slurm_package}), and this is {has}"
+    return damage(made, root)
+
+
+def as_diff(plan: Plan) -> dict[str, str]:
+    """Return the change of the record in the form of Ansible's diff; an empty one where nothing is built."""
+    if not plan.reason:
+        return {}
+    texts = ["" if made is None else json.dumps(asdict(made), indent=2) + "\n" for made in (plan.before, plan.wanted)]
+    return {"before_header": RECORD, "after_header": RECORD, "before": texts[0], "after": texts[1]}
+
+
+def file_digest(path: str) -> str | None:
+    """Return the SHA-256 digest of a file; None where there is none."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for block in iter(lambda: file.read(1 << 20), b""):
+                digest.update(block)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
+    return digest.hexdigest()

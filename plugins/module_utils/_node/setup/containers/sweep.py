@@ -1,0 +1,105 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What jobs left behind that died with the machine: their containers and half-imported images.
+
+Only what bears the name of a job's: ``pyxis_<job>_<name>``, ``pyxis_<job>.<step>``, ``<job>.<step>.squashfs``. A
+container that a user made and named is his. It is removed as the user whose it is, so that nobody can lead this
+elsewhere by a link.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...machine.root import Root
+from ...machine.run import Run
+
+SWEPT = "/run/hpcai/containers.swept"
+"""There after the sweep of this boot: /run is empty after each."""
+_CONTAINER = re.compile(r"pyxis_(?P<job>\d+)(_.+|\.\d+)")
+_IMAGE = re.compile(r"(?P<job>\d+)\.\d+\.squashfs")
+_STEP = re.compile(r"slurmstepd: \[(\d+)\.")
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something of a job that is no more.
+
+    :ivar uid: user whose it is.
+    :ivar gid: the user's group.
+    :ivar path: where it lies.
+    """
+
+    uid: int
+    gid: int
+    path: str
+
+
+def live_jobs(root: Root) -> set[str]:
+    """Return the ids of jobs that have a slurmstepd on this machine."""
+    jobs = set()
+    for entry in root.entries("/proc"):
+        if entry.isdecimal():
+            found = _STEP.match((root.text(f"/proc/{entry}/cmdline") or "").replace("\0", " "))
+            if found:
+                jobs.add(found[1])
+    return jobs
+
+
+def leftovers(data_path: str, runtime_path: str, root: Root) -> list[Leftover]:
+    """Return what jobs left behind that do not run any more.
+
+    :param data_path: folder of the users' folders with containers, such as /scratch/enroot/data.
+    :param runtime_path: pyxis' folder, of users' folders with images.
+    """
+    live = live_jobs(root)
+    found = []
+    for parent, form in ((data_path, _CONTAINER), (runtime_path, _IMAGE)):
+        for folder, uid, gid in _users(parent, root) if parent else ():
+            for name in root.entries(folder):
+                match = form.fullmatch(name)
+                if match and match["job"] not in live:
+                    found.append(Leftover(uid, gid, root.at(f"{folder}/{name}")))
+    return found
+
+
+def _users(parent: str, root: Root) -> Iterator[tuple[str, int, int]]:
+    """The folders of users in it: a real folder that belongs to the user whose number is in its name."""
+    for name in root.entries(parent):
+        number = name.rpartition("-")[2]
+        if not number.isdecimal() or name not in (number, f"user-{number}"):
+            continue
+        found = os.lstat(root.at(f"{parent}/{name}"))
+        if os.path.isdir(root.at(f"{parent}/{name}")) and found.st_uid == int(number) and not _is_link(found.st_mode):
+            yield f"{parent}/{name}", found.st_uid, found.st_gid
+
+
+def _is_link(mode: int) -> bool:
+    return mode & 0o170000 == 0o120000
+
+
+def remove(found: list[Leftover], run: Run) -> list[str]:
+    """Remove them, each as its user; return what could not be removed, in words."""
+    problems = []
+    for left in found:
+        become = [
+            "setpriv",
+            f"--reuid={left.uid}",
+            f"--regid={left.gid}",
+            "--clear-groups",
+            "--inh-caps=-all",
+            "--no-new-privs",
+            "--",
+        ]
+        prefix = become if os.geteuid() == 0 else []
+        # Images have folders that their owner may not write to. find follows no links.
+        run([*prefix, "find", left.path, "-type", "d", "!", "-perm", "-700", "-exec", "chmod", "u+rwx", "{}", "+"])
+        answer = run([*prefix, "rm", "-rf", "--one-file-system", "--", left.path])
+        if answer.rc != 0:
+            problems.append(f"{left.path}: {(answer.stderr.strip().splitlines() or ['it stays'])[0]}")
+    return problems

@@ -1,0 +1,201 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What an NFS server gives to whom."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+from ...machine.root import Root
+from ...machine.run import Run, must
+from ..managed_file import FileChange, change_of
+from ..scratch.mounting import gid_of, uid_of
+from ..scratch.wanted import OptionError, octal_mode
+from .wanted import SharedProblem, checked_path
+
+FILE, ACTIVE = "/etc/exports.d/hpcai.exports", "/var/lib/nfs/etab"
+HEADER = "# Written by the module hpcai.azure.nfs_exports, which overwrites it."
+LOCAL = "local"
+DEFAULT_OPTIONS = ("rw", "sync", "no_subtree_check", "root_squash")
+_OPTION = re.compile(r"[a-z_]+(=[A-Za-z0-9:/@._-]+)?")
+
+Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+PRIVATE: tuple[Network, ...] = tuple(
+    ipaddress.ip_network(name)
+    for name in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "fc00::/7", "::1/128")
+)
+"""RFC 1918, RFC 4193, and the machine itself."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """A folder that others may mount.
+
+    :ivar networks: of this folder alone; empty for those of all.
+    :ivar owner: user, group and mode of the folder, if it has to be made.
+    """
+
+    path: str
+    options: tuple[str, ...]
+    networks: tuple[str, ...]
+    owner: tuple[str, str, int]
+
+
+def parse(items: Iterable[Mapping[str, Any]]) -> tuple[Export, ...]:
+    """Return checked exports.
+
+    :raises SharedProblem: a value makes no sense.
+    """
+    found: dict[str, Export] = {}
+    for item in items:
+        path = checked_path("path of an export", item.get("path"))
+        if path in found:
+            raise SharedProblem(f"{path} is exported twice: keep one")
+        asked = item.get("options")
+        options = DEFAULT_OPTIONS if asked is None else tuple(str(option) for option in asked)
+        for option in options:
+            if not _OPTION.fullmatch(option):
+                raise SharedProblem(f"options of export {path}: {option!r} is none; give a list of single ones")
+        try:
+            mode = octal_mode(item.get("mode") or "0755")
+        except OptionError as error:
+            raise SharedProblem(f"{path}: {error}") from error
+        owner = (str(item.get("owner") or "root"), str(item.get("group") or "root"), mode)
+        found[path] = Export(path, options, tuple(item.get("networks") or ()), owner)
+    return tuple(found[path] for path in sorted(found))
+
+
+def networks(names: Iterable[str], run: Run, allow_public: bool = False) -> tuple[Network, ...]:
+    """Return networks, each address as one of its own, without those that lie in another.
+
+    :param names: networks and addresses; ``local`` is the subnet in which this machine has its default route.
+    :raises SharedProblem: one is none, or reaches beyond private networks.
+    """
+    found: list[Network] = []
+    for name in names:
+        found += _local(run) if name == LOCAL else [checked_network(name, allow_public)]
+    four = [network for network in found if isinstance(network, ipaddress.IPv4Network)]
+    six = [network for network in found if isinstance(network, ipaddress.IPv6Network)]
+    return (*ipaddress.collapse_addresses(four), *ipaddress.collapse_addresses(six))
+
+
+def checked_network(name: str, allow_public: bool) -> Network:
+    """Return the network of this name.
+
+    :raises SharedProblem: it is none, or reaches beyond private networks.
+    """
+    try:
+        network = ipaddress.ip_network(name, strict=False)
+    except ValueError as error:
+        raise SharedProblem(f"{name!r} is no network and no address, such as 10.0.0.0/24: {error}") from error
+    if network.prefixlen == 0:
+        raise SharedProblem(f"{name} is everybody: an NFS server believes what clients say. Name the cluster's subnets")
+    if not allow_public and not any(_lies_in(network, private) for private in PRIVATE):
+        raise SharedProblem(
+            f"{name} is no private network (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16): an NFS server believes what "
+            f"clients say. Name the cluster's subnets, or allow public networks on purpose"
+        )
+    return network
+
+
+def _lies_in(network: Network, other: Network) -> bool:
+    # Of two versions, neither lies in the other.
+    if isinstance(network, ipaddress.IPv4Network):
+        return isinstance(other, ipaddress.IPv4Network) and network.subnet_of(other)
+    return isinstance(other, ipaddress.IPv6Network) and network.subnet_of(other)
+
+
+def _local(run: Run) -> list[Network]:
+    """The subnet of the default route: Azure hands a machine its subnet's own prefix."""
+    routes = json.loads(must(run(["ip", "-json", "route", "show", "default"])).stdout or "[]")
+    devices = [route["dev"] for route in routes if route.get("dev")]
+    if not devices:
+        raise SharedProblem("this machine has no default route, so its subnet cannot be told: name the networks")
+    told = json.loads(must(run(["ip", "-json", "-4", "address", "show", "dev", devices[0]])).stdout or "[]")
+    found = [
+        checked_network(f"{address['local']}/{address['prefixlen']}", allow_public=False)
+        for interface in told
+        for address in interface.get("addr_info", [])
+        if address.get("scope") == "global"
+    ]
+    if not found:
+        raise SharedProblem(f"{devices[0]} has no IPv4 address, so the subnet cannot be told: name the networks")
+    return found
+
+
+def text(exports: Sequence[Export], everybodys: Sequence[str], run: Run, allow_public: bool) -> str | None:
+    """Return the text of the file; None without exports.
+
+    :raises SharedProblem: an export has nobody who may mount it, or networks that it must not have.
+    """
+    lines = [HEADER]
+    for export in exports:
+        clients = networks(export.networks or everybodys, run, allow_public)
+        if not clients:
+            raise SharedProblem(f"{export.path} has no networks that may mount it: name the cluster's subnets")
+        options = ",".join(export.options)
+        lines.append(" ".join([export.path, *(f"{_shown(client)}({options})" for client in clients)]))
+    return "".join(f"{line}\n" for line in lines) if exports else None
+
+
+def _shown(network: Network) -> str:
+    return str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
+
+
+def plan(root: Root, after: str | None) -> FileChange:
+    """Return the change of the file."""
+    return change_of(root.at(FILE), after)
+
+
+def make_folders(root: Root, exports: Sequence[Export], check: bool) -> list[str]:
+    """Make exported folders that are not there; one that is stays as it is.
+
+    :raises SharedProblem: something else is there.
+    """
+    made = []
+    for export in exports:
+        path = root.at(export.path)
+        if os.path.lexists(path):
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                raise SharedProblem(f"{export.path} is no folder: it cannot be exported")
+            continue
+        owner, group, mode = export.owner
+        made.append(f"make {export.path} {owner}:{group} {mode:04o}")
+        if not check:
+            os.makedirs(path, mode=0o755)
+            os.chown(path, uid_of(owner), gid_of(group))
+            os.chmod(path, mode)
+    return made
+
+
+def is_running(run: Run) -> bool:
+    """Whether the server runs. One that starts later reads its files by itself."""
+    return run(["systemctl", "is-active", "--quiet", "nfs-server.service"]).rc == 0
+
+
+def is_stale(root: Root, after: str | None) -> bool:
+    """Whether a server that runs has not taken notice of the file."""
+    active = {(words[0], words[1].partition("(")[0]) for words in _words(root.text(ACTIVE)) if len(words) > 1}
+    wanted = {(words[0], client.partition("(")[0]) for words in _words(after) for client in words[1:]}
+    return not wanted <= active
+
+
+def refresh(run: Run) -> None:
+    """Have the server read its files again.
+
+    :raises CommandFailed: it did not like them.
+    """
+    must(run(["exportfs", "-ra"]))
+
+
+def _words(table: str | None) -> list[list[str]]:
+    return [line.split() for line in (table or "").splitlines() if line.startswith("/")]

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Look, plan, do: the way of the module shared_mounts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...machine.config import as_config, read_config
+from ...machine.mounts import processes_below, read_fstab, read_mounts
+from ...machine.root import Root
+from ...machine.run import Result, Run, must
+from ...machine.unit_state import read_unit
+from ..managed_file import FileChange, change_of
+from ..users.facts import read_facts
+from . import units
+from .wanted import Mount, SharedProblem
+
+CONFIG = "shared_fs"
+RECORD = f"/etc/hpcai/{CONFIG}.json"
+_FIRST_PERSON, _NOBODY = 1000, 65534
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done.
+
+    :ivar stop: units to be stopped before their files change.
+    :ivar files: units and the record, before and after.
+    :ivar enable: units to be enabled.
+    :ivar start: units to be started.
+    """
+
+    stop: tuple[str, ...]
+    files: tuple[FileChange, ...]
+    enable: tuple[str, ...]
+    start: tuple[str, ...]
+
+    @property
+    def actions(self) -> list[str]:
+        """In words and in order."""
+        written = [f"{'write' if file.after is not None else 'remove'} {file.path}" for file in self.files]
+        return [
+            *(f"stop {name}" for name in self.stop),
+            *written,
+            *(f"enable {name}" for name in self.enable),
+            *(f"start {name}" for name in self.start),
+        ]
+
+
+def plan(root: Root, mounts: Sequence[Mount], run: Run, live: bool) -> Plan:
+    """Return what is to be done.
+
+    :param live: whether units are started and stopped too, which an image cannot.
+    :raises SharedProblem: a mount would hide something, or something else is there.
+    """
+    wanted = {f"{units.FOLDER}/{name}": text for mount in mounts for name, text in units.units(mount).items()}
+    ours = [path for path in _units(root) if path not in wanted]
+    texts: dict[str, str | None] = {**wanted, **dict.fromkeys(ours)}
+    changes = {path: change_of(root.at(path), text) for path, text in texts.items()}
+    for mount in mounts:
+        _check(root, mount, changes)
+    files = [change for change in changes.values() if change.changes]
+    record = change_of(root.at(RECORD), as_config(_record(mounts)) if mounts else None)
+    stop: list[str] = []
+    if live:
+        gone = {os.path.basename(change.path) for change in files if change.before is not None}
+        # With the mount its automount goes, which would mount the old one again for whoever looks too early. After it,
+        # because to stop an automount detaches what is mounted there, in use or not (automount.c).
+        gone |= {f"{name[: -len('.mount')]}.automount" for name in gone if name.endswith(".mount")}
+        stop = sorted(
+            (name for name in gone if _is_on(name, run)), key=lambda name: (name.endswith(".automount"), name)
+        )
+    starters = [units.starter(mount) for mount in mounts]
+    enable = [name for name in starters if not _is_enabled(root, name)]
+    start = [name for name in starters if name in stop or not _is_on(name, run)] if live else []
+    return Plan(tuple(stop), (*files, *([record] if record.changes else [])), tuple(enable), tuple(start))
+
+
+def apply(root: Root, made: Plan, run: Run, live: bool) -> None:
+    """Do it.
+
+    :raises SharedProblem: what is mounted is in use.
+    :raises CommandFailed: systemd refused.
+    """
+    for name in made.stop:
+        if _stop(root, name, run).rc != 0:
+            raise SharedProblem(_in_use(root, name))
+    for file in made.files:
+        if file.after is None and file.path.startswith(root.at(units.FOLDER)):
+            must(run(["systemctl", "disable", os.path.basename(file.path)]))
+    for file in made.files:
+        file.apply()
+    if live and made.files:
+        must(run(["systemctl", "daemon-reload"]))
+    if made.enable:
+        must(run(["systemctl", "enable", *made.enable]))
+    for name in made.start:
+        run(["systemctl", "reset-failed", name])
+        must(run(["systemctl", "start", name]))
+
+
+def unreachable(mounts: Sequence[Mount], run: Run) -> list[str]:
+    """Mount each that is not mounted; return what went wrong, one line for each."""
+    problems = []
+    for mount in mounts:
+        name = f"{units.unit_name(mount.path)}.mount"
+        if read_unit(name, run).is_active:
+            continue
+        answer = run(["systemctl", "start", name])
+        if answer.rc != 0:
+            problems.append(f"{mount.source} cannot be mounted at {mount.path}: {_last_words(name, run)}")
+    return problems
+
+
+def _units(root: Root) -> list[str]:
+    """The units that we wrote."""
+    names = [name for name in root.entries(units.FOLDER) if name.endswith((".mount", ".automount"))]
+    paths = [f"{units.FOLDER}/{name}" for name in names]
+    return [path for path in paths if (root.text(path) or "").startswith(units.HEADER)]
+
+
+def _check(root: Root, mount: Mount, changes: dict[str, FileChange]) -> None:
+    if mount.path in read_fstab(root):
+        raise SharedProblem(
+            f"{mount.path} is in /etc/fstab: remove it there, or from the mounts. Two would fight for it"
+        )
+    own = f"{units.FOLDER}/{units.unit_name(mount.path)}.mount"
+    before = changes[own].before
+    if before is not None and not before.startswith(units.HEADER):
+        raise SharedProblem(f"{own} is somebody else's: remove it ('systemctl revert'), or take another path")
+    there = [found for found in read_mounts(root) if found.mountpoint == mount.path and found.filesystem != "autofs"]
+    if there and before is None:
+        raise SharedProblem(
+            f"{there[-1].source} is mounted at {mount.path}, and not by us: unmount it, or take another path"
+        )
+    if mount.hide:
+        return
+    known = (read_config(root, "users") or {}).get("users") or {}
+    hidden = [
+        account
+        for account in read_facts(root).accounts
+        if _FIRST_PERSON <= account.uid < _NOBODY
+        and account.name not in known
+        and f"{account.home.rstrip('/')}/".startswith(f"{mount.path}/")
+    ]
+    if hidden:
+        names = ", ".join(account.name for account in hidden)
+        raise SharedProblem(
+            f"a mount at {mount.path} would hide the home of {names}, whose keys nobody finds when the server is away: "
+            f"mount it elsewhere, such as {mount.path.rstrip('/')}-shared or /shared, or set hide for it"
+        )
+
+
+def _record(mounts: Sequence[Mount]) -> dict[str, object]:
+    return {"mounts": [{"path": mount.path, "source": mount.source, "type": mount.kind} for mount in mounts]}
+
+
+def _is_on(name: str, run: Run) -> bool:
+    return read_unit(name, run).active in ("active", "activating", "reloading")
+
+
+def _is_enabled(root: Root, name: str) -> bool:
+    return root.exists(f"{units.FOLDER}/multi-user.target.wants/{name}")
+
+
+def _stop(root: Root, name: str, run: Run) -> Result:
+    """Stop a unit. What is mounted is unmounted: with its unit, systemd would stop the services that need it."""
+    path = _mounted_at(root, name)
+    return run(["umount", path] if path and name.endswith(".mount") else ["systemctl", "stop", name])
+
+
+def _in_use(root: Root, name: str) -> str:
+    path = _mounted_at(root, name) or name
+    who = ", ".join(processes_below(root, path)) or "somebody"
+    return f"{path} is to change and is in use by {who}: drain the node or end them, then run this again"
+
+
+def _mounted_at(root: Root, name: str) -> str:
+    """Where a unit's file system is mounted; nothing if it is not."""
+    unit = name.rpartition(".")[0]
+    there = (mount for mount in read_mounts(root) if mount.filesystem != "autofs")
+    return next((mount.mountpoint for mount in there if units.unit_name(mount.mountpoint) == unit), "")
+
+
+def _last_words(name: str, run: Run) -> str:
+    said = run(["journalctl", "--unit", name, "--no-pager", "--quiet", "--output=cat", "--lines=8"]).stdout
+    lines = [line.strip() for line in said.splitlines() if line.strip() and "Failed to mount" not in line]
+    useful = [line for line in lines if "mount" in line.lower()]
+    return (useful or lines or ["no word of it in the journal; are the client's packages installed?"])[-1]

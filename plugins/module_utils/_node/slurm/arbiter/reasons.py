@@ -1,0 +1,84 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The reasons that the arbiter gives, and which nodes are out because of it."""
+
+from __future__ import annotations
+
+import re
+
+from ..nodes import NO_INSTANCE, OUR_PREFIX, NodeState
+from ..reason import LONGEST, as_reason
+from .message import Fault, Report
+
+HEALTH = f"{OUR_PREFIX} health: "
+"""Begins the reason of each node that the arbiter has drained. It returns no others."""
+PROLOG_SCRIPT = "30-health"
+"""The prolog that ends a job's start for a node's health; the role health_checks brings it."""
+PROLOG = f"{OUR_PREFIX} prolog: {PROLOG_SCRIPT}: "
+"""Begins the reason of a node that Slurm has drained because that script failed."""
+_REPLACE = "replace: "
+_REBOOT = "reboot: "
+_HELD = re.compile(r" \(held: [^()]*\)$")
+
+
+def reason_for(report: Report, first: Fault) -> str:
+    """Return the reason of a node that has this fault among others."""
+    return _reason(HEALTH, report, first)
+
+
+def replace_reason(report: Report, first: Fault) -> str:
+    """Return the reason of a node that needs another machine."""
+    return _reason(f"{HEALTH}{_REPLACE}", report, first)
+
+
+def reboot_reason(report: Report, first: Fault) -> str:
+    """Return the reason of a node that is to restart."""
+    return _reason(f"{HEALTH}{_REBOOT}", report, first)
+
+
+def held_reason(reason: str, drains: int, hours: float) -> str:
+    """Return the reason of a node that does not return by itself any more."""
+    if is_held(reason):
+        return reason
+    tail = f" (held: {drains} drains in {hours:g} h)"
+    return as_reason(reason, LONGEST - len(tail)) + tail
+
+
+def _reason(prefix: str, report: Report, first: Fault) -> str:
+    more = report.failed - 1
+    tail = f" (and {more} more)" if more > 0 else ""
+    return as_reason(f"{prefix}{first.check}: {first.summary}", LONGEST - len(tail)) + tail
+
+
+def check_of(reason: str) -> str:
+    """Return the check that one of our reasons names; empty where it names none."""
+    for prefix in (PROLOG, HEALTH):
+        if reason.startswith(prefix):
+            rest = reason[len(prefix) :]
+            for word in (_REPLACE, _REBOOT):
+                rest = rest[len(word) :] if rest.startswith(word) else rest
+            return rest.partition(":")[0].strip()
+    return ""
+
+
+def is_held(reason: str) -> bool:
+    """Whether the reason says that the node does not return by itself."""
+    return bool(_HELD.search(reason))
+
+
+def is_ours(node: NodeState) -> bool:
+    """Whether the node is out by the arbiter, or by a prolog that failed for the node's health."""
+    return node.out and node.reason.startswith((HEALTH, PROLOG))
+
+
+def is_by_prolog(node: NodeState) -> bool:
+    """Whether Slurm has drained it because the prolog failed for its health."""
+    return node.out and node.reason.startswith(PROLOG)
+
+
+def has_machine(node: NodeState) -> bool:
+    """Whether a machine stands behind the name: a spare name, or one that is switched off, is no part of a cap."""
+    absent = ("FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN")
+    return not node.reason.startswith(NO_INSTANCE) and not any(state in absent for state in node.states)

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What the arbiter knows of each machine from its earlier looks. A machine is its vmId: names of nodes come again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ...machine.atomic import write_file
+from ...machine.root import Root
+from .message import Report
+from .settings import WINDOW_S
+
+SCHEMA = 1
+_FORGOTTEN_S = 30 * 24 * 3600.0
+"""What is known of a machine that nobody has seen for so long is forgotten."""
+SEEN_S = 3600.0
+"""How exactly it is known when a machine was seen last: the file is not written for each report."""
+
+
+@dataclass(frozen=True)
+class Drain:
+    """A machine was taken out.
+
+    :ivar time: when, in seconds since the epoch.
+    :ivar check: for which check.
+    """
+
+    time: float
+    check: str
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A machine was asked to restart.
+
+    :ivar boot: the boot that should end by it, as its reports name it.
+    """
+
+    time: float
+    boot: str
+
+
+@dataclass(frozen=True)
+class Out:
+    """A machine is out by the arbiter's hand.
+
+    :ivar since: when that began.
+    :ivar checks: all checks that failed since; each must pass before it returns.
+    """
+
+    since: float
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A machine is to be replaced.
+
+    :ivar host: the physical host that it was on: on another one it is as good as another machine.
+    """
+
+    time: float
+    reason: str
+    host: str = ""
+    action: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is known of a machine.
+
+    :ivar key: its vmId, or ``node NAME`` where that is not known.
+    :ivar name: of its node.
+    :ivar seen: when it reported last, to the hour.
+    :ivar came_back: when it was found in scheduling again; a report from before that is of no use against it.
+    """
+
+    key: str
+    name: str = ""
+    host: str = ""
+    seen: float = 0.0
+    drains: tuple[Drain, ...] = ()
+    restarts: tuple[Restart, ...] = ()
+    out: Out | None = None
+    came_back: float = 0.0
+    marked: Marked | None = None
+
+    @property
+    def has_history(self) -> bool:
+        """Whether there is anything to remember of it."""
+        return bool(self.drains or self.restarts or self.out or self.marked)
+
+    def drains_lately(self, now: float, check: str | None = None) -> int:
+        """Return how often it was drained in the last 24 h, for one check or for any."""
+        return sum(now - one.time < WINDOW_S and check in (None, one.check) for one in self.drains)
+
+    def last_restart(self, now: float) -> Restart | None:
+        """Return the last restart that was asked for in the last 24 h."""
+        lately = [one for one in self.restarts if now - one.time < WINDOW_S]
+        return lately[-1] if lately else None
+
+    def drained(self, now: float, check: str) -> Machine:
+        """Return it as it is after a drain."""
+        drains = tuple(one for one in self.drains if now - one.time < WINDOW_S)
+        return replace(self, drains=(*drains, Drain(now, check)), out=Out(now, (check,)))
+
+    def returned(self, now: float) -> Machine:
+        """Return it as it is in scheduling again."""
+        return replace(self, out=None, marked=None, came_back=now)
+
+
+Machines = Mapping[str, Machine]
+"""By key."""
+
+
+def key_of(name: str, report: Report) -> str:
+    """Return under which key a machine is known."""
+    return report.vm_id or f"node {name}"
+
+
+@dataclass(frozen=True)
+class Records:
+    """What is known of all machines.
+
+    :ivar problem: why what was known is lost; empty where it is not.
+    """
+
+    machines: Machines = field(default_factory=dict)
+    problem: str = ""
+
+
+def read(root: Root, path: str) -> Records:
+    """Return what is known. A file that cannot be used is kept beside the new one."""
+    try:
+        return parse(root.text(path))
+    except ValueError as error:
+        aside = f"{path}.unreadable"
+        os.replace(root.at(path), root.at(aside))
+        words = f"{path} cannot be read ({error}): earlier drains are forgotten, and the file is kept as {aside}"
+        return Records({}, words)
+
+
+def parse(text: str | None) -> Records:
+    """Return what the file's text says; nothing is known where there is none.
+
+    :raises ValueError: it cannot be used.
+    """
+    if text is None:
+        return Records()
+    try:
+        held = json.loads(text)
+        if held["schema"] != SCHEMA:
+            raise ValueError(f"it has schema {held['schema']}, and this hpcnode knows {SCHEMA}")
+        return Records({key: _machine(key, value) for key, value in held["machines"].items()})
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"it is damaged: {error!r}") from None
+
+
+def _machine(key: str, held: Mapping[str, Any]) -> Machine:
+    out, marked = held["out"], held["marked"]
+    return Machine(
+        **{
+            **held,
+            "key": key,
+            "drains": tuple(Drain(**one) for one in held["drains"]),
+            "restarts": tuple(Restart(**one) for one in held["restarts"]),
+            "out": Out(out["since"], tuple(out["checks"])) if out else None,
+            "marked": Marked(**marked) if marked else None,
+        }
+    )
+
+
+def write(root: Root, path: str, machines: Machines, now: float) -> None:
+    """Write down what is known, if it is not written already.
+
+    :raises OSError: it cannot be written.
+    """
+    kept = {key: _plain(one) for key, one in machines.items() if one.has_history and now - one.seen < _FORGOTTEN_S}
+    text = json.dumps({"schema": SCHEMA, "machines": kept}, indent=1, sort_keys=True) + "\n"
+    if (root.text(path) or "") != text.strip():
+        write_file(root.at(path), text, mode=0o600)
+
+
+def _plain(machine: Machine) -> dict[str, Any]:
+    held = asdict(machine)
+    del held["key"]
+    return held

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A node as the arbiter sees it: what slurmctld has of it, and what it says itself."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+
+from ...machine.run import Run, must
+from .. import nodes
+from ..nodes import NodeState
+from .message import FORM, NoReport, Report, decode
+
+EXTRA, COMMENT = FIELDS = ("Extra", "Comment")
+"""Fields of a node's record that hold a text of anybody's. Both are there from Slurm 22.05 to 25.11."""
+CLOCKS_S = 120
+"""How far a node's clock may be ahead of the controller's before its reports are worth nothing."""
+
+_REPORT = re.compile(rf" (?:{'|'.join(FIELDS)})=({FORM}/\S+)")
+_BOOT = re.compile(r" BootTime=(\d{4}-\d\d-\d\dT[\d:]{8})")
+_SINCE = re.compile(r" \[[^\s@\]]+@(\d{4}-\d\d-\d\dT[\d:]{8})\]")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A node.
+
+    :ivar report: what it says; None where nothing can be read.
+    :ivar problem: why there is no report; empty where there is one.
+    :ivar booted: when its machine started, in seconds since the epoch; None where slurmctld does not know.
+    :ivar reason_since: when its reason was given, the same.
+    """
+
+    node: NodeState
+    report: Report | None = None
+    problem: str = ""
+    booted: float | None = None
+    reason_since: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in Slurm."""
+        return self.node.name
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a restart was asked for, or is going on."""
+        return any(state.startswith("REBOOT") for state in self.node.states)
+
+
+def parse(shown: str) -> dict[str, Seen]:
+    """Parse the output of ``scontrol --oneliner show nodes``. Its times are those of the machine that asked."""
+    found = {}
+    for line in shown.splitlines():
+        for name, node in nodes.parse(line).items():
+            report, problem = _report_in(line)
+            since = _SINCE.findall(line)
+            booted = _BOOT.search(line)
+            found[name] = Seen(
+                node, report, problem, _epoch(booted[1]) if booted else None, _epoch(since[-1]) if since else None
+            )
+    return found
+
+
+def _report_in(line: str) -> tuple[Report | None, str]:
+    """The newest report, where both fields have one: a site may have changed which is taken."""
+    reports, problem = [], "it has not reported"
+    for text in _REPORT.findall(line):
+        try:
+            reports.append(decode(text))
+        except NoReport as error:
+            problem = f"its report cannot be read: {error}"
+    return (max(reports, key=lambda report: report.time), "") if reports else (None, problem)
+
+
+def _epoch(local: str) -> float:
+    return time.mktime(time.strptime(local, "%Y-%m-%dT%H:%M:%S"))
+
+
+def read(run: Run) -> dict[str, Seen]:
+    """Ask slurmctld for all nodes.
+
+    :raises CommandFailed: slurmctld does not answer.
+    """
+    return parse(must(run(["scontrol", "--oneliner", "show", "nodes"])).stdout)

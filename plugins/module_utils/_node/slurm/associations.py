@@ -1,0 +1,296 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Slurm's accounts, users and QOS, as slurmdbd has them and as they should be.
+
+Only what is named is compared: a limit that somebody set by hand and that the settings do not name stays, and so does
+everything else that is not named, unless a purge was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..machine.run import CommandFailed, Run, must
+from .limits import ASSOCIATION, QOS, BadSetting, canonical, given_settings, words_to_set
+
+_KEPT_ACCOUNT, _KEPT_USER, _KEPT_QOS = "root", "root", "normal"
+"""What slurmdbd makes itself, and a cluster cannot be without."""
+_ADMIN_LEVELS = ("None", "Operator", "Administrator")
+# What a setting without a value is in the end.
+_RESTING = {"Fairshare": "1", "UsageFactor": "1", "GraceTime": "0", "PreemptMode": "cluster", "Priority": "0"}
+
+Key = tuple[str, ...]
+"""(account,) or (account, user)."""
+
+
+@dataclass
+class Book:
+    """The book-keeping of one cluster: what there is, or what should be.
+
+    :ivar qos: settings of each QOS, in the form of `limits`.
+    :ivar accounts: parent of each account, parents first.
+    :ivar described: description and organization of accounts, in lower case, as sacctmgr keeps them.
+    :ivar limits: settings of accounts, and of users in accounts.
+    :ivar defaults: each user's default account.
+    :ivar admins: each user's admin level.
+    :ivar has_cluster: slurmdbd knows the cluster.
+    """
+
+    qos: dict[str, dict[str, str]] = field(default_factory=dict)
+    accounts: dict[str, str] = field(default_factory=dict)
+    described: dict[str, dict[str, str]] = field(default_factory=dict)
+    limits: dict[Key, dict[str, str]] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
+    admins: dict[str, str] = field(default_factory=dict)
+    has_cluster: bool = True
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of sacctmgr, and what it changes in words."""
+
+    words: tuple[str, ...]
+    before: str
+    after: str
+
+
+def wanted_book(accounts: Mapping[str, Any], qos: Mapping[str, Any]) -> Book:
+    """Return what the settings ask for.
+
+    :raises BadSetting: they make no sense.
+    """
+    book = Book()
+    # sacctmgr writes all names in lower case.
+    for name, given in qos.items():
+        book.qos[str(name).lower()] = given_settings(f"QOS {name}", _mapping(f"QOS {name}", given), QOS)
+    _take(book, accounts, _KEPT_ACCOUNT)
+    return book
+
+
+def _take(book: Book, accounts: Mapping[str, Any], parent: str) -> None:
+    for spelled, settings in accounts.items():
+        name = str(spelled).lower()
+        where = f"account {name}"
+        given = _by_lower(_mapping(where, settings))
+        if (name,) in book.limits:
+            raise BadSetting(f"{where} stands in the settings twice; its name must be the only one of the cluster.")
+        if name != _KEPT_ACCOUNT:
+            book.accounts[name] = parent
+        users = _pop(given, "users") or {}
+        children = _pop(given, "accounts") or {}
+        told = ((key, _pop(given, key)) for key in ("description", "organization"))
+        book.described[name] = {key: str(value).lower() for key, value in told if value is not None}
+        book.limits[(name,)] = given_settings(where, dict(given.values()), ASSOCIATION)
+        if not isinstance(users, Mapping):
+            users = {user: {} for user in users}
+        for user, own in users.items():
+            _take_user(book, name, str(user).lower(), _mapping(f"user {user} of {where}", own))
+        _take(book, _mapping(f"accounts below {name}", children), name)
+
+
+def _take_user(book: Book, account: str, user: str, own: Mapping[str, Any]) -> None:
+    where = f"user {user} of account {account}"
+    given = _by_lower(own)
+    is_default, level = _pop(given, "default"), _pop(given, "adminlevel")
+    if level is not None:
+        named = next((one for one in _ADMIN_LEVELS if one.lower() == str(level).lower()), None)
+        if named is None:
+            raise BadSetting(f"{where}: AdminLevel is {level!r}, and must be one of {', '.join(_ADMIN_LEVELS)}.")
+        if book.admins.setdefault(user, named) != named:
+            raise BadSetting(f"{where}: AdminLevel differs from what another account says of {user}.")
+    if is_default:
+        if user in book.defaults:
+            raise BadSetting(f"{where}: {user} has a default account already, {book.defaults[user]}.")
+        book.defaults[user] = account
+    book.limits[(account, user)] = given_settings(where, dict(given.values()), ASSOCIATION)
+
+
+def _by_lower(given: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    return {str(key).lower(): (str(key), value) for key, value in given.items()}
+
+
+def _pop(given: dict[str, tuple[str, Any]], key: str) -> Any:
+    return given.pop(key, ("", None))[1]
+
+
+def _mapping(where: str, value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise BadSetting(f"{where} must be a mapping, not {value!r}.")
+    return value
+
+
+def read_book(cluster: str, run: Run) -> Book:
+    """Ask slurmdbd, through sacctmgr.
+
+    :raises CommandFailed: it does not answer.
+    """
+    book = Book(has_cluster=bool(_rows(run, "cluster", ["Cluster"], f"cluster={cluster}")))
+    for name, *values in _rows(run, "qos", ["Name", *QOS]):
+        book.qos[name] = _settings(QOS, values)
+    for name, description, organization in _rows(run, "account", ["Account", "Description", "Organization"]):
+        book.described[name] = {"description": description.lower(), "organization": organization.lower()}
+    # Without WOPLimits each limit of a parent would be shown as the child's own.
+    shown = ["Account", "User", "Partition", "ParentName", *ASSOCIATION]
+    for account, user, partition, parent, *values in _rows(
+        run, "association", shown, f"cluster={cluster}", "WOPLimits"
+    ):
+        if partition:
+            continue
+        if not user:
+            book.accounts[account] = parent
+        book.limits[(account, user) if user else (account,)] = _settings(ASSOCIATION, values)
+    for user, default, level in _rows(run, "user", ["User", "DefaultAccount", "AdminLevel"], f"cluster={cluster}"):
+        book.defaults[user], book.admins[user] = default, level
+    return book
+
+
+def _rows(run: Run, what: str, fields: Sequence[str], *more: str) -> list[list[str]]:
+    words = ["sacctmgr", "--noheader", "--parsable2", "show", what, f"format={','.join(fields)}", *more]
+    return [line.split("|") for line in must(run(words)).stdout.splitlines() if line.strip()]
+
+
+def _settings(known: Mapping[str, int], values: Sequence[str]) -> dict[str, str]:
+    return {name: canonical(name, kind, value) for (name, kind), value in zip(known.items(), values)}
+
+
+def plan(cluster: str, found: Book, wanted: Book, purge: bool = False) -> tuple[Step, ...]:
+    """Return what to do, in order. Pure."""
+    steps: list[Step] = []
+    if not found.has_cluster:
+        steps.append(Step(("add", "cluster", cluster), "", f"cluster {cluster}"))
+    steps += _plan_qos(found, wanted)
+    for name in wanted.described:
+        steps += _plan_account(cluster, found, wanted, name)
+    for key in wanted.limits:
+        if len(key) == 2:
+            steps += _plan_user(cluster, found, wanted, key)
+    steps += _plan_people(cluster, found, wanted, purge)
+    if purge:
+        steps += _plan_purge(cluster, found, wanted)
+    return tuple(steps)
+
+
+def _plan_qos(found: Book, wanted: Book) -> Iterable[Step]:
+    # All names first: one may preempt another that comes later.
+    for name in wanted.qos:
+        if name not in found.qos:
+            yield Step(("add", "qos", name), "", f"QOS {name}")
+    for name, settings in wanted.qos.items():
+        words = ("modify", "qos", "where", f"name={name}", "set")
+        yield from _change(f"QOS {name}", QOS, found.qos.get(name, {}), settings, words)
+
+
+def _plan_account(cluster: str, found: Book, wanted: Book, name: str) -> Iterable[Step]:
+    words: tuple[str, ...]
+    told = wanted.described[name]
+    parent = wanted.accounts.get(name)
+    if parent is not None and name not in found.accounts:
+        words = ("add", "account", name, f"cluster={cluster}", f"parent={parent}")
+        yield Step((*words, *(f"{k.title()}={v}" for k, v in told.items())), "", f"account {name} of {parent}")
+    else:
+        known = found.described.get(name, {})
+        if parent is not None and found.accounts[name] != parent:
+            words = ("modify", "account", "where", f"name={name}", f"cluster={cluster}", "set", f"parent={parent}")
+            yield Step(words, f"account {name} of {found.accounts[name]}", f"account {name} of {parent}")
+        for key, value in told.items():
+            if known.get(key, "") != value:
+                words = ("modify", "account", "where", f"name={name}", "set", f"{key.title()}={value}")
+                yield Step(words, f"account {name}: {key} {known.get(key, '')}", f"account {name}: {key} {value}")
+    words = ("modify", "account", "where", f"name={name}", f"cluster={cluster}", "set")
+    before = found.limits.get((name,), {})
+    yield from _change(f"account {name}", ASSOCIATION, before, wanted.limits[(name,)], words)
+
+
+def _plan_user(cluster: str, found: Book, wanted: Book, key: Key) -> Iterable[Step]:
+    account, user = key
+    label = f"user {user} of account {account}"
+    if key not in found.limits:
+        yield Step(("add", "user", user, f"account={account}", f"cluster={cluster}"), "", label)
+    words = ("modify", "user", "where", f"name={user}", f"account={account}", f"cluster={cluster}", "set")
+    yield from _change(label, ASSOCIATION, found.limits.get(key, {}), wanted.limits[key], words)
+
+
+def _change(
+    label: str, known: Mapping[str, int], before: Mapping[str, str], after: Mapping[str, str], words: tuple[str, ...]
+) -> Iterable[Step]:
+    is_now = {name: before.get(name) or _RESTING.get(name, "") for name in after}
+    shall = {name: value or _RESTING.get(name, "") for name, value in after.items()}
+    names = [name for name in after if is_now[name] != shall[name]]
+    if names:
+        yield Step(
+            (*words, *(words_to_set(name, known[name], before.get(name, ""), after[name]) for name in names)),
+            "\n".join(f"{label}: {name} {is_now[name] or '-'}" for name in names),
+            "\n".join(f"{label}: {name} {shall[name] or '-'}" for name in names),
+        )
+
+
+def _plan_people(cluster: str, found: Book, wanted: Book, purge: bool) -> Iterable[Step]:
+    words: tuple[str, ...]
+    for user in dict.fromkeys(key[1] for key in wanted.limits if len(key) == 2):
+        mine = [key[0] for key in wanted.limits if key[1:] == (user,)]
+        # Of a user who is new, sacctmgr takes the first account.
+        before = found.defaults.get(user, mine[0])
+        # A user without a default account, which a purge may leave, could start no job without naming one.
+        stays = before in mine or (not purge and (before, user) in found.limits)
+        account = wanted.defaults.get(user, before if stays else mine[0])
+        if before != account:
+            words = (
+                "modify",
+                "user",
+                "where",
+                f"name={user}",
+                f"cluster={cluster}",
+                "set",
+                f"DefaultAccount={account}",
+            )
+            yield Step(
+                words, f"user {user}: default account {before or '-'}", f"user {user}: default account {account}"
+            )
+    for user, level in wanted.admins.items():
+        known = found.admins.get(user, "None")
+        if known != level:
+            words = ("modify", "user", "where", f"name={user}", "set", f"AdminLevel={level}")
+            yield Step(words, f"user {user}: AdminLevel {known}", f"user {user}: AdminLevel {level}")
+
+
+def _plan_purge(cluster: str, found: Book, wanted: Book) -> Iterable[Step]:
+    for key in found.limits:
+        if len(key) == 2 and key not in wanted.limits and key != (_KEPT_ACCOUNT, _KEPT_USER):
+            words = ("delete", "user", "where", f"name={key[1]}", f"account={key[0]}", f"cluster={cluster}")
+            yield Step(words, f"user {key[1]} of account {key[0]}", "")
+    gone = [name for name in found.accounts if name not in wanted.accounts and name != _KEPT_ACCOUNT]
+    # Children before their parents.
+    for name in sorted(gone, key=lambda name: -_depth(name, found.accounts)):
+        yield Step(("delete", "account", "where", f"name={name}", f"cluster={cluster}"), f"account {name}", "")
+    for name in found.qos:
+        if name not in wanted.qos and name != _KEPT_QOS:
+            yield Step(("delete", "qos", "where", f"name={name}"), f"QOS {name}", "")
+
+
+def _depth(name: str, parents: Mapping[str, str]) -> int:
+    steps = 0
+    while parents.get(name) and steps < len(parents):
+        name, steps = parents[name], steps + 1
+    return steps
+
+
+def apply(steps: Iterable[Step], run: Run) -> list[str]:
+    """Carry out the plan, and return what sacctmgr said of each step: it takes some refusals for successes.
+
+    :raises CommandFailed: sacctmgr refused.
+    """
+    said = []
+    for step in steps:
+        answer = run(["sacctmgr", "--immediate", *step.words])
+        words = " ".join(f"{answer.stderr} {answer.stdout}".split())
+        if answer.rc != 0:
+            told = f"'sacctmgr {' '.join(step.words)}' failed (exit status {answer.rc}): {words or 'nothing'}"
+            raise CommandFailed(told)
+        said.append(words)
+    return said

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Slurm's configuration files as Slurm reads them: what they say, however they are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ..machine.root import Root
+from .hostlist import HostlistError, expand
+
+_WORD = re.compile(r"(?P<key>[A-Za-z]\w*)\s*[-+*/]?=\s*(?P<value>\"[^\"]*\"|\S*)")
+_INCLUDE = re.compile(r"\s*include\s+(?P<file>\S+)", re.IGNORECASE)
+_DEEPEST_INCLUDE = 5
+# Keys that begin a line of its own kind; all other words of that line belong to it.
+_NODE, _PARTITION = "nodename", "partitionname"
+_LINES = (_NODE, _PARTITION, "nodeset", "downnodes", "frontendname")
+# Of these lists each node has the word at its own place, when there are as many words as nodes.
+_BY_POSITION = ("nodeaddr", "nodehostname", "bcastaddr", "port")
+
+Words = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SlurmConf:
+    """What slurm.conf says. Keys are in lower case, for Slurm does not look at it.
+
+    :ivar settings: values of the whole cluster; those of a key that stands more than once are joined by line breaks.
+    :ivar names: each of these keys as it was written.
+    :ivar nodes: the words of each node, with those of the DEFAULT lines above it.
+    :ivar partitions: the same of each partition.
+    :ivar others: lines of other kinds (NodeSet, DownNodes), as they are.
+    """
+
+    settings: Words = field(default_factory=dict)
+    names: Words = field(default_factory=dict)
+    nodes: Mapping[str, Words] = field(default_factory=dict)
+    partitions: Mapping[str, Words] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+
+
+def read_conf(root: Root, folder: str) -> SlurmConf:
+    """Return what the slurm.conf of a folder says, with the files that it includes; nothing if there is none."""
+    return parse_conf("\n".join(_with_includes(root, folder, "slurm.conf", 0)))
+
+
+def _with_includes(root: Root, folder: str, name: str, depth: int) -> Iterator[str]:
+    text = root.text(name if name.startswith("/") else f"{folder}/{name}") or ""
+    for line in meaningful_lines(text):
+        included = _INCLUDE.match(line)
+        if included and depth < _DEEPEST_INCLUDE:
+            yield from _with_includes(root, folder, included["file"], depth + 1)
+        else:
+            yield line
+
+
+def meaningful_lines(text: str) -> list[str]:
+    """Return the lines without comments, without empty ones, continued ones as one, white space made single."""
+    joined = re.sub(r"\\[ \t]*\n", " ", text)
+    lines = (re.split(r"(?<!\\)#", line)[0] for line in joined.splitlines())
+    return [" ".join(line.split()) for line in lines if line.strip()]
+
+
+def words_of(line: str) -> dict[str, str]:
+    """Return the ``Key=value`` words of a line, keys in lower case."""
+    return {word["key"].lower(): word["value"].strip('"') for word in _WORD.finditer(line)}
+
+
+def parse_conf(text: str) -> SlurmConf:
+    """Return what the text of a slurm.conf says."""
+    settings: dict[str, str] = {}
+    names: dict[str, str] = {}
+    found: dict[str, dict[str, Words]] = {_NODE: {}, _PARTITION: {}}
+    defaults: dict[str, dict[str, str]] = {_NODE: {}, _PARTITION: {}}
+    others = []
+    for line in meaningful_lines(text):
+        first = next(_WORD.finditer(line), None)
+        kind = first["key"].lower() if first else ""
+        if kind in found:
+            words = words_of(line)
+            listed = words.pop(kind)
+            if listed.upper() == "DEFAULT":
+                defaults[kind].update(words)
+            else:
+                found[kind].update(_each(listed, {**defaults[kind], **words}))
+        elif kind in _LINES:
+            others.append(line)
+        else:
+            for word in _WORD.finditer(line):
+                key, value = word["key"].lower(), word["value"].strip('"')
+                names[key] = word["key"]
+                settings[key] = f"{settings[key]}\n{value}" if key in settings else value
+    return SlurmConf(settings, names, found[_NODE], found[_PARTITION], tuple(others))
+
+
+def _each(listed: str, words: Words) -> dict[str, Words]:
+    """Return the words of each name of a line's host list."""
+    names = _expanded(listed)
+    lists = {key: _expanded(value) for key, value in words.items() if key in _BY_POSITION}
+    by_position = {key: values for key, values in lists.items() if len(values) == len(names)}
+    return {
+        name: {**words, **{key: values[place] for key, values in by_position.items()}}
+        for place, name in enumerate(names)
+    }
+
+
+def _expanded(listed: str) -> list[str]:
+    try:
+        return expand(listed)
+    except HostlistError:
+        # Notation that Slurm knows and we do not: the whole of it is one name.
+        return [listed]

@@ -1,0 +1,243 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The MariaDB server of slurmdbd: its settings, where its data lies, the database and its user.
+
+The user logs in by the socket, as the operating system's user of the same name (plugin unix_socket), so there is no
+password that could be read, logged or lost with the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..machine.root import Root
+from ..machine.run import CommandFailed, Run, must
+from ..setup.managed_file import FileChange, change_of
+from . import selinux
+
+_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
+# ProtectHome=true in mariadb.service hides these.
+_HIDDEN = ("/home", "/root", "/run/user")
+_LABEL = "mysqld_db_t"
+# https://slurm.schedmd.com/accounting.html: 5 to 50 % of the memory, 4 GiB if there is so much, and a log of a quarter.
+_POOL_MIB, _POOL_SHARE, _LEAST_POOL_MIB = 4096, 0.25, 128
+_RECOMMENDED: Mapping[str, str] = {
+    "innodb_lock_wait_timeout": "900",
+    "max_allowed_packet": "16M",
+    # loose: only releases from 10.6.18, 10.11.8 and 11.4.2 on know it, and 11.6 sets what slurmdbd cannot live with.
+    "loose_innodb_snapshot_isolation": "OFF",
+    # slurmdbd is on this machine, and comes by the socket.
+    "skip_networking": "ON",
+}
+
+
+class Refused(RuntimeError):
+    """It would lose data, or cannot work; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What there should be.
+
+    :ivar datadir: where the server keeps its data; empty for its own place.
+    :ivar settings: settings of the server that come over the recommended ones; None leaves one out.
+    """
+
+    name: str
+    user: str
+    datadir: str
+    settings_file: str
+    settings: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the running server answers.
+
+    :ivar datadir: where its data lies; empty where it does not run.
+    :ivar has_database: the database is there.
+    :ivar tables: how many tables it has.
+    :ivar plugin: how the user logs in; empty where there is none.
+    :ivar granted: the user may do everything in the database.
+    """
+
+    datadir: str = ""
+    has_database: bool = False
+    tables: int = 0
+    plugin: str = ""
+    granted: bool = False
+
+
+def check(wanted: Wanted) -> None:
+    """Refuse what cannot work.
+
+    :raises Refused: a name or a path makes no sense.
+    """
+    for what, name in (("name", wanted.name), ("user", wanted.user)):
+        if not _NAME.fullmatch(name):
+            raise Refused(f"{what} must be letters, digits and underscores, not {name!r}.")
+    if wanted.datadir and (not wanted.datadir.startswith("/") or os.path.normpath(wanted.datadir) != wanted.datadir):
+        raise Refused(f"datadir must be an absolute path without '..', not {wanted.datadir!r}.")
+    if wanted.datadir.startswith(tuple(f"{path}/" for path in _HIDDEN)):
+        raise Refused(f"datadir {wanted.datadir} is hidden from mariadb.service (ProtectHome): choose another place.")
+
+
+def settings_change(wanted: Wanted, root: Root) -> FileChange:
+    """Return what becomes of the settings' file."""
+    settings: dict[str, str | None] = {**_sized(root), **_RECOMMENDED}
+    if wanted.datadir:
+        settings["datadir"] = wanted.datadir
+    settings.update(wanted.settings)
+    lines = [f"{name} = {value}" for name, value in settings.items() if value is not None]
+    head = "# Written by the module hpcai.azure.slurm_database, which overwrites it.\n[mysqld]\n"
+    return change_of(root.at(wanted.settings_file), head + "\n".join(lines) + "\n")
+
+
+def _sized(root: Root) -> dict[str, str]:
+    found = re.search(r"^MemTotal:\s+(\d+) kB", root.text("/proc/meminfo") or "", re.MULTILINE)
+    memory = int(found[1]) // 1024 if found else 0
+    # In steps, because two boots of one machine do not see the same memory to the last kilobyte.
+    pool = max(_LEAST_POOL_MIB, min(_POOL_MIB, int(memory * _POOL_SHARE)) // 128 * 128)
+    return {"innodb_buffer_pool_size": f"{pool}M", "innodb_log_file_size": f"{pool // 4}M"}
+
+
+def is_new_place(wanted: Wanted, root: Root) -> bool:
+    """Whether the server's own tables have to be made in the chosen place first.
+
+    :raises Refused: something else lies there.
+    """
+    if not wanted.datadir or root.exists(f"{wanted.datadir}/mysql"):
+        return False
+    strange = [name for name in root.entries(wanted.datadir) if name != "lost+found"]
+    if strange:
+        raise Refused(
+            f"{wanted.datadir} is no MariaDB's datadir and not empty ({', '.join(strange[:3])}): empty it, or choose "
+            "another place."
+        )
+    return True
+
+
+def read_server(wanted: Wanted, run: Run) -> Server:
+    """Ask the server; one that does not run answers nothing."""
+    place = run(_sql("SELECT @@datadir"))
+    if place.rc != 0:
+        return Server()
+    db, user = wanted.name, wanted.user
+    found = must(
+        run(
+            _sql(
+                f"SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name='{db}';"
+                f"SELECT COUNT(*) FROM information_schema.tables WHERE table_schema='{db}';"
+                f"SELECT COALESCE(MAX(plugin), '') FROM mysql.user WHERE user='{user}' AND host='localhost';"
+                f"SELECT COUNT(*) FROM mysql.db WHERE user='{user}' AND host='localhost' AND db='{db}'"
+                " AND insert_priv='Y' AND drop_priv='Y' AND alter_priv='Y'"
+            )
+        )
+    ).stdout.split("\n")
+    return Server(place.stdout.strip().rstrip("/"), found[0] != "0", int(found[1]), found[2], found[3] != "0")
+
+
+def check_move(wanted: Wanted, server: Server) -> None:
+    """Refuse to leave a database behind.
+
+    :raises Refused: the server runs in another place and has this database.
+    """
+    if wanted.datadir and server.datadir and server.datadir != wanted.datadir and server.tables:
+        raise Refused(
+            f"The database {wanted.name} lies in {server.datadir}, and would be left behind: dump it, "
+            f"stop slurmdbd and mariadb, move {server.datadir} to {wanted.datadir}, and run this again."
+        )
+
+
+def plan_sql(wanted: Wanted, server: Server) -> tuple[str, ...]:
+    """Return the statements that are missing. Pure."""
+    account = f"'{wanted.user}'@'localhost'"
+    statements = []
+    if not server.has_database:
+        statements.append(f"CREATE DATABASE `{wanted.name}`")
+    if not server.plugin:
+        statements.append(f"CREATE USER {account} IDENTIFIED VIA unix_socket")
+    elif server.plugin != "unix_socket":
+        statements.append(f"ALTER USER {account} IDENTIFIED VIA unix_socket")
+    if not server.granted:
+        statements.append(f"GRANT ALL ON `{wanted.name}`.* TO {account}")
+    return tuple(statements)
+
+
+def make_place(wanted: Wanted, root: Root, run: Run) -> None:
+    """Make the server's own tables in the chosen place.
+
+    :raises CommandFailed: that failed; nothing is left of it.
+    """
+    folder = root.at(wanted.datadir)
+    was_there = os.path.isdir(folder)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    try:
+        if root.is_this_machine:
+            shutil.chown(folder, "mysql", "mysql")
+        os.chmod(folder, 0o700)
+        if selinux.is_enabled(root):
+            label(wanted.datadir, run)
+        must(
+            run(
+                [
+                    "mariadb-install-db",
+                    "--user=mysql",
+                    f"--datadir={wanted.datadir}",
+                    "--skip-test-db",
+                    "--auth-root-authentication-method=socket",
+                ]
+            )
+        )
+    except BaseException:
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            if name != "lost+found":
+                shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        if not was_there:
+            os.rmdir(folder)
+        raise
+
+
+def label(folder: str, run: Run) -> None:
+    """Let SELinux allow the server what lies in a folder.
+
+    :raises CommandFailed: the policy cannot be changed.
+    """
+    pattern = f"{folder}(/.*)?"
+    if run(["semanage", "fcontext", "--add", "--type", _LABEL, pattern]).rc != 0:
+        must(run(["semanage", "fcontext", "--modify", "--type", _LABEL, pattern]))
+    must(run(["restorecon", "-R", folder]))
+
+
+def apply_sql(statements: tuple[str, ...], run: Run) -> None:
+    """Carry out the statements.
+
+    :raises CommandFailed: the server refused.
+    """
+    for statement in statements:
+        must(run(_sql(statement)))
+
+
+def count_rows(database: str, cluster: str, run: Run) -> int | None:
+    """Return how many jobs the database has of a cluster; None where there is no such table.
+
+    :raises CommandFailed: the server does not answer.
+    """
+    table = f"{cluster}_job_table"
+    if not _NAME.fullmatch(database) or not re.fullmatch(r"[A-Za-z0-9_.-]+", table):
+        raise CommandFailed(f"{database}.{table} cannot be the name of a table of Slurm")
+    known = f"SELECT COUNT(*) FROM information_schema.tables WHERE table_schema='{database}' AND table_name='{table}'"
+    if must(run(_sql(known))).stdout.strip() == "0":
+        return None
+    return int(must(run(_sql(f"SELECT COUNT(*) FROM `{database}`.`{table}`"))).stdout.strip())
+
+
+def _sql(statement: str) -> list[str]:
+    return ["mariadb", "--batch", "--skip-column-names", f"--execute={statement}"]

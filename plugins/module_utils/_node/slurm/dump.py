@@ -1,0 +1,193 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Making a dump: it is there in one step, or not at all.
+
+slurmctld's state is copied first and the database afterwards. So the accounting knows of each job that the queue has;
+the other way round, jobs would end whose start nobody had recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import json
+import os
+import shutil
+import tarfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ..machine.run import Run, must
+from .database import count_rows
+from .state import DATABASE, MANIFEST, SCHEMA, STATE, Place, Refused, digest, dumps_in, installed_release
+
+_PARTIAL = ".partial-"
+_SPARE_BYTES = 64 << 20
+"""What stays free on the file system of the dumps."""
+DATABASE_LIMIT_S = 3600
+"""How long the database may take."""
+_AGAIN = 3
+
+
+def make_dump(place: Place, run: Run, now: float | None = None) -> str:
+    """Make a dump, remove those that are too many, and return its path.
+
+    :raises Refused: there is no room, or nothing to dump.
+    :raises CommandFailed: the database could not be dumped.
+    :raises OSError: a file could not be written.
+    """
+    if not place.path:
+        raise Refused("No folder for dumps is set (slurm_dump_path).")
+    if not place.state and not place.database:
+        raise Refused("This host has neither slurmctld's state nor slurmdbd's database.")
+    os.makedirs(place.path, mode=0o700, exist_ok=True)
+    _remove_partial(place.path)
+    _check_room(place, run)
+    moment = time.gmtime(time.time() if now is None else now)
+    name = f"{place.cluster}-{time.strftime('%Y%m%dT%H%M%SZ', moment)}"
+    done = os.path.join(place.path, name)
+    if os.path.exists(done):
+        raise Refused(f"{done} is there already: wait a second.")
+    partial = os.path.join(place.path, f"{_PARTIAL}{name}")
+    try:
+        _fill(partial, place, run, time.strftime("%Y-%m-%dT%H:%M:%SZ", moment))
+        os.rename(partial, done)
+        _sync(place.path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    for old in dumps_in(place.path, place.cluster)[: -max(place.keep, 1)]:
+        shutil.rmtree(old)
+    return done
+
+
+def _fill(folder: str, place: Place, run: Run, moment: str) -> None:
+    os.mkdir(folder, 0o700)
+    files: dict[str, Any] = {}
+    if place.state:
+        _archive(place.state, os.path.join(folder, STATE))
+        files[STATE] = {}
+    rows = None
+    if place.database:
+        path = os.path.join(folder, DATABASE)
+        words = ["mariadb-dump", "--single-transaction", "--quick", "--routines", "--hex-blob", "--skip-dump-date"]
+        _must_have_room(
+            place,
+            functools.partial(run, timeout_s=DATABASE_LIMIT_S)(  # type: ignore[call-arg]
+                [*words, f"--result-file={path}", place.database]
+            ),
+        )
+        os.chmod(path, 0o600)
+        rows = count_rows(place.database, place.cluster, run)
+        files[DATABASE] = {}
+    for name, told in files.items():
+        path = os.path.join(folder, name)
+        told.update(sha256=digest(path), bytes=os.path.getsize(path))
+        _sync(path)
+    manifest = {
+        "schema": SCHEMA,
+        "cluster": place.cluster,
+        "made_at": moment,
+        "slurm": installed_release(place, run),
+        "jobs_in_database": rows,
+        "files": files,
+    }
+    path = os.path.join(folder, MANIFEST)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(json.dumps(manifest, indent=2) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    _sync(folder)
+
+
+def _must_have_room(place: Place, answer: Any) -> None:
+    """mariadb-dump ends with 5 where it cannot write, and says which errno."""
+    if answer.rc != 0 and (f"rrcode: {errno.ENOSPC}" in answer.stderr or "No space left" in answer.stderr):
+        raise Refused(f"No space is left in {place.path}. The dumps that were there are untouched. Make room there.")
+    must(answer)
+
+
+def _archive(state: str, path: str) -> None:
+    """Copy what slurmctld saves while it runs: it replaces whole files, and may remove one in between.
+
+    The queue comes first, scripts of its jobs afterwards: a script too many harms nobody.
+    """
+    names = sorted(os.listdir(state), key=lambda name: (name.startswith("hash."), name))
+    with (
+        open(path, "xb", opener=lambda p, flags: os.open(p, flags, 0o600)) as file,
+        tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name in names:
+            for full, inside in _tree(os.path.join(state, name), name):
+                _add(archive, full, inside)
+
+
+def _tree(full: str, inside: str) -> Iterator[tuple[str, str]]:
+    yield full, inside
+    if os.path.isdir(full) and not os.path.islink(full):
+        with contextlib.suppress(FileNotFoundError):
+            for name in sorted(os.listdir(full)):
+                yield from _tree(os.path.join(full, name), f"{inside}/{name}")
+
+
+def _add(archive: tarfile.TarFile, full: str, inside: str) -> None:
+    """Add one file, read as a whole before, because it may be gone or another one at the next look."""
+    for _attempt in range(_AGAIN):
+        try:
+            if os.path.isdir(full) and not os.path.islink(full):
+                archive.add(full, inside, recursive=False)
+                return
+            if not os.path.isfile(full) or os.path.islink(full):
+                return
+            with open(full, "rb") as file:
+                archive.addfile(archive.gettarinfo(arcname=inside, fileobj=file), file)
+            return
+        except FileNotFoundError:
+            continue
+
+
+def _check_room(place: Place, run: Run) -> None:
+    needed = _SPARE_BYTES + (_size_of(place.state) if place.state else 0)
+    if place.database:
+        # The text of a dump has no indexes, and takes about what the data takes.
+        size = (
+            f"SELECT COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE table_schema='{place.database}'"
+        )
+        needed += int(
+            must(run(["mariadb", "--batch", "--skip-column-names", f"--execute={size}"])).stdout.split(".")[0]
+        )
+    found = os.statvfs(place.path)
+    free = found.f_bavail * found.f_frsize
+    if free < needed:
+        raise Refused(
+            f"{place.path} has {free >> 20} MiB free, and a dump needs {needed >> 20} MiB. "
+            "The dumps that are there are untouched. Make room, or keep fewer (slurm_dump_keep)."
+        )
+
+
+def _size_of(folder: str) -> int:
+    total = 0
+    for parent, _folders, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_size
+    return total
+
+
+def _remove_partial(folder: str) -> None:
+    """Remove what a dump left that was cut off; whoever comes here holds the lock."""
+    for name in os.listdir(folder):
+        if name.startswith(_PARTIAL):
+            shutil.rmtree(os.path.join(folder, name))
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

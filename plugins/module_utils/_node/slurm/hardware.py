@@ -1,0 +1,141 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a node really has, by ``slurmd -C`` and its device files, against what slurm.conf says of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..machine.root import Root
+from ..machine.run import Run, must
+from .conf_text import SlurmConf, Words, meaningful_lines, words_of
+from .hostlist import HostlistError, expand
+from .nodes import HARDWARE, SLURMD_WAITS
+
+_COUNTS = ("CPUs", "Boards", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "RealMemory")
+# Before 25.05 "slurmd -C" does not look at these, and its sockets are other ones than slurmd's.
+_LAYOUT_PARAMETERS = ("l3cache_as_socket", "numa_node_as_socket")
+_NO_COMPARISON = "config_overrides"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a node has.
+
+    :ivar counts: slurmd's own figures, by the names that ``slurmd -C`` gives them.
+    :ivar missing_files: device files that gres.conf names for this node, and that are not there.
+    :ivar waits: why slurmd still has to be restarted, once no job runs here.
+    """
+
+    counts: Mapping[str, int]
+    missing_files: Sequence[str] = ()
+    waits: Sequence[str] = ()
+
+
+def read_counts(run: Run) -> dict[str, int]:
+    """Ask slurmd what this machine has.
+
+    :raises CommandFailed: slurmd cannot tell.
+    """
+    return parse_counts(must(run(["slurmd", "-C"])).stdout)
+
+
+def parse_counts(printed: str) -> dict[str, int]:
+    """Return the figures that ``slurmd -C`` printed."""
+    line = next((line for line in printed.splitlines() if line.startswith("NodeName=")), "")
+    found = {name: re.search(rf"(?:^| ){name}=(\d+)", line) for name in _COUNTS}
+    return {name: int(count[1]) for name, count in found.items() if count}
+
+
+def missing_files(gres_conf: str, node: str, root: Root) -> list[str]:
+    """Return the device files that gres.conf names for a node, and that this machine does not have."""
+    missing = []
+    for line in meaningful_lines(gres_conf):
+        words = words_of(line)
+        if "file" in words and (_names(words.get("nodename", node), node)):
+            missing += [path for path in _paths(words["file"]) if not root.exists(path)]
+    return missing
+
+
+def _names(listed: str, node: str) -> bool:
+    try:
+        return node in expand(listed)
+    except HostlistError:
+        return False
+
+
+def _paths(pattern: str) -> list[str]:
+    try:
+        return expand(pattern)
+    except HostlistError:
+        # More than one bracket: Slurm knows what it stands for, we do not.
+        return []
+
+
+def from_result(result: Mapping[str, Any]) -> Seen:
+    """Return what the module slurmd found on a node."""
+    return Seen(result.get("hardware") or {}, result.get("missing_files") or (), result.get("waits") or ())
+
+
+def differences(conf: SlurmConf, node: str, seen: Seen) -> list[str]:
+    """Return what a node lacks of what slurm.conf says of it, one text each. Pure.
+
+    What slurm.conf does not say is not compared, for then it is what slurmctld made of the rest. More than configured
+    is no difference. Slurm's own words about a node, in its reason, are never looked at: they may be of another time.
+    """
+    parameters = conf.settings.get("slurmdparameters", "").lower().split(",")
+    missing = [f"{path} is missing" for path in seen.missing_files]
+    words = conf.nodes.get(node)
+    if words is None or _NO_COMPARISON in parameters:
+        return missing
+    found = list(_lower(words, seen.counts, _memory_share(conf, words)))
+    if not any(parameter in parameters for parameter in _LAYOUT_PARAMETERS):
+        found += _other_layout(words, seen.counts)
+    return found + missing
+
+
+def _memory_share(conf: SlurmConf, words: Words) -> float:
+    """Return how much of its RealMemory a node must have for slurmctld (node_reg_mem_percent of slurm.conf(5))."""
+    stated = re.search(r"node_reg_mem_percent=([\d.]+)", conf.settings.get("slurmctldparameters", "").lower())
+    if stated:
+        return float(stated[1]) / 100
+    return 0.9 if words.get("state", "").upper() == "CLOUD" else 1.0
+
+
+def _lower(words: Words, counts: Mapping[str, int], memory_share: float) -> Iterable[str]:
+    for key, configured, share in (
+        ("CPUs", words.get("cpus", words.get("procs")), 1.0),
+        ("RealMemory", words.get("realmemory"), memory_share),
+    ):
+        if configured and configured.isdecimal() and key in counts and counts[key] < int(configured) * share:
+            yield f"{key} is {counts[key]}, configured {configured}"
+
+
+def _other_layout(words: Words, counts: Mapping[str, int]) -> Iterable[str]:
+    boards = counts.get("Boards", 1)
+    has = {
+        "Sockets": boards * counts.get("SocketsPerBoard", 0),
+        "CoresPerSocket": counts.get("CoresPerSocket", 0),
+        "ThreadsPerCore": counts.get("ThreadsPerCore", 0),
+    }
+    sockets = words.get("sockets")
+    if not sockets and words.get("socketsperboard", "").isdecimal() and words.get("boards", "1").isdecimal():
+        sockets = str(int(words["socketsperboard"]) * int(words.get("boards", "1")))
+    said = {"sockets": sockets or "", **{key: words.get(key, "") for key in ("corespersocket", "threadspercore")}}
+    for key, count in has.items():
+        configured = said[key.lower()]
+        if configured.isdecimal() and count and count != int(configured):
+            yield f"{key} is {count}, configured {configured}"
+
+
+def reason_against(conf: SlurmConf, node: str, seen: Seen) -> str | None:
+    """Return for what reason a node should not get jobs; None if there is none. Pure."""
+    found = differences(conf, node, seen)
+    if found:
+        return f"{HARDWARE} {'; '.join(found)}"
+    return f"{SLURMD_WAITS} {'; '.join(seen.waits)}" if seen.waits else None

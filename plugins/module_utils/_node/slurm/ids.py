@@ -1,0 +1,194 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The accounts slurm and munge, with the same ids on every machine: Slurm compares them, and so does NFS."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..machine.root import Root
+from ..machine.run import Run, must
+
+PATHS = {
+    "munge": ("/etc/munge", "/var/lib/munge", "/var/log/munge", "/run/munge"),
+    "slurm": ("/etc/slurm", "/var/lib/slurm", "/var/log/slurm", "/var/spool/slurm", "/run/slurm"),
+}
+"""Where the files of each account are."""
+SERVICES = ("slurmctld", "slurmdbd", "slurmd", "sackd", "slurmrestd", "munge")
+"""Who runs as one of the accounts or speaks to who does, in the order in which they are stopped."""
+NO_LOGIN = "/usr/sbin/nologin"
+
+
+class CannotChange(RuntimeError):
+    """The ids cannot be what they should be; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account with a group of its own name."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is there.
+
+    :ivar users: uid and primary gid by name, of the wanted accounts.
+    :ivar groups: gid by name, of the wanted accounts' groups.
+    :ivar uid_owners: whose each wanted uid is.
+    :ivar gid_owners: whose each wanted gid is.
+    :ivar has_steps: whether a job runs here.
+    """
+
+    users: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    groups: Mapping[str, int] = field(default_factory=dict)
+    uid_owners: Mapping[int, str] = field(default_factory=dict)
+    gid_owners: Mapping[int, str] = field(default_factory=dict)
+    has_steps: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do, in this order.
+
+    :ivar moved: accounts that are there with other ids: their services are stopped, and their files given to the new
+        ids before the account gets them, so that a run that was cut off is made good by the next.
+    :ivar commands: what makes or changes accounts and groups.
+    """
+
+    moved: tuple[Account, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+
+
+def read_facts(wanted: Sequence[Account], root: Root) -> Facts:
+    """Read what is there, from whatever keeps the machine's accounts."""
+    users, groups, uid_owners, gid_owners = {}, {}, {}, {}
+    for account in wanted:
+        for user in (_user(account.name), _user(account.uid)):
+            if user:
+                uid_owners[user.pw_uid] = user.pw_name
+                if user.pw_name == account.name:
+                    users[account.name] = user.pw_uid, user.pw_gid
+        for group in (_group(account.name), _group(account.gid)):
+            if group:
+                gid_owners[group.gr_gid] = group.gr_name
+                if group.gr_name == account.name:
+                    groups[account.name] = group.gr_gid
+    steps = any(root.text(f"{path}/comm") == "slurmstepd" for _number, path in root.numbered("/proc", ""))
+    return Facts(users, groups, uid_owners, gid_owners, steps)
+
+
+def _user(name: str | int) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(name) if isinstance(name, str) else pwd.getpwuid(name)
+    except KeyError:
+        return None
+
+
+def _group(name: str | int) -> grp.struct_group | None:
+    try:
+        return grp.getgrnam(name) if isinstance(name, str) else grp.getgrgid(name)
+    except KeyError:
+        return None
+
+
+def plan(facts: Facts, wanted: Sequence[Account]) -> Plan:
+    """Return what gives the accounts their ids. Pure.
+
+    :raises CannotChange: an id is another account's, or a job runs here and ids would have to change.
+    """
+    moved: list[Account] = []
+    commands: list[tuple[str, ...]] = []
+    for account in wanted:
+        name = account.name
+        for kind, number, owners in (("uid", account.uid, facts.uid_owners), ("gid", account.gid, facts.gid_owners)):
+            owner = owners.get(number)
+            if owner not in (None, name):
+                raise CannotChange(
+                    f"{kind} {number}, which {name} is to have, is that of {owner} on this machine. Set slurm_uid, "
+                    "slurm_gid, slurm_munge_uid and slurm_munge_gid to ids that are free on every machine."
+                )
+        user, group = facts.users.get(name), facts.groups.get(name)
+        if group is None:
+            commands.append(("groupadd", "--system", "--gid", str(account.gid), name))
+        elif group != account.gid:
+            commands.append(("groupmod", "--gid", str(account.gid), name))
+        if user is None:
+            words = ["--uid", str(account.uid), "--gid", name, "--home-dir", "/nonexistent", "--shell", NO_LOGIN]
+            commands.append(("useradd", "--system", "--no-create-home", *words, name))
+        elif user != (account.uid, account.gid):
+            commands.append(("usermod", "--uid", str(account.uid), "--gid", name, name))
+        if (user and user != (account.uid, account.gid)) or (group is not None and group != account.gid):
+            moved.append(account)
+    if moved and facts.has_steps:
+        names = " and ".join(f"{account.name} ({_ids(facts, account)})" for account in moved)
+        raise CannotChange(
+            f"The ids of {names} are not those of the cluster, and cannot change while a job runs on this machine. "
+            "Drain the node, wait until it is empty, and run the playbook again, or give it a new image."
+        )
+    return Plan(tuple(moved), tuple(commands))
+
+
+def _ids(facts: Facts, account: Account) -> str:
+    uid, gid = facts.users.get(account.name, (None, None))
+    return f"{uid}:{facts.groups.get(account.name, gid)} instead of {account.uid}:{account.gid}"
+
+
+def actions(made: Plan) -> list[str]:
+    """Return what a plan does, in words."""
+    told = [f"give the files of {account.name} to {account.uid}:{account.gid}" for account in made.moved]
+    return [*told, *(" ".join(command) for command in made.commands)]
+
+
+def apply(made: Plan, facts: Facts, root: Root, run: Run, more_paths: Sequence[str] = ()) -> None:
+    """Do it. Services that ran run afterwards.
+
+    :param more_paths: further folders with files of any of the accounts, such as a state folder of the site's choice.
+    :raises CommandFailed: an account could not be made or changed.
+    :raises OSError: a file could not be given away.
+    """
+    running: list[str] = []
+    if made.moved:
+        running = [name for name in SERVICES if run(["systemctl", "is-active", "--quiet", name]).rc == 0]
+        for name in running:
+            must(run(["systemctl", "stop", name]))
+    for account in made.moved:
+        uid_before, gid_before = facts.users.get(account.name, (None, None))
+        gid_before = facts.groups.get(account.name, gid_before)
+        for path in (*PATHS.get(account.name, ()), *more_paths):
+            give(root.at(path), {uid_before: account.uid}, {gid_before: account.gid})
+    for command in made.commands:
+        must(run(command))
+    for name in reversed(running):
+        must(run(["systemctl", "start", name]))
+
+
+def give(path: str, uids: Mapping[int | None, int], gids: Mapping[int | None, int]) -> None:
+    """Give what lies at and below the path to other ids, where it has those that change. Links are not followed.
+
+    :raises OSError: something could not be given away.
+    """
+    for entry in _below(path):
+        there = os.lstat(entry)
+        uid, gid = uids.get(there.st_uid, there.st_uid), gids.get(there.st_gid, there.st_gid)
+        if (uid, gid) != (there.st_uid, there.st_gid):
+            os.lchown(entry, uid, gid)
+
+
+def _below(path: str) -> Iterator[str]:
+    if not os.path.lexists(path):
+        return
+    yield path
+    if os.path.islink(path):
+        return
+    for folder, folders, files in os.walk(path):
+        yield from (os.path.join(folder, name) for name in (*folders, *files))

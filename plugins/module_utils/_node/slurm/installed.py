@@ -1,0 +1,170 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Which Slurm is installed, whether it is the one that is wanted, and the record of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..machine.root import Root
+from ..machine.run import Run
+
+RECORD = "/etc/ansible/facts.d/hpcai_slurm.fact"
+PREINSTALLED = "preinstalled"
+ALWAYS = ("bin/scontrol", "bin/srun", "sbin/munged")
+NEEDED = {
+    "controller": ("sbin/slurmctld",),
+    "login": ("bin/sbatch", "bin/sinfo"),
+    "compute": ("sbin/slurmd", "sbin/slurmstepd"),
+    "accounting": ("sbin/slurmdbd", "bin/sacctmgr"),
+}
+"""Commands below the prefix, by what a machine is."""
+UNITS = {"controller": "slurmctld.service", "compute": "slurmd.service", "accounting": "slurmdbd.service"}
+UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+_VERSION = re.compile(r"(?:^|\s|:)(\d{2}\.\d{2}\.\d+)")
+
+
+class NotThisSlurm(RuntimeError):
+    """The machine has not the Slurm that is wanted; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of a machine.
+
+    :ivar functions: what it is: controller, login, compute, accounting.
+    :ivar source: distribution, repository or preinstalled.
+    :ivar version: the version, or its beginning; empty for any.
+    :ivar packages: names of the packages that the role installs.
+    :ivar client: the package that tells the version; empty where there is none.
+    :ivar prefix: where the commands are.
+    :ivar may_upgrade: whether a Slurm that is there may become another one.
+    """
+
+    functions: tuple[str, ...]
+    source: str
+    version: str = ""
+    packages: tuple[str, ...] = ()
+    client: str = ""
+    prefix: str = "/usr"
+    may_upgrade: bool = False
+
+
+def read_version(wanted: Wanted, run: Run) -> str | None:
+    """Return the version of the Slurm that is installed; None if there is none that can be told.
+
+    The package database comes first. Slurm's clients do not tell their version without a configuration ("Could not
+    establish a configuration source"), its daemons do.
+    """
+    asked: list[Sequence[str]] = []
+    if wanted.client:
+        asked.append(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}\n", wanted.client])
+        asked.append(["rpm", "--query", "--queryformat", "%{VERSION}\n", wanted.client])
+    asked += [[f"{wanted.prefix}/sbin/{daemon}", "-V"] for daemon in ("slurmd", "slurmctld")]
+    asked.append([f"{wanted.prefix}/bin/sinfo", "--version"])
+    for command in asked:
+        answer = run(command)
+        # dpkg still knows the version of a package that was removed and left its settings.
+        if answer.rc != 0 or answer.stdout.startswith(("config-files", "not-installed")):
+            continue
+        found = _VERSION.search(answer.stdout)
+        if found:
+            return found[1]
+    return None
+
+
+def matches(version: str, wanted: str) -> bool:
+    """Whether a version is the wanted one, of which only the beginning may be given, or which may name a revision."""
+    return not wanted or f"{version}.".startswith(f"{wanted.split('-')[0]}.")
+
+
+def read_record(root: Root) -> dict[str, Any]:
+    """Return what was recorded; nothing if there is no record that can be read."""
+    try:
+        record = json.loads(root.text(RECORD) or "{}")
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def check_before(wanted: Wanted, record: dict[str, Any], version: str | None, root: Root) -> None:
+    """Check, before anything is installed, that nothing would be upgraded unasked, and that what must be there is.
+
+    :raises NotThisSlurm: otherwise.
+    """
+    if wanted.source == PREINSTALLED:
+        _check_preinstalled(wanted, root)
+    if version is None or wanted.may_upgrade:
+        return
+    before = record.get("source") or wanted.source
+    if before != wanted.source:
+        raise NotThisSlurm(
+            f"Slurm {version} is installed from '{before}', and slurm_source is '{wanted.source}'. To change that is "
+            f"an upgrade, which is done in an order (slurmdbd, slurmctld, slurmd): {_HOW}"
+        )
+    if not matches(version, wanted.version):
+        raise NotThisSlurm(
+            f"Slurm {version} is installed, and slurm_version is '{wanted.version}'. An upgrade is done in an order "
+            f"(slurmdbd, slurmctld, slurmd): {_HOW}"
+        )
+
+
+_HOW = "see 'Upgrading' in guide_slurm_packages, then set slurm_upgrade: true."
+
+
+def _check_preinstalled(wanted: Wanted, root: Root) -> None:
+    needed = [*ALWAYS, *(name for function in wanted.functions for name in NEEDED[function])]
+    missing = [f"{wanted.prefix}/{name}" for name in needed if not _is_there(wanted.prefix, name, root)]
+    missing += [
+        f"{unit} (in {', '.join(UNIT_FOLDERS)})"
+        for unit in ("munge.service", *(UNITS[name] for name in wanted.functions if name in UNITS))
+        if not any(root.exists(f"{folder}/{unit}") for folder in UNIT_FOLDERS)
+    ]
+    if missing:
+        raise NotThisSlurm(
+            f"slurm_source is preinstalled, and this machine lacks {', '.join(missing)}. Bake them into its image, set "
+            "slurm_prefix to where they are, or choose another slurm_source."
+        )
+
+
+def _is_there(prefix: str, name: str, root: Root) -> bool:
+    # munge is the distribution's wherever Slurm lies.
+    return any(root.exists(f"{place}/{name}") for place in ((prefix, "/usr") if name == "sbin/munged" else (prefix,)))
+
+
+def record_of(wanted: Wanted, record: dict[str, Any], version: str | None) -> str:
+    """Return the text of the record, which keeps what earlier runs installed for other functions. Pure."""
+    told = {
+        "functions": sorted({*record.get("functions", []), *wanted.functions}),
+        "packages": sorted({*_strings(record.get("packages")), *wanted.packages}),
+        "source": wanted.source,
+        "version": version,
+    }
+    return f"{json.dumps(told, indent=4, sort_keys=True)}\n"
+
+
+def _strings(value: object) -> Iterable[str]:
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+
+
+def check_after(wanted: Wanted, version: str | None) -> None:
+    """Check what was installed.
+
+    :raises NotThisSlurm: it cannot be told, or it is another version than the wanted one.
+    """
+    if version is None:
+        raise NotThisSlurm(
+            f"Slurm's version cannot be told: neither the package database nor {wanted.prefix}/sbin/slurmd -V, "
+            f"{wanted.prefix}/sbin/slurmctld -V or {wanted.prefix}/bin/sinfo --version says it. Is Slurm there?"
+        )
+    if not matches(version, wanted.version):
+        raise NotThisSlurm(
+            f"slurm_version is '{wanted.version}', but Slurm {version} is what is there now. Set slurm_version to a "
+            "version that the source has."
+        )

@@ -1,0 +1,239 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Bringing a dump back, onto a controller that has lost its own state."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pwd
+import shutil
+import tarfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..machine.atomic import write_file
+from ..machine.patience import wait_until
+from ..machine.root import Root
+from ..machine.run import CommandFailed, Run, must
+from ..machine.unit_state import read_unit
+from .database import count_rows
+from .dump import DATABASE_LIMIT_S
+from .state import (
+    DATABASE,
+    STATE,
+    Place,
+    Refused,
+    accepted,
+    check_files,
+    dumps_in,
+    has_jobs,
+    installed_release,
+    read_manifest,
+    releases_apart,
+)
+
+RECORD = "/var/lib/hpcai/slurm_restored.json"
+_ANSWER_S = 900
+"""How long the daemons have to answer. A newer slurmdbd converts the tables first, and a newer slurmctld its state."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is before.
+
+    :ivar release: the Slurm that is installed.
+    :ivar has_jobs: slurmctld's state knows of jobs.
+    :ivar rows: how many jobs the database has; None without its tables.
+    """
+
+    release: str
+    has_jobs: bool
+    rows: int | None
+
+
+def choose(source: str, cluster: str) -> str:
+    """Return the dump that is meant: the folder itself, or the newest of the dumps of the cluster in it.
+
+    :raises Refused: there is none.
+    """
+    if os.path.isfile(os.path.join(source, "manifest.json")):
+        return os.path.realpath(source)
+    found = dumps_in(source, cluster)
+    if not found:
+        raise Refused(f"{source} is no dump, and has none of the cluster {cluster}: give the folder that has.")
+    return os.path.realpath(found[-1])
+
+
+def is_done(source: str, root: Root) -> bool:
+    """Whether this machine was restored from here before; the dumps that came afterwards are its own."""
+    try:
+        done = str(json.loads(root.text(RECORD) or "{}").get("dump", ""))
+    except ValueError:
+        return False
+    asked = os.path.realpath(source)
+    return bool(done) and asked in (done, os.path.dirname(done))
+
+
+def read_found(place: Place, run: Run) -> Found:
+    """Look at what there is.
+
+    :raises CommandFailed: the database server does not answer.
+    """
+    return Found(
+        installed_release(place, run),
+        bool(place.state) and has_jobs(place.state, run),
+        count_rows(place.database, place.cluster, run) if place.database else None,
+    )
+
+
+def check(manifest: Mapping[str, Any], place: Place, found: Found, force: bool) -> None:
+    """Refuse what would lose something or cannot work. Pure.
+
+    :raises Refused: it says what to do.
+    """
+    if manifest["cluster"] != place.cluster:
+        raise Refused(
+            f"The dump is of the cluster {manifest['cluster']}, and this one is {place.cluster}: "
+            "choose another dump, or set slurm_cluster_name."
+        )
+    if not found.release:
+        raise Refused("Slurm is not installed here: install slurmctld or slurmdbd first.")
+    apart = releases_apart(manifest["slurm"], found.release)
+    if apart < 0:
+        raise Refused(
+            f"The dump is of Slurm {manifest['slurm']}, and {found.release} is installed, which cannot read "
+            f"what a newer one wrote: install Slurm {manifest['slurm']}."
+        )
+    if apart > accepted(found.release):
+        raise Refused(
+            f"The dump is of Slurm {manifest['slurm']}, and {found.release} reads what is at most "
+            f"{accepted(found.release)} releases older: restore with a release between them, and upgrade from there."
+        )
+    lacking = [
+        name
+        for name, needed in ((STATE, place.state), (DATABASE, place.database))
+        if needed and name not in manifest["files"]
+    ]
+    if len(lacking) == len([part for part in (place.state, place.database) if part]):
+        raise Refused(f"The dump has nothing of what belongs on this host ({', '.join(lacking)}).")
+    if force:
+        return
+    if found.has_jobs and STATE in manifest["files"]:
+        raise Refused(f"{place.state} knows of jobs, which would be lost. If that is meant, say so by force.")
+    if found.rows and DATABASE in manifest["files"]:
+        raise Refused(
+            f"The database {place.database} has {found.rows} jobs of {place.cluster}, which would be lost. If that is "
+            "meant, say so by force."
+        )
+
+
+def apply(dump: str, manifest: Mapping[str, Any], place: Place, root: Root, run: Run, start: bool) -> tuple[str, ...]:
+    """Bring the dump back: stop the daemons, put state and database in place, start the daemons.
+
+    :param start: whether to start them; without, they stay stopped, for a run that configures them afterwards.
+    :return: where what was replaced lies now.
+    :raises CommandFailed: a step failed; the daemons are stopped then, and it can be done again with force.
+    :raises Refused: a file is damaged; nothing was done.
+    """
+    check_files(dump, manifest)
+    for service in ("slurmctld", "slurmdbd"):
+        if read_unit(service, run).load == "loaded":
+            must(run(["systemctl", "stop", service]))
+    aside: list[str] = []
+    if place.database and DATABASE in manifest["files"]:
+        _load(os.path.join(dump, DATABASE), place.database, run)
+    if place.state and STATE in manifest["files"]:
+        aside += _unpack(os.path.join(dump, STATE), place.state)
+    write_file(root.at(RECORD), json.dumps({"schema": 1, "dump": dump}) + "\n")
+    if start:
+        _start(place, run)
+    return tuple(aside)
+
+
+def _load(path: str, name: str, run: Run) -> None:
+    client = ["mariadb", "--batch"]
+    must(run([*client, f"--execute=DROP DATABASE IF EXISTS `{name}`; CREATE DATABASE `{name}`"]))
+    patient = functools.partial(run, timeout_s=DATABASE_LIMIT_S)  # type: ignore[call-arg]
+    must(patient([*client, f"--database={name}", f"--execute=source {path}"]))
+
+
+def _unpack(path: str, state: str) -> list[str]:
+    """Put the archive in the place of the folder; what was there lies beside it afterwards."""
+    fresh, old = f"{state}.restoring", f"{state}.before-restore"
+    shutil.rmtree(fresh, ignore_errors=True)
+    os.makedirs(fresh, mode=0o700)
+    with tarfile.open(path) as archive:
+        for member in archive:
+            parts = member.name.split("/")
+            if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
+                raise Refused(f"{path} has {member.name!r}, which slurmctld never writes.")
+            # By its own name only, and to nobody: owners follow below, by this machine's ids.
+            target = os.path.join(fresh, *parts)
+            if member.isdir():
+                os.makedirs(target, mode=0o700, exist_ok=True)
+                continue
+            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+            content = archive.extractfile(member)
+            if content is None:
+                raise Refused(f"{path}: {member.name} cannot be read.")
+            with open(target, "xb", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
+                shutil.copyfileobj(content, file)
+            os.chmod(target, member.mode & 0o700)
+    _own(fresh)
+    shutil.rmtree(old, ignore_errors=True)
+    replaced = os.path.isdir(state)
+    if replaced:
+        os.rename(state, old)
+    os.rename(fresh, state)
+    return [old] if replaced else []
+
+
+def _own(folder: str) -> None:
+    try:
+        account = pwd.getpwnam("slurm")
+    except KeyError as error:
+        raise CommandFailed("there is no user slurm on this machine: install Slurm first") from error
+    for path in _all(folder):
+        os.chown(path, account.pw_uid, account.pw_gid)
+
+
+def _all(folder: str) -> Iterable[str]:
+    yield folder
+    for parent, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            yield os.path.join(parent, name)
+
+
+def _start(place: Place, run: Run) -> None:
+    """slurmdbd before slurmctld, each until it answers."""
+    for service, needed, question in (
+        ("slurmdbd", place.database, ["sacctmgr", "--noheader", "show", "cluster"]),
+        ("slurmctld", place.state, ["scontrol", "ping"]),
+    ):
+        if not needed:
+            continue
+        must(run(["systemctl", "start", service]))
+        if not wait_until(functools.partial(_answers, question, run), _ANSWER_S):
+            raise CommandFailed(f"{service} does not answer after the restore: see 'journalctl -u {service}'")
+
+
+def _answers(question: list[str], run: Run) -> bool:
+    return run(question).rc == 0
+
+
+def restore(
+    source: str, place: Place, root: Root, run: Run, *, force: bool, start: bool, check_only: bool = False
+) -> Any:
+    """Bring back the dump that ``source`` means, and return its path and what was put aside.
+
+    :raises Refused: it would lose something, or cannot work.
+    """
+    dump = choose(source, place.cluster)
+    manifest = read_manifest(dump)
+    check(manifest, place, read_found(place, run), force)
+    return dump, (() if check_only else apply(dump, manifest, place, root, run, start))

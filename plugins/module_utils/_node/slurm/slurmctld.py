@@ -1,0 +1,153 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Keep slurmctld on the configuration that lies on disk, by the least that this needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..machine.patience import wait_until
+from ..machine.root import Root
+from ..machine.run import CommandFailed, Run, must
+from ..setup import daemon
+from . import shipped, taken
+from .effects import Need, Release
+from .shipped import Change, Snapshot
+
+SERVICE = "slurmctld"
+FOLDER = "/etc/slurm"
+RECONFIGURE = "reconfigure"
+_ENVIRONMENTS = ("/etc/default/slurmctld", "/etc/sysconfig/slurmctld")
+_OLDEST: Release = (22, 5)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """slurmctld, and its files.
+
+    :ivar process: the running process; None if there is none.
+    :ivar held: what that process has taken of the files; None if that cannot be told.
+    :ivar on_disk: what the files say now.
+    """
+
+    service: daemon.ServiceFacts
+    process: taken.Process | None
+    held: Snapshot | None
+    on_disk: Snapshot
+    release: Release
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do.
+
+    :ivar verbs: systemctl's verbs in their order; or ``reconfigure``, which is scontrol's.
+    :ivar reasons: why.
+    :ivar losing: changes by which slurmctld would lose jobs.
+    """
+
+    verbs: tuple[str, ...]
+    reasons: tuple[str, ...]
+    losing: tuple[Change, ...] = ()
+
+
+def read_release(run: Run) -> Release:
+    """Return the release of Slurm that is installed; the oldest that is supported where none can be told."""
+    stated = re.search(r"(\d+)\.(\d+)", run(["scontrol", "--version"]).stdout)
+    return (int(stated[1]), int(stated[2])) if stated else _OLDEST
+
+
+def read_facts(root: Root, run: Run, folder: str = FOLDER) -> Facts:
+    """Look at slurmctld and its files."""
+    service = daemon.read_facts(SERVICE, [root.at(path) for path in _ENVIRONMENTS], run)
+    process = taken.process_of(SERVICE, root, run)
+    on_disk = shipped.read_snapshot(root, folder)
+    return Facts(service, process, _held(process, on_disk, root, folder), on_disk, read_release(run))
+
+
+def _held(process: taken.Process | None, on_disk: Snapshot, root: Root, folder: str) -> Snapshot | None:
+    record = taken.read_record(SERVICE, process, root)
+    if record is not None:
+        return Snapshot(record.get("entries", {}), record.get("nodes", {}), record.get("hardware", {}))
+    if process and taken.started_after(process, [f"{folder}/{name}" for name in shipped.FILES], root):
+        return on_disk
+    return None
+
+
+def plan(facts: Facts, may_come: bool = False) -> Plan:
+    """Return what to do. Pure.
+
+    :param may_come: see ``daemon.plan``.
+    :raises CommandFailed: there is no such unit.
+    """
+    base = daemon.plan(facts.service, daemon.Wanted(running=True, enabled=True), may_come)
+    if facts.process is None or facts.service.at_rest:
+        return Plan(base.verbs, base.reasons)
+    if facts.held is None:
+        unknown = "it runs since before a file changed, and who started it left no record of what it has taken"
+        return Plan(_with("restart", base.verbs), (*base.reasons, unknown))
+    found = shipped.changes(facts.held, facts.on_disk, facts.release)
+    reasons = tuple(f"{change.what} ({change.effect.source})" for change in found if change.effect.slurmctld)
+    losing = tuple(change for change in found if change.effect.loses_jobs)
+    need = max((change.effect.slurmctld for change in found), default=Need.NOTHING)
+    if need is Need.RESTART or "restart" in base.verbs:
+        return Plan(_with("restart", base.verbs), base.reasons + reasons, losing)
+    if need is Need.RECONFIGURE:
+        return Plan((*base.verbs, RECONFIGURE), base.reasons + reasons, losing)
+    return Plan(base.verbs, base.reasons, losing)
+
+
+def _with(verb: str, verbs: Sequence[str]) -> tuple[str, ...]:
+    return tuple(verbs) if verb in verbs else (*verbs, verb)
+
+
+def jobs_at_stake(losing: Sequence[Change], run: Run) -> dict[str, list[str]]:
+    """Return the ids of the jobs that slurmctld would lose by each change.
+
+    :raises CommandFailed: slurmctld does not say which jobs it has.
+    """
+    stakes = {}
+    for change in losing:
+        partition = [f"--partition={change.partition}"] if change.partition else []
+        jobs = must(run(["squeue", "--noheader", "--format=%i", *partition])).stdout.split()
+        if jobs:
+            stakes[change.what] = jobs
+    return stakes
+
+
+def apply(made: Plan, facts: Facts, timeout_s: float, root: Root, run: Run) -> None:
+    """Carry out the plan, wait until slurmctld answers, and write down what it has taken.
+
+    :raises CommandFailed: slurmctld refused, ended, or does not answer in time.
+    """
+    daemon.apply(SERVICE, daemon.Plan(tuple(verb for verb in made.verbs if verb != RECONFIGURE), made.reasons), run)
+    if facts.service.at_rest:
+        return
+    if RECONFIGURE in made.verbs:
+        answer = run(["scontrol", RECONFIGURE])
+        problem = daemon.check_running(SERVICE, run)
+        if problem:
+            raise CommandFailed(f"slurmctld did not outlive its new configuration. {problem}")
+        must(answer)
+    if not wait_until(lambda: run(["scontrol", "ping"]).rc == 0, timeout_s):
+        problem = daemon.check_running(SERVICE, run) or "it runs; look at its log file"
+        raise CommandFailed(f"slurmctld does not answer after {timeout_s:g} s: {problem}")
+    process = taken.process_of(SERVICE, root, run)
+    if process:
+        wanted = asdict(facts.on_disk)
+        if process != facts.process or taken.read_record(SERVICE, process, root) != wanted:
+            taken.write_record(SERVICE, process, wanted, root)
+
+
+def for_slurmd(facts: Facts, root: Root, folder: str = FOLDER) -> dict[str, Any]:
+    """Return what the nodes' slurmd has to be compared with: the files, and what of them needs its restart."""
+    return {
+        "release": list(facts.release),
+        "files": shipped.file_digests(root, folder),
+        "part": shipped.part_for_slurmd(facts.on_disk, facts.release),
+    }

@@ -1,0 +1,172 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Keep a node's slurmd on its configuration, without disturbing jobs; and tell what it holds and what the node has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..machine.patience import wait_until
+from ..machine.root import Root
+from ..machine.run import CommandFailed, Run
+from ..setup import daemon
+from . import hardware, shipped, slurmctld, slurmd_env, taken
+from .effects import Release
+from .shipped import Change
+
+SERVICE = "slurmd"
+HELD = "/var/lib/slurm/slurmd/conf-cache"
+"""Where slurmd keeps what it fetched: ``conf-cache`` in the SlurmdSpoolDir that the role sets."""
+_FETCH_S = 120.0
+"""For so long after its start slurmd may still be fetching its files; younger ones came by a reconfigure."""
+_CACHE_S = 10.0
+"""How long to wait for the fetched files after a restart."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """slurmd of a node.
+
+    :ivar node: its name in Slurm; empty if it has none yet.
+    :ivar held: what, of the part that needs a restart, the running process started with; None if that cannot be told.
+    :ivar wanted: what it would start with now; None if the controller did not say and nothing is held.
+    :ivar has_jobs: a job's step runs here.
+    """
+
+    service: daemon.ServiceFacts
+    process: taken.Process | None
+    node: str
+    held: Mapping[str, str] | None
+    wanted: Mapping[str, str] | None
+    release: Release
+    has_jobs: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do.
+
+    :ivar verbs: systemctl's verbs in their order.
+    :ivar reasons: why.
+    :ivar waits: why slurmd should be restarted, which must wait for jobs to end.
+    """
+
+    verbs: tuple[str, ...]
+    reasons: tuple[str, ...]
+    waits: tuple[str, ...] = ()
+
+
+def read_facts(files: Sequence[str], controller: Mapping[str, Any], root: Root, run: Run, held: str = HELD) -> Facts:
+    """Look at slurmd, what it holds and what it should hold.
+
+    :param controller: what ``slurmctld.for_slurmd`` said; empty if the controller was not asked.
+    """
+    service = daemon.read_facts(SERVICE, [root.at(path) for path in files], run)
+    process = taken.process_of(SERVICE, root, run)
+    stated = controller.get("release")
+    release = (int(stated[0]), int(stated[1])) if stated else slurmctld.read_release(run)
+    env = slurmd_env.read(root)
+    node = env.node_name if env else ""
+    now_held = _part_held(node, release, root, held)
+    wanted = shipped.part_for_node(controller["part"], node) if controller.get("part") else now_held
+    return Facts(service, process, node, _started_with(process, now_held, root, held), wanted, release, _has_jobs(root))
+
+
+def _part_held(node: str, release: Release, root: Root, held: str) -> dict[str, str] | None:
+    if not root.exists(f"{held}/slurm.conf"):
+        return None
+    part = shipped.part_for_slurmd(shipped.read_snapshot(root, held), release)
+    return shipped.part_for_node(part, node)
+
+
+def _started_with(
+    process: taken.Process | None, now_held: dict[str, str] | None, root: Root, held: str
+) -> dict[str, str] | None:
+    record = taken.read_record(SERVICE, process, root)
+    if record is not None:
+        return record
+    files = [f"{held}/{name}" for name in shipped.FILES]
+    return now_held if process and taken.started_after(process, files, root, grace_s=_FETCH_S) else None
+
+
+def _has_jobs(root: Root) -> bool:
+    """Whether a step runs: each has a slurmstepd, which outlives slurmd."""
+    pids = (entry for entry in root.entries("/proc") if entry.isdecimal())
+    return any((root.text(f"/proc/{pid}/comm") or "").startswith("slurmstepd") for pid in pids)
+
+
+def plan(facts: Facts, may_come: bool = False) -> Plan:
+    """Return what to do. Pure.
+
+    :param may_come: see ``daemon.plan``.
+    :raises CommandFailed: there is no such unit.
+    """
+    base = daemon.plan(facts.service, daemon.Wanted(running=True, enabled=True), may_come)
+    if facts.process is None or facts.service.at_rest or facts.wanted is None:
+        return Plan(base.verbs, base.reasons)
+    if facts.held is None:
+        reason = "it was told to reconfigure since its start, and nobody wrote down what it started with"
+        return Plan(_with_restart(base.verbs), (*base.reasons, reason))
+    found = shipped.part_changes(facts.held, facts.wanted, facts.node, facts.release)
+    reasons = tuple(f"{change.what} ({change.effect.source})" for change in found)
+    if facts.has_jobs and any(change.effect.needs_idle_node for change in found):
+        # Not even for another reason: whatever restarts slurmd brings the change with it.
+        verbs = tuple(verb for verb in base.verbs if verb != "restart")
+        return Plan(verbs, base.reasons if verbs else (), tuple(_waiting(found)))
+    return Plan(_with_restart(base.verbs) if found else base.verbs, base.reasons + reasons)
+
+
+def _waiting(found: Sequence[Change]) -> list[str]:
+    return [f"{change.what} and needs a node without jobs" for change in found if change.effect.needs_idle_node]
+
+
+def _with_restart(verbs: Sequence[str]) -> tuple[str, ...]:
+    return tuple(verbs) if "restart" in verbs else (*verbs, "restart")
+
+
+def apply(made: Plan, facts: Facts, settle_s: float, root: Root, run: Run, held: str = HELD) -> None:
+    """Carry out the plan, and write down what slurmd started with.
+
+    :raises CommandFailed: slurmd did not stay up.
+    """
+    daemon.apply(SERVICE, daemon.Plan(made.verbs, made.reasons), run)
+    if facts.service.at_rest:
+        return
+    if "restart" in made.verbs:
+        problem = daemon.check_running(SERVICE, run)
+        if not problem:
+            wait_until(lambda: daemon.check_running(SERVICE, run) is not None, settle_s)
+            problem = daemon.check_running(SERVICE, run)
+        if problem:
+            raise CommandFailed(problem)
+    process = taken.process_of(SERVICE, root, run)
+    if process is None:
+        return
+    if process == facts.process:
+        started_with = facts.held
+    else:
+        # It has fetched its files anew, unless there was nobody to fetch them from.
+        files = [f"{held}/slurm.conf"]
+        fetched = wait_until(lambda: not taken.started_after(process, files, root), _CACHE_S)
+        started_with = _part_held(facts.node, facts.release, root, held) if fetched else None
+    if started_with is not None and taken.read_record(SERVICE, process, root) != dict(started_with):
+        taken.write_record(SERVICE, process, dict(started_with), root)
+
+
+def tell(made: Plan, facts: Facts, root: Root, run: Run, held: str = HELD) -> dict[str, Any]:
+    """Return what the controller wants to know of the node."""
+    try:
+        counts = hardware.read_counts(run)
+    except CommandFailed:
+        counts = {}
+    missing = hardware.missing_files(root.text(f"{held}/gres.conf") or "", facts.node, root)
+    return {
+        "held": shipped.file_digests(root, held),
+        "hardware": counts,
+        "missing_files": missing,
+        "waits": list(made.waits),
+    }

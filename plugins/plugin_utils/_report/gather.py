@@ -1,0 +1,195 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What all nodes answered, as one document: report.json.
+
+A node that did not answer has its row too: nobody may take a node for sound because it is missing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA = 1
+"""Of report.json. It grows when a reader of the older form would misread the newer one."""
+SCHEMA_OF_NODES = 1
+"""Of what ``hpcnode health`` prints."""
+
+NO_ANSWER = "no_answer"
+"""What a node is that gave no result, beside the verdicts."""
+STATES = ("fail", NO_ANSWER, "unknown", "warn", "pass", "skip")
+"""What a node may be in the report, the worst first."""
+_VERDICTS = tuple(state for state in STATES if state != NO_ANSWER)
+_IDENTITY = ("name", "vm_id", "vm_size", "host", "boot_id", "image", "collection")
+_FINDING = ("verdict", "summary", "device", "hint", "action", "fault", "cause")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A node that was asked, and what came back.
+
+    :ivar host: its name in the inventory.
+    :ivar result: what the task that asked registered for it; empty where nothing was.
+    :ivar inventory: its variables in the inventory, for what a node that is silent cannot say itself.
+    """
+
+    host: str
+    result: Mapping[str, Any]
+    inventory: Mapping[str, Any] = field(default_factory=dict)
+
+
+def gather(
+    asked: Iterable[Asked], *, tier: str, time: str, cluster: str = "", limit: str = "", collection: str = ""
+) -> dict[str, Any]:
+    """Return the report on these nodes, without what ``outliers`` adds. Pure.
+
+    :param tier: which checks were to be run.
+    :param time: when the report was made, as in the nodes' documents.
+    :param limit: what the run was limited to; empty where it was for all nodes.
+    :param collection: the version of the collection that makes the report.
+    """
+    nodes = sorted((_node(one, tier) for one in asked), key=lambda node: _natural(node["host_name"]))
+    counts = {state: sum(node["state"] == state for node in nodes) for state in STATES}
+    return {
+        "schema": SCHEMA,
+        "report": "health",
+        "time": time,
+        "tier": tier,
+        "cluster": cluster,
+        "limit": limit,
+        "collection": collection,
+        "verdict": verdict_of(counts),
+        "counts": counts,
+        "checks": _order(node["checks"] for node in nodes),
+        "nodes": nodes,
+    }
+
+
+def verdict_of(counts: Mapping[str, int]) -> str:
+    """Return the verdict on the whole. What gave no answer is unknown, and so is a report on no node at all."""
+    for state in STATES:
+        if counts.get(state):
+            return "unknown" if state == NO_ANSWER and not counts.get("fail") else state
+    return "unknown"
+
+
+def worst(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the check that makes the node what it is, the first of them; None where none is to blame."""
+    if node["state"] in ("pass", "skip", NO_ANSWER):
+        return None
+    return next((check for check in node["checks"] if check["verdict"] == node["state"]), None)
+
+
+def _node(one: Asked, tier: str) -> dict[str, Any]:
+    document = one.result.get("health")
+    problem = _problem(one.result, document, tier)
+    found: Mapping[str, Any] = document if isinstance(document, Mapping) and not problem else {}
+    says = found.get("node") or {}
+    identity = {key: str(says.get(key) or "") for key in _IDENTITY}
+    # What Azure says of the machine stands in where it does not speak for itself.
+    identity["vm_id"] = identity["vm_id"] or str(one.inventory.get("azure_vm_id") or "")
+    identity["vm_size"] = identity["vm_size"] or str(one.inventory.get("azure_vm_size") or "")
+    return {
+        "host_name": one.host,
+        **identity,
+        "state": NO_ANSWER if problem else found["verdict"],
+        "problem": problem,
+        "time": str(found.get("time") or ""),
+        "seconds": _number(found.get("seconds")) or 0.0,
+        "checks": [_check(check) for check in found.get("checks", ())],
+    }
+
+
+def _problem(result: Mapping[str, Any], document: Any, tier: str) -> str:
+    """Return why there is no result, in one line; empty where there is one."""
+    if not isinstance(document, Mapping):
+        said = _one_line(result.get("msg") or result.get("module_stderr") or "")
+        if result.get("unreachable"):
+            return f"could not be reached: {said}" if said else "could not be reached"
+        if result.get("failed"):
+            return f"the checks could not be run: {said}" if said else "the checks could not be run"
+        return "was not asked: the run ended before"
+    schema = document.get("schema")
+    if schema != SCHEMA_OF_NODES:
+        return (
+            f"answers in schema {schema!r}, known here is {SCHEMA_OF_NODES}: bring collection and node to one version"
+        )
+    if document.get("verdict") not in _VERDICTS or not document.get("checks"):
+        return "ran no check"
+    if document.get("tier") != tier:
+        return f"answers for the tier {document.get('tier')!r} instead of {tier!r}"
+    return ""
+
+
+def _check(check: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": str(check.get("name") or ""),
+        "verdict": _verdict(check),
+        "summary": str(check.get("summary") or ""),
+        "hint": str(check.get("hint") or ""),
+        "action": str(check.get("action") or ""),
+        "fault": str(check.get("fault") or ""),
+        "cause": str(check.get("cause") or ""),
+        "seconds": _number(check.get("seconds")) or 0.0,
+        "latched": bool(check.get("latched")),
+        "limit": str(check.get("limit") or ""),
+        "findings": [_finding(finding) for finding in check.get("findings") or ()],
+        "readings": [_reading(reading) for reading in check.get("readings") or ()],
+    }
+
+
+def _finding(finding: Mapping[str, Any]) -> dict[str, Any]:
+    words = {key: str(finding.get(key) or "") for key in _FINDING}
+    return {**words, "verdict": _verdict(finding), "latch": bool(finding.get("latch"))}
+
+
+def _verdict(of: Mapping[str, Any]) -> str:
+    return str(of["verdict"]) if of.get("verdict") in _VERDICTS else "unknown"
+
+
+def _reading(reading: Mapping[str, Any]) -> dict[str, Any]:
+    value = reading.get("value")
+    number = _number(value)
+    return {
+        "name": str(reading.get("name") or ""),
+        # What is no number that JSON could carry is told in words.
+        "value": str(value) if number is None else number,
+        "unit": str(reading.get("unit") or ""),
+        "device": str(reading.get("device") or ""),
+        "limit": _number(reading.get("limit")),
+        "at_most": bool(reading.get("at_most")),
+    }
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return value
+
+
+def _order(nodes: Iterable[Sequence[Mapping[str, Any]]]) -> list[str]:
+    """Return all checks' names in the nodes' own order. One that only some nodes have comes after the one before it."""
+    names: list[str] = []
+    for checks in nodes:
+        place = 0
+        for check in checks:
+            if check["name"] in names:
+                place = names.index(check["name"]) + 1
+            else:
+                names.insert(place, check["name"])
+                place += 1
+    return names
+
+
+def _one_line(text: Any) -> str:
+    return " ".join(str(text).split())
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """Return a key by which compute-9 comes before compute-10."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]

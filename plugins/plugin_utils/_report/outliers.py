@@ -1,0 +1,207 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is odd among the nodes: values that lie far from those of all others, whatever the fixed limits say.
+
+The measure is the modified z-score of Iglewicz and Hoaglin (How to Detect and Handle Outliers, 1993): 0.6745 times the
+distance from the median, divided by the median of all such distances; beyond 3.5 is an outlier. A few bad nodes do not
+move a median, as they would move a mean. Where more than half of the values are one and the same, the median of the
+distances is zero; the mean of them then takes its place, with the factor that makes the two alike for a normal
+distribution (1.253314).
+
+Compared are values of one name and unit among nodes of one VM size, of all their devices together, and never of fewer
+than four nodes: among three, nobody can say which is the odd one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, median
+from typing import Any
+
+FEWEST_NODES = 4
+BEYOND = 3.5
+"""The modified z-score beyond which a value is an outlier (Iglewicz and Hoaglin)."""
+_TO_SIGMA = 0.6745
+_MEAN_TO_SIGMA = 1.253314
+MARGIN = 0.05
+"""The share of the median that a measured value (one with a unit) differs by at least before it is called odd: the
+margin within which azurehpc-health-checks takes a bandwidth for nearly too low (1.05 times the limit). Without it, the
+last digit of values that are nearly all equal would be reported. Counts have no margin."""
+_LISTED_WORDS = 12
+
+
+@dataclass(frozen=True)
+class Value:
+    """A reading with the node that it comes from."""
+
+    node: str
+    device: str
+    value: float | str
+    limit: float | None
+    at_most: bool
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A value that is odd.
+
+    :ivar usual: the median, or the word that most nodes have.
+    :ivar score: its modified z-score; None for a word.
+    :ivar why: one sentence: which value, where, and what the others have.
+    """
+
+    reading: str
+    unit: str
+    vm_size: str
+    node: str
+    device: str
+    value: float | str
+    usual: float | str
+    score: float | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What the values of one name, unit and VM size have in common.
+
+    :ivar kind: ``number`` or ``word``.
+    :ivar limits: what the values were compared with by the check, without repetition.
+    :ivar at_most: whether these limits are maxima.
+    :ivar middle: the median; None for words.
+    :ivar low: below it a value is odd; None where low values are not, or too few nodes have it.
+    :ivar high: above it a value is odd, likewise.
+    :ivar words: how many values each word has, the most frequent first; only for words.
+    """
+
+    reading: str
+    unit: str
+    vm_size: str
+    kind: str
+    nodes: int
+    values: int
+    limits: tuple[float, ...]
+    at_most: bool
+    middle: float | None = None
+    low: float | None = None
+    high: float | None = None
+    words: tuple[tuple[str, int], ...] = ()
+
+
+Group = tuple[str, str, str]
+"""Name of the reading, unit, VM size."""
+
+
+def compare(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the report with ``measures`` and ``outliers``. Pure. The outliers are in the order of their nodes."""
+    measures: list[Measure] = []
+    outliers: list[Outlier] = []
+    for group, values in _groups(report).items():
+        numbers = [value for value in values if not isinstance(value.value, str)]
+        words = [value for value in values if isinstance(value.value, str)]
+        for kind, alike in (_numbers, numbers), (_words, words):
+            if alike:
+                measure, odd = kind(group, alike)
+                measures.append(measure)
+                outliers.extend(odd)
+    order = {node["host_name"]: place for place, node in enumerate(report["nodes"])}
+    outliers.sort(key=lambda odd: (order[odd.node], odd.reading, odd.device))
+    return {**report, "measures": [asdict(each) for each in measures], "outliers": [asdict(each) for each in outliers]}
+
+
+def _groups(report: Mapping[str, Any]) -> dict[Group, list[Value]]:
+    found: dict[Group, list[Value]] = defaultdict(list)
+    for node in report["nodes"]:
+        for check in node["checks"]:
+            for reading in check["readings"]:
+                value = Value(
+                    node["host_name"], reading["device"], reading["value"], reading["limit"], reading["at_most"]
+                )
+                found[reading["name"], reading["unit"], node["vm_size"]].append(value)
+    return found
+
+
+def _numbers(group: Group, values: Sequence[Value]) -> tuple[Measure, list[Outlier]]:
+    name, unit, size = group
+    numbers = [float(value.value) for value in values]
+    middle = median(numbers)
+    limits = tuple(sorted({value.limit for value in values if value.limit is not None}))
+    at_most = any(value.at_most for value in values)
+    nodes = len({value.node for value in values})
+    low = high = None
+    if nodes >= FEWEST_NODES:
+        reach = _reach(numbers, middle, unit)
+        # With a limit, only the side of the limit is bad: nobody looks for the node that is faster than the others.
+        low = None if limits and at_most else middle - reach
+        high = None if limits and not at_most else middle + reach
+    measure = Measure(name, unit, size, "number", nodes, len(values), limits, at_most, middle, low, high)
+    return measure, list(_odd_numbers(measure, middle, values, _spread(numbers, middle)))
+
+
+def _odd_numbers(measure: Measure, middle: float, values: Sequence[Value], spread: float) -> Iterator[Outlier]:
+    size, unit = measure.vm_size, measure.unit
+    others = f"the median of {measure.nodes} nodes{_of(size)} is {show(middle)}{_with(unit)}"
+    for value in values:
+        number = float(value.value)
+        if (measure.low is not None and number < measure.low) or (measure.high is not None and number > measure.high):
+            score = (number - middle) / spread
+            odd = f"{_place(value)}: {measure.reading} is {show(number)}{_with(unit)}"
+            why = f"{odd}; {others} (modified z-score {score:.1f}, an outlier is beyond {BEYOND:g})"
+            yield Outlier(measure.reading, unit, size, value.node, value.device, number, middle, score, why)
+
+
+def _spread(numbers: Sequence[float], middle: float) -> float:
+    """Return the standard deviation that these values would have without outliers; infinite where all are equal."""
+    distances = [abs(number - middle) for number in numbers]
+    return median(distances) / _TO_SIGMA or fmean(distances) * _MEAN_TO_SIGMA or math.inf
+
+
+def _reach(numbers: Sequence[float], middle: float, unit: str) -> float:
+    """Return how far from the median a value may lie."""
+    reach = BEYOND * _spread(numbers, middle)
+    if math.isinf(reach):
+        # All values are equal: none is odd, and none could be shown to be.
+        reach = 0.0
+    return max(reach, MARGIN * abs(middle) if unit else 0.0)
+
+
+def _words(group: Group, values: Sequence[Value]) -> tuple[Measure, list[Outlier]]:
+    """Of words, those are odd that differ from the one that more than half of the nodes have everywhere."""
+    name, unit, size = group
+    counts = Counter(str(value.value) for value in values)
+    by_node: dict[str, set[str]] = defaultdict(set)
+    for value in values:
+        by_node[value.node].add(str(value.value))
+    agreed = Counter(next(iter(words)) for words in by_node.values() if len(words) == 1)
+    usual, nodes_with_it = agreed.most_common(1)[0] if agreed else ("", 0)
+    listed = tuple(counts.most_common(_LISTED_WORDS))
+    measure = Measure(name, unit, size, "word", len(by_node), len(values), (), False, words=listed)
+    if len(by_node) < FEWEST_NODES or nodes_with_it <= len(by_node) / 2:
+        return measure, []
+    others = f"{nodes_with_it} of {len(by_node)} nodes{_of(size)} have {usual}"
+    odd = [(value, f"{_place(value)}: {name} is {value.value}; {others}") for value in values if value.value != usual]
+    return measure, [Outlier(name, unit, size, v.node, v.device, v.value, usual, None, why) for v, why in odd]
+
+
+def show(number: float) -> str:
+    """Return a number as people want to read it: four digits that count, no exponent, no needless zeros."""
+    if number == int(number) or abs(number) >= 1000:
+        return f"{number:.0f}"
+    return f"{number:.4g}"
+
+
+def _place(value: Value) -> str:
+    return f"{value.node}, {value.device}" if value.device else value.node
+
+
+def _with(unit: str) -> str:
+    return f" {unit}" if unit else ""
+
+
+def _of(vm_size: str) -> str:
+    return f" of size {vm_size}" if vm_size else ""

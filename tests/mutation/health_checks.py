@@ -1,0 +1,132 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether the tests of the health checks notice each comparison and decision that is the wrong way round.
+
+It prints the changes that no test of the file notices, and exits with 1 where one of them is no mere boundary. A file's
+tests are those of the same name; what has none is tried on the tests of the files that import it.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+from mutation.mutants import INVERTED, KINDS
+from mutation.trial import CannotTry, Outcome, try_mutants
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+NODE = "module_utils/_node/health"
+HEALTH = REPOSITORY / "plugins" / NODE
+TESTS = REPOSITORY / "tests/unit/plugins" / NODE
+SOURCES = (
+    "checks/*.py",
+    "deep/*.py",
+    "parsers/*.py",
+    "judge.py",
+    "limits.py",
+    "latch.py",
+    "log_signs.py",
+    "new_records.py",
+)
+EQUIVALENT = {
+    (
+        "checks/gpu_count.py",
+        "set(found) <= set(self.busids)  ->  set(found) < set(self.busids)",
+    ): "where all were found, none is missing either way",
+    ("checks/ib_ports.py", "there <= set(promised)  ->  there < set(promised)"): "likewise",
+    (
+        "deep/compare.py",
+        "behind > median * (MARGIN - 1)  ->  behind >= median * (MARGIN - 1)",
+    ): "MARGIN - 1 is 0.05 and some last bits, so figures never tie; of zeros the other condition is false",
+    (
+        "deep/compare.py",
+        "_TO_SIGMA * behind > _SCORE * deviation  ->  _TO_SIGMA * behind >= _SCORE * deviation",
+    ): "two products of other factors never tie; of zeros the other condition is false",
+    (
+        "deep/nccl.py",
+        "largest < nccl_tests.size_in_bytes(size) * 0.99  ->  largest <= nccl_tests.size_in_bytes(size) * 0.99",
+    ): "0.99 of a power of two is no whole number",
+}
+"""Changes that change nothing, by file and change, with the reason."""
+
+
+def sources() -> list[pathlib.Path]:
+    """Return the files whose decisions are tried."""
+    found = [file for pattern in SOURCES for file in sorted(HEALTH.glob(pattern))]
+    return [file for file in found if file.stem != "__init__"]
+
+
+def tests_of(source: pathlib.Path) -> list[pathlib.Path]:
+    """Return the tests of a file; those of the files that import it, where it has none of its own."""
+    own = TESTS / source.relative_to(HEALTH).with_name(f"test_{source.name}")
+    if own.exists():
+        return [own]
+    importers = [file for file in HEALTH.rglob("*.py") if file != source and source in _imported(file)]
+    return sorted({test for file in importers for test in tests_of(file)})
+
+
+def _imported(file: pathlib.Path) -> set[pathlib.Path]:
+    """Return the files beside it and below that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            folder = file.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            found |= {folder.with_suffix(".py"), *(folder / f"{alias.name}.py" for alias in node.names)}
+    return found
+
+
+class _Report:
+    """What is told, as it comes."""
+
+    def __init__(self) -> None:
+        self.counts = {kind: [0, 0] for kind in KINDS}
+        self.not_seen = dict(EQUIVALENT)
+
+    def tell(self, outcome: Outcome) -> None:
+        """Tell what became of the mutants of a file."""
+        name = str(outcome.source.relative_to(HEALTH))
+        for kind in KINDS:
+            self.counts[kind][0] += outcome.tried.get(kind, 0)
+        print(f"{name}: {sum(outcome.tried.values())} mutants, {outcome.seconds:.1f} s")
+        for mutant in outcome.survivors:
+            if not self.not_seen.pop((name, mutant.change), ""):
+                self.counts[mutant.kind][1] += 1
+                print(f"  {mutant.kind}: {outcome.source.relative_to(REPOSITORY)}:{mutant.line}: {mutant.change}")
+
+
+def _scratch() -> str | None:
+    """Return a folder in memory, on which the tests take a sixth of the time; None for the usual one."""
+    memory = "/dev/shm"
+    is_usable = os.access(memory, os.W_OK) and not os.statvfs(memory).f_flag & os.ST_NOEXEC
+    return memory if is_usable else None
+
+
+def main(only: list[str]) -> int:
+    """Try the mutants of the files of these names, or of all."""
+    began = time.monotonic()
+    chosen = [file for file in sources() if not only or any(fnmatch.fnmatch(file.stem, name) for name in only)]
+    report = _Report()
+    try:
+        with tempfile.TemporaryDirectory(dir=_scratch()) as scratch:
+            try_mutants({file: tests_of(file) for file in chosen}, pathlib.Path(scratch), report.tell)
+    except CannotTry as error:
+        print(error)
+        return 2
+    for kind, (tried, survived) in report.counts.items():
+        print(f"{kind}: {tried} mutants, {survived} that no test notices")
+    print(f"{len(chosen)} files, {time.monotonic() - began:.0f} s")
+    gone = [] if only else list(report.not_seen)
+    for name, change in gone:
+        print(f"{name} has no such change that no test notices, take it out of EQUIVALENT: {change}")
+    return 1 if gone or report.counts[INVERTED][1] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The boot's step: a node that joins by itself lets in who has a job there, and admins."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import FAIL, PASS, SKIP, Context, Outcome
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.access import STEP
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import as_config
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.vm_size import remember
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import configure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.wanted import Wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import apply_all
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import slurmd_env
+
+from ...setup.users.machine import Machine
+
+SSHD = "@include common-auth\n@include common-account\n@include common-session\n"
+WANTED = Wanted(True, (), ("sudo",), None, ("action_no_jobs=deny",), False, "/var/lib/slurm/slurmd")
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path) -> Machine:
+    """A node that has joined, of an image that wants its logins guarded."""
+    machine = Machine(tmp_path)
+    machine.file("etc/pam.d/sshd", SSHD)
+    for name in ("pam_listfile.so", "pam_slurm_adopt.so"):
+        machine.file(f"usr/lib/x86_64-linux-gnu/security/{name}", "")
+    machine.file("etc/hpcai/slurmd.env", slurmd_env("compute-17", ["10.0.0.4"]))
+    apply_all(configure.plan_for_boot(machine.root, WANTED).files)
+    machine.file("etc/group", "nobody:x:65534:\nazureuser:x:1000:\n")
+    remember(machine.root, {"vmSize": "Standard_ND96asr_v4", "osProfile": {"adminUsername": "azureuser"}})
+    return machine
+
+
+def perform(machine: Machine, check: bool = False) -> Outcome:
+    """Do the step."""
+    return STEP.perform(Context(machine.root, lambda command: Result(tuple(command), 0, "", ""), check))
+
+
+def test_sshd_asks_for_a_job_by_the_nodes_own_name(node: Machine) -> None:
+    foreseen = perform(node, check=True)
+    assert node.text("etc/pam.d/sshd") == SSHD
+    done = perform(node)
+    assert (done.verdict, done.changes) == (PASS, foreseen.changes)
+    assert done.changes
+    assert "pam_slurm_adopt.so nodename=compute-17 action_no_jobs=deny" in node.text("etc/pam.d/sshd")
+    assert perform(node).changes == ()
+
+
+def test_the_machines_admin_is_let_in_though_he_is_in_no_group_of_admins(node: Machine) -> None:
+    perform(node)
+    assert node.text("etc/hpcai/ssh_admins") == "azureuser\n"
+
+
+@pytest.mark.parametrize("compute", [{}, {"osProfile": {"adminUsername": "notyet"}}])
+def test_without_an_admin_it_locks_nobody_out_and_says_so(node: Machine, compute: dict[str, object]) -> None:
+    # Root's own account is no help: nobody logs in to an Azure machine as root.
+    apply_all(configure.plan_for_boot(node.root, dataclasses.replace(WANTED, admins=("root",))).files)
+    remember(node.root, {"vmSize": "Standard_ND96asr_v4", **compute})
+    done = perform(node)
+    assert done.verdict == FAIL
+    assert "people log in here without a job" in done.summary
+    assert node.text("etc/pam.d/sshd") == SSHD
+    assert not STEP.blocking
+
+
+def test_on_a_login_node_people_need_no_job(node: Machine) -> None:
+    settings = {"cluster": "a", "functions": ["login", "compute"], "controllers": ["10.0.0.4"], "key": None}
+    node.file("etc/hpcai/cluster.json", as_config(settings))
+    assert perform(node).verdict == SKIP
+    node.file("etc/hpcai/cluster.json", as_config({**settings, "functions": ["compute"]}))
+    assert perform(node).verdict == PASS
+
+
+def test_nothing_is_done_where_nothing_is_asked_for_or_no_slurmd_runs(node: Machine) -> None:
+    (node.folder / "etc/hpcai/access.json").unlink()
+    assert perform(node).verdict == SKIP
+    (node.folder / "etc/hpcai/slurmd.env").unlink()
+    assert perform(node).verdict == SKIP
+    assert node.text("etc/pam.d/sshd") == SSHD

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""hpcnode arbiter."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import arbiter
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import perform as perform_module
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling import ask as ask_module
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.ask import Permission
+
+
+def call(*words: str) -> int:
+    """Run hpcnode arbiter."""
+    return frame.main(["arbiter", *words])
+
+
+def controller(tmp_path: pathlib.Path, told: dict[str, Any] | None = None) -> str:
+    """A controller with settings, and what its last look came to."""
+    (tmp_path / "etc/hpcai").mkdir(parents=True)
+    (tmp_path / "etc/hpcai/health_arbiter.json").write_text('{"schema": 1}', encoding="utf-8")
+    if told is not None:
+        (tmp_path / "run/hpcai/health").mkdir(parents=True)
+        whole = {"schema": 1, "time": int(time.time()), "nodes": 3, "allowed": 1, "max_out": "10%", "out": []}
+        whole |= {"refused": {}, "replace": [], "alerts": [], "actions": [], **told}
+        (tmp_path / "run/hpcai/health/arbiter.json").write_text(json.dumps(whole), encoding="utf-8")
+    return str(tmp_path)
+
+
+def test_where_no_arbiter_runs_it_cannot_tell(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--root", str(tmp_path)) == 2
+    assert "no arbiter runs here; the role hpcai.azure.health_checks sets one up" in capsys.readouterr().err
+    assert call("--root", controller(tmp_path)) == 2
+    assert "has not looked yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        ({}, 0),
+        ({"out": ["compute-1"]}, 0),
+        ({"alerts": [{"kind": "stale", "node": "compute-1", "words": "old"}]}, 2),
+        ({"alerts": [{"kind": "cap", "node": "", "words": "too many"}]}, 1),
+        (
+            {"alerts": [{"kind": "held", "node": "a", "words": "often"}, {"kind": "stale", "node": "b", "words": "x"}]},
+            1,
+        ),
+        ({"actions": [{"kind": "drain", "node": "a", "reason": "x", "problem": "refused"}]}, 1),
+        ({"time": int(time.time()) - 3600}, 2),
+    ],
+)
+def test_its_status_tells_whether_somebody_has_to_do_something(
+    tmp_path: pathlib.Path, told: dict[str, Any], status: int
+) -> None:
+    assert call("--root", controller(tmp_path, told)) == status
+
+
+def test_it_lists_what_is_to_be_replaced(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    marked = {"node": "compute-1", "vm_id": "vm-1", "host": "h", "reason": "hpcai: health: replace: gpu_count: x"}
+    assert call("--json", "--root", controller(tmp_path, {"replace": [marked]})) == 0
+    assert json.loads(capsys.readouterr().out)["replace"] == [marked]
+
+
+@pytest.mark.parametrize("words", [("status", "--check"), ("look", "--within", "3"), ("tell", "--root", "/usr")])
+def test_arguments_that_make_no_sense_are_refused(words: tuple[str, ...]) -> None:
+    assert call(*words) == 3
+
+
+class Performed:
+    """A run of the tier prolog."""
+
+    def __init__(self, blocks: bool) -> None:
+        self.run = self
+        self.blocks_job = blocks
+
+
+def play(monkeypatch: pytest.MonkeyPatch, blocks: bool, given: Permission | Exception) -> None:
+    """Have the checks and the arbiter say this."""
+
+    def answer(*_given: object) -> Permission:
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    monkeypatch.setattr(perform_module, "perform", lambda *_given: Performed(blocks))
+    monkeypatch.setattr(ask_module, "ask", answer)
+
+
+def test_a_prolog_fails_only_with_the_arbiters_permission(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(monkeypatch, True, Permission(True, "gpu_count: 7 of 8", "hpcai: health: gpu_count: 7 of 8"))
+    assert call("prolog") == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "gpu_count: 7 of 8"
+    play(monkeypatch, True, Permission(False, "gpu_count: 7 of 8", "the limit is reached"))
+    assert call("prolog") == 0
+    assert "the job starts although gpu_count: 7 of 8: the limit is reached" in capsys.readouterr().out
+
+
+def test_a_prolog_asks_nobody_where_nothing_is_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(monkeypatch, False, Permission(True, "gpu_count: 7 of 8", "asked"))
+    assert call("prolog") == 0
+    assert capsys.readouterr().out == "the node is fit for the job\n"
+
+
+def test_a_prolog_does_not_fail_for_a_defect_of_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(monkeypatch, True, RuntimeError("a defect"))
+    assert call("prolog") == 0
+    assert "the checks could not be run, and the job starts: a defect" in capsys.readouterr().out
+
+
+def test_there_is_one_arbiter(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+    from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
+
+    root = Root(str(tmp_path))
+    with arbiter._alone(root, "/run/x.lock"), pytest.raises(CommandFailed, match="An arbiter runs already"):
+        arbiter._alone(root, "/run/x.lock").__enter__()

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""hpcnode job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import job
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
+
+from ..job.hooks.conftest import Node
+
+Call = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """A node that this machine seems to be."""
+    made = Node(tmp_path)
+    made.root.__class__ = type("Root", (made.root.__class__,), {"is_this_machine": True})
+    # Its paths are below the folder still.
+    monkeypatch.setattr(made.root.__class__, "at", lambda self, path: f"{self.path}/{path.lstrip('/')}")
+    monkeypatch.setattr(job, "Root", lambda _path: made.root)
+    return made
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Call the command and return its exit status and answer."""
+
+    def run(*words: str) -> tuple[int, Any]:
+        status = main(["job", *words, "--json"])
+        return status, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_run_answers_by_its_exit_status_and_names_the_cause(
+    node: Node, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    assert call("run", "prolog")[0] == 0
+    node.script("50-gpu", "echo GPU 3 is missing; exit 4")
+    status, told = call("run", "prolog")
+    assert (status, told["job"]) == (1, "17")
+    assert told["reason"] == "hpcai: prolog: 50-gpu: GPU 3 is missing (job 17)"
+    [script] = told["scripts"]
+    assert (script["name"], script["cause"]) == ("50-gpu", "exit status 4")
+
+
+def test_status_tells_of_the_failure_until_a_run_passes(
+    node: Node, call: Call, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("status")[0] == 0
+    node.script("50-gpu", "exit 4")
+    node.run()
+    status, told = call("status")
+    assert (status, told["kinds"]["prolog"]["failure"]["cause"]) == (1, "exit status 4")
+    assert main(["job", "status"]) == 1
+    shown = capsys.readouterr().out
+    assert "hpcai: prolog: 50-gpu: exit status 4 (job 17)" in shown
+    assert "/var/log/hpcai/jobs/17.prolog.log" in shown
+    node.script("50-gpu", "true")
+    node.run()
+    status, told = call("status")
+    assert (status, bool(told["kinds"]["prolog"]["failure"]["passed"])) == (0, True)
+
+
+def test_status_names_what_the_next_run_will_refuse(node: Node, call: Call) -> None:
+    node.script("50-gpu", "true", "epilog", 0o777)
+    status, told = call("status")
+    assert status == 1
+    assert "writable by others" in told["kinds"]["epilog"]["scripts"][0]["problem"]
+
+
+def test_status_cannot_tell_with_settings_that_cannot_be_used(node: Node, call: Call) -> None:
+    node.file("/etc/hpcai/job_hooks.json", "{")
+    assert call("status")[0] == 2
+
+
+def test_report_with_nothing_to_tell_is_good(node: Node, call: Call) -> None:
+    status, told = call("report")
+    assert (status, told["told"], node.waiting()) == (0, [], [])
+
+
+def test_scratch_is_good_where_none_is_expected(node: Node, call: Call) -> None:
+    assert call("scratch") == (0, {"schema": 1, "command": "job", "status": 0, "problem": ""})
+    assert not node.path("/scratch").exists()
+
+
+def test_scratch_is_left_to_the_health_checks_where_they_look_at_it(node: Node, call: Call) -> None:
+    node.file("/proc/sys/kernel/random/boot_id", "one\n")
+    left = {"boot_id": "one", "details": {"kind": "mount", "mountpoint": "/scratch"}}
+    node.file("/run/hpcai/boot/directories.json", json.dumps(left))
+    bad = (1, {"schema": 1, "command": "job", "status": 1, "problem": "/scratch is not mounted any more"})
+    assert call("scratch", "--unless-checked") == bad
+    node.script("30-health", "true")
+    assert call("scratch") == bad, "who asks by hand is told"
+    left_to_it = {"schema": 1, "command": "job", "status": 0, "problem": "", "left_to": "30-health"}
+    assert call("scratch", "--unless-checked") == (0, left_to_it)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run"],
+        ["run", "proolog"],
+        ["status", "prolog"],
+        ["status", "--unless-checked"],
+        ["run", "prolog", "--root", "/tmp"],
+        ["fix"],
+        [],
+    ],
+)
+def test_wrong_usage_is_told_by_its_own_status(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", *words]) == 3
+    assert capsys.readouterr().err.startswith("hpcnode")

@@ -1,0 +1,121 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""NVIDIA's diagnosis: its failures by GPU, and all the ways in which there is none."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotTell
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.dcgm import CHECK
+
+from ..deep_playing import Tool, is_idle, machine, recorded
+from ..playing import ND_A100, context
+
+PROGRAM = "usr/bin/dcgmi"
+WELL = recorded("dcgm4.json").replace('"Fail"', '"Pass"')
+
+
+def said(status: str, runtime_error: str = "", **gpu: str) -> str:
+    """A diagnosis with the result of one test."""
+    tests = [{"name": "memory", "results": [{"status": status, **gpu}]}]
+    return json.dumps({"runtime_error": runtime_error, "test_categories": [{"tests": tests}]})
+
+
+@pytest.fixture(autouse=True)
+def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_idle(monkeypatch)
+
+
+def test_passes_where_all_tests_do(tmp_path: pathlib.Path) -> None:
+    tool = Tool(WELL)
+    answer = CHECK.measure(context(machine(tmp_path, ND_A100, PROGRAM), tool))
+    assert answer.findings == ()
+    assert [(one.name, one.value) for one in answer.readings] == [("dcgm_tests_passed", 4)]
+    assert tool.commands == [[f"/{PROGRAM}", "diag", "-r", "2", "-j"]]
+
+
+@pytest.mark.parametrize(
+    ("recording", "summary"),
+    [
+        (
+            "dcgm3.json",
+            "DCGM's test PCIe of 0002:00:00.0 failed: GPU 1's PCIe link width x8 is below the minimum of x16.",
+        ),
+        (
+            "dcgm4.json",
+            "DCGM's test memory of 0002:00:00.0 failed: Detected 12 volatile double-bit ECC error(s) in GPU 1.",
+        ),
+    ],
+)
+def test_fails_for_the_gpu_whose_test_does_whatever_the_exit_status(
+    tmp_path: pathlib.Path, recording: str, summary: str
+) -> None:
+    tree = machine(tmp_path, ND_A100, PROGRAM)
+    for rc in (0, 226):
+        answer = CHECK.measure(context(tree, Tool((rc, recorded(recording), ""))))
+        assert [(one.verdict, one.device, one.summary) for one in answer.findings] == [(FAIL, "0002:00:00.0", summary)]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "device", "where"),
+    [
+        ({"gpu_id": "7"}, "000e:00:00.0", " of 000e:00:00.0"),
+        ({"gpu_id": "8"}, "GPU 8", " of GPU 8"),
+        ({}, "", ""),
+    ],
+)
+def test_fails_for_a_gpu_that_pci_has_not_and_for_the_whole_machine(
+    tmp_path: pathlib.Path, gpu: dict[str, str], device: str, where: str
+) -> None:
+    (finding,) = CHECK.measure(context(machine(tmp_path, ND_A100, PROGRAM), Tool(said("Fail", **gpu)))).findings
+    assert (finding.verdict, finding.device, finding.summary) == (FAIL, device, f"DCGM's test memory{where} failed")
+
+
+def test_what_failed_says_more_than_why_the_rest_was_not_done(tmp_path: pathlib.Path) -> None:
+    tree = machine(tmp_path, ND_A100, PROGRAM)
+    for status, verdicts in (("Fail", [FAIL]), ("Warn", [WARN, UNKNOWN])):
+        answer = CHECK.measure(context(tree, Tool(said(status, runtime_error="the rest was not done"))))
+        assert [one.verdict for one in answer.findings] == verdicts
+
+
+@pytest.mark.parametrize(
+    ("rc", "stdout", "words"),
+    [
+        (0, "", "nothing was printed"),
+        (255, "Error: unable to establish a connection to the specified host: localhost\n", "unable to establish"),
+        (0, '{"DCGM Diagnostic": {"runtime_error": "another diagnosis runs"}}', "another diagnosis runs"),
+        (0, WELL.replace('"Pass"', '"Skip"'), "left out all of its tests"),
+        (1, WELL, "exit status 1"),
+    ],
+)
+def test_cannot_measure_without_results(tmp_path: pathlib.Path, rc: int, stdout: str, words: str) -> None:
+    answer = CHECK.measure(context(machine(tmp_path, ND_A100, PROGRAM), Tool((rc, stdout, ""))))
+    assert [one.verdict for one in answer.findings] == [UNKNOWN]
+    assert words in answer.findings[0].summary
+
+
+def test_cannot_measure_without_dcgm_or_at_a_level_that_is_none(tmp_path: pathlib.Path) -> None:
+    tree = machine(tmp_path, ND_A100)
+    with pytest.raises(CannotTell, match="dcgmi"):
+        CHECK.measure(context(tree))
+    (finding,) = CHECK.measure(context(tree, options={"dcgm": {"level": 7}})).findings
+    assert finding.summary == "options.dcgm.level is 7, and there are 1, 2, 3"
+
+
+def test_the_level_of_the_site_has_its_time(tmp_path: pathlib.Path) -> None:
+    tool = Tool(WELL)
+    CHECK.measure(context(machine(tmp_path, ND_A100, PROGRAM), tool, options={"dcgm": {"level": 3}}))
+    assert tool.commands[0][3] == "3"
+    assert tool.limits[0] >= 15 * 60
+
+
+def test_a_diagnosis_that_hangs_is_unknown_and_a_failure_the_second_time(tmp_path: pathlib.Path) -> None:
+    given = context(machine(tmp_path, ND_A100, PROGRAM), Tool((124, "", "")))
+    assert [one.verdict for one in CHECK.measure(given).findings] == [UNKNOWN]
+    assert [one.verdict for one in CHECK.measure(given).findings] == [FAIL]

@@ -1,0 +1,191 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The number of GPUs: all there, one gone from the bus, one lost, a driver that does not answer or is not loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
+    BOOT,
+    PROLOG,
+    CannotTell,
+    Context,
+    Result,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_count import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.judge import judge
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
+
+from ..gpu_playing import BUSIDS, LOST, PlayedGpus, gpu, look
+from ..playing import context
+
+ALL = [gpu(index) for index in range(8)]
+
+
+def test_passes_with_all_gpus() -> None:
+    result = look(CHECK, *ALL)
+    assert (result.verdict, result.summary) == ("pass", "8 GPUs")
+    assert [(one.name, one.value, one.limit) for one in result.answer.readings] == [("gpu_count", 8, 8)]
+    assert result.answer.limit == "8 (Standard_ND96asr_v4)"
+
+
+def test_fails_and_names_the_gpu_that_is_not_on_the_bus() -> None:
+    seven = [one for one in ALL if one.busid != "0003:00:00.0"]
+    result = look(CHECK, *seven)
+    assert (result.verdict, result.fault, result.action) == ("fail", "NHC2009", "reboot")
+    assert result.summary == "7 of 8 GPUs: 0003:00:00.0 not on the PCI bus"
+    assert result.answer.findings[0].device == "0003:00:00.0"
+    assert result.answer.readings[0].value == 7
+
+
+def test_fails_where_the_driver_does_not_know_a_gpu_on_the_bus() -> None:
+    result = look(CHECK, played=PlayedGpus(ALL[:7], on_bus=BUSIDS))
+    assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: the driver does not know 000e:00:00.0")
+    assert result.answer.findings[0].device == "000e:00:00.0"
+    result = look(CHECK, played=PlayedGpus(ALL[:6], on_bus=BUSIDS))
+    assert result.summary == "6 of 8 GPUs: the driver does not know 000d:00:00.0, 000e:00:00.0"
+    assert result.answer.findings[0].device == ""
+
+
+def test_fails_where_a_gpu_is_lost() -> None:
+    result = look(CHECK, *ALL[:3], gpu(3, **LOST), *ALL[4:])
+    assert (result.verdict, result.fault) == ("fail", "NHC2009")
+    assert result.summary == "7 of 8 GPUs: GPU 3 (0004:00:00.0) fell off the bus: lost"
+    assert result.answer.readings[0].value == 7
+
+
+@pytest.mark.parametrize(
+    ("kind", "summary"),
+    [
+        ("no_answer", "GPU 3 (0004:00:00.0) did not answer twice running"),
+        ("unknown", "GPU 3 (0004:00:00.0) cannot be read: out of its mind"),
+    ],
+)
+def test_fails_where_a_gpu_cannot_be_read(kind: str, summary: str) -> None:
+    result = look(CHECK, *ALL[:3], gpu(3, problem="out of its mind", problem_kind=kind), *ALL[4:])
+    assert (result.verdict, result.summary, result.fault) == ("fail", summary, "NHC2015")
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "fault"),
+    [
+        ("no_answer", "NVIDIA's driver did not answer twice running, 10 s each time", "NHC2015"),
+        ("driver_not_loaded", "NVIDIA's driver is not loaded (it says so)", ""),
+        ("lib_rm_version_mismatch", "NVIDIA's library and the loaded driver are of different versions", ""),
+        ("died", "NVIDIA's driver failed: it says so", "NHC2015"),
+    ],
+)
+def test_fails_where_the_driver_as_a_whole_does(kind: str, words: str, fault: str) -> None:
+    """What is no fault of the hardware has no code: nobody is told of it."""
+    result = look(CHECK, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS))
+    assert (result.verdict, result.summary, result.fault) == ("fail", words, fault)
+    assert result.answer.readings == ()
+
+
+@pytest.mark.parametrize("kind", ["library_not_found", "no_bindings", "no_permission"])
+def test_cannot_measure_without_what_asks_the_driver(kind: str) -> None:
+    result = look(CHECK, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS))
+    assert (result.verdict, result.summary) == ("unknown", "the driver cannot be asked: it says so")
+    # What the bus shows is told all the same.
+    result = look(CHECK, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS[:7]))
+    assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: 000e:00:00.0 not on the PCI bus")
+
+
+def test_cannot_measure_where_the_size_is_not_known() -> None:
+    with pytest.raises(CannotTell, match="the VM size of this machine is not known"):
+        look(CHECK, *ALL, size=None)
+
+
+def test_other_addresses_than_the_known_ones_are_not_called_missing() -> None:
+    result = look(CHECK, *ALL[:6], gpu(6, busid="0100:00:00.0"))
+    assert result.summary == "7 of 8 GPUs: no more on the PCI bus (Standard_ND96asr_v4)"
+
+
+def test_more_gpus_than_promised_are_a_warning() -> None:
+    result = look(CHECK, *ALL, gpu(0, busid="000f:00:00.0"))
+    assert (result.verdict, result.summary) == ("warn", "9 GPUs, and Standard_ND96asr_v4 promises 8")
+
+
+def test_the_settings_have_the_last_word(tmp_path: Path) -> None:
+    (tmp_path / "etc/hpcai").mkdir(parents=True)
+    settings = tmp_path / "etc/hpcai/gpu.json"
+    settings.write_text(json.dumps({"schema": 1, "gpu_count": 2}), encoding="ascii")
+    assert look(CHECK, *ALL[:2], root=tmp_path, size=None).verdict == "pass"
+    result = look(CHECK, ALL[0], root=tmp_path)
+    assert result.summary == "1 of 2 GPUs: no more on the PCI bus (gpu_count of /etc/hpcai/gpu.json)"
+    settings.write_text(json.dumps({"schema": 1, "gpu_count": 0}), encoding="ascii")
+    assert look(CHECK, root=tmp_path).verdict == "skip"
+
+
+def judged(root: Path, boot_id: str, history: History, *missing: int, **error: GpuError) -> Result:
+    """A run in a boot of the machine."""
+    file = root / "proc/sys/kernel/random/boot_id"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{boot_id}\n", encoding="ascii")
+    left = [one for one in ALL if one.index not in missing]
+    given: Context = context(
+        root=root, gpus=PlayedGpus(error.get("error", left), on_bus=[one.busid or "" for one in left]), history=history
+    )
+    return judge(CHECK, CHECK.measure(given), given.settings)
+
+
+def test_what_a_restart_does_not_mend_takes_another_machine(tmp_path: Path) -> None:
+    history = History()
+    assert judged(tmp_path, "first", history, 2).action == "reboot"
+    assert judged(tmp_path, "first", history, 2).action == "reboot"
+    assert history.changed["failed in boot"] == ("first", True)
+    assert judged(tmp_path, "second", history, 2).action == "replace"
+    # Once all was well, it begins anew.
+    assert judged(tmp_path, "second", history).verdict == "pass"
+    assert judged(tmp_path, "third", history, 2).action == "reboot"
+
+
+def test_what_is_no_fault_of_the_hardware_never_takes_another_machine(tmp_path: Path) -> None:
+    history = History()
+    for boot_id in ("first", "second"):
+        result = judged(tmp_path, boot_id, history, error=GpuError("driver_not_loaded", "no"))
+        assert (result.verdict, result.action) == ("fail", "reboot")
+
+
+def amd(root: Path, driven: int, on_bus: int = 8) -> None:
+    """GPUs of AMD's on the bus, so many of them with their driver."""
+    for index in range(on_bus):
+        device = root / f"sys/bus/pci/devices/{index + 1:04x}:00:00.0"
+        device.mkdir(parents=True)
+        for name, value in (("class", "0x120000"), ("vendor", "0x1002"), ("device", "0x74a1")):
+            (device / name).write_text(f"{value}\n", encoding="ascii")
+        # Its bridges are AMD's too, and no GPUs.
+        bridge = root / f"sys/bus/pci/devices/{index + 0x100:04x}:00:00.0"
+        bridge.mkdir()
+        for name, value in (("class", "0x060400"), ("vendor", "0x1002"), ("device", "0x14a5")):
+            (bridge / name).write_text(f"{value}\n", encoding="ascii")
+        if index < driven:
+            (device / "driver").symlink_to("/sys/bus/pci/drivers/amdgpu")
+
+
+@pytest.mark.parametrize(
+    ("driven", "on_bus", "verdict", "summary"),
+    [
+        (8, 8, "pass", "8 GPUs"),
+        (7, 8, "fail", "7 of 8 GPUs: the driver amdgpu does not have 0008:00:00.0"),
+        (7, 7, "fail", "7 of 8 GPUs: no more on the PCI bus (Standard_ND96isr_MI300X_v5)"),
+    ],
+)
+def test_counts_gpus_of_amd_by_the_bus(tmp_path: Path, driven: int, on_bus: int, verdict: str, summary: str) -> None:
+    amd(tmp_path, driven, on_bus)
+    result = look(CHECK, root=tmp_path, size="Standard_ND96isr_MI300X_v5")
+    assert (result.verdict, result.summary) == (verdict, summary)
+    devices = {one.device for one in result.answer.findings}
+    assert devices == ({"0008:00:00.0"} if "0008" in summary else {""} if verdict == "fail" else set())
+
+
+def test_its_failure_blocks_job_and_boot() -> None:
+    assert (CHECK.blocks_job, CHECK.blocks_boot) == (True, True)
+    assert {PROLOG, BOOT} <= set(CHECK.tiers)

@@ -1,0 +1,109 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The fabric: joined, the manager dead or missing, a GPU that did not join, broken and narrow routes, no systemd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotTell, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_fabric import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuHealth
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.health import Fabric
+
+from ..gpu_playing import assert_unread_gpus_are_unknown, gpu, look
+from ..playing import context
+
+ASK = "systemctl show nvidia-fabricmanager"
+RUNS = {ASK: "LoadState=loaded\nActiveState=active\nSubState=running\nResult=success\n"}
+
+
+def state(load: str, active: str, result: str = "success") -> dict[str, str]:
+    """What systemd says of the manager."""
+    return {ASK: f"LoadState={load}\nActiveState={active}\nSubState=dead\nResult={result}\n"}
+
+
+def joined(*gpus: GpuHealth, run: Any = None, **machine: Any) -> Result:
+    """Look at it with the manager running."""
+    return look(CHECK, *gpus, run=run or RUNS, **machine)
+
+
+def test_passes_where_the_manager_runs_and_the_gpus_joined() -> None:
+    result = joined(gpu(0, fabric=Fabric("completed", 0, False, False)))
+    assert (result.verdict, [one.value for one in result.answer.readings]) == ("pass", ["active", "completed"])
+
+
+def test_passes_on_gpus_that_do_not_tell_by_the_manager_alone() -> None:
+    assert joined(gpu(0), gpu(1)).verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (state("loaded", "failed", "exit-code"), "failed (exit-code)"),
+        (state("loaded", "inactive"), "inactive"),
+        (state("not-found", "inactive"), "not installed"),
+        (state("masked", "inactive"), "masked"),
+    ],
+)
+def test_fails_where_the_manager_does_not_run(said: dict[str, str], words: str) -> None:
+    result = joined(gpu(0), run=said)
+    assert (result.verdict, result.fault) == ("fail", "")
+    assert result.summary == f"nvidia-fabricmanager is {words}, and the NVSwitches need it"
+
+
+@pytest.mark.parametrize(
+    ("fabric", "words"),
+    [
+        (Fabric("not started"), "GPU 1 (0002:00:00.0) has not joined the NVSwitches (not started)"),
+        (Fabric("in progress"), "GPU 1 (0002:00:00.0) has not joined the NVSwitches (in progress)"),
+        (Fabric("completed", 999), "GPU 1 (0002:00:00.0) could not join the NVSwitches (NVML's error 999)"),
+        (Fabric("completed", unhealthy=True), "a route of GPU 1 (0002:00:00.0) through the NVSwitches is broken"),
+    ],
+)
+def test_fails_where_a_gpu_is_not_part_of_it(fabric: Fabric, words: str) -> None:
+    result = joined(gpu(0, fabric=Fabric("completed")), gpu(1, fabric=fabric))
+    assert (result.verdict, result.summary, result.fault) == ("fail", f"fabric down: {words}", "NHC2016")
+
+
+def test_less_bandwidth_is_a_warning() -> None:
+    assert joined(gpu(0, fabric=Fabric("completed", degraded=True))).verdict == "warn"
+    assert joined(gpu(0, fabric=Fabric("completed", degraded=False))).verdict == "pass"
+
+
+def test_cannot_measure_without_systemd() -> None:
+    result = joined(gpu(0), run={"nothing": ""})
+    assert (result.verdict, result.summary) == ("unknown", "systemd does not tell how nvidia-fabricmanager is")
+
+
+def test_cannot_measure_where_a_gpu_does_not_tell() -> None:
+    result = joined(gpu(0, errors={"fabric": "Unknown Error"}))
+    assert (result.verdict, result.summary) == (
+        "unknown",
+        "GPU 0 (0001:00:00.0) does not tell whether it joined: Unknown Error",
+    )
+
+
+def test_cannot_measure_gpus_that_cannot_be_read() -> None:
+    assert_unread_gpus_are_unknown(CHECK, run=RUNS)
+
+
+@pytest.mark.parametrize(
+    ("size", "applies"),
+    [("Standard_ND96asr_v4", True), ("Standard_ND96is_H200_v5", True), ("Standard_NC96ads_A100_v4", False)],
+)
+def test_applies_where_there_are_nvswitches(size: str, applies: bool) -> None:
+    assert (CHECK.applies(context(size=size).size) == "") is applies
+
+
+def test_cannot_measure_where_the_size_is_not_known() -> None:
+    with pytest.raises(CannotTell, match="VM size"):
+        joined(gpu(0), size=None)
+
+
+def test_its_failure_blocks_job_and_boot() -> None:
+    assert (CHECK.blocks_job, CHECK.blocks_boot) == (True, True)

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Models, firmware, drivers and InfoROMs: as promised, odd ones, too old ones, corrupted ones, untold ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import BOOT, DEEP, PERIODIC
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_identity import CHECK, vbios_of
+
+from ..gpu_playing import PlayedGpus, assert_unread_gpus_are_unknown, gpu, look
+
+
+def test_passes_with_what_is_promised() -> None:
+    result = look(CHECK, gpu(0), gpu(1))
+    assert (result.verdict, result.summary) == ("pass", "2 GPUs (NVIDIA A100-SXM4-40GB), driver 550.90.12")
+    assert result.answer.limit == "A100-SXM4-40GB (Standard_ND96asr_v4)"
+    assert {one.name for one in result.answer.readings} == {"gpu_model", "gpu_serial", "gpu_vbios", "gpu_driver"}
+
+
+@pytest.mark.parametrize(
+    ("size", "names"),
+    [
+        ("Standard_ND96asr_v4", ["NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"]),
+        ("Standard_ND96amsr_A100_v4", ["NVIDIA A100-SXM4-80GB"]),
+        ("Standard_NC24ads_A100_v4", ["NVIDIA A100 80GB PCIe"]),
+        ("Standard_ND96isr_H100_v5", ["NVIDIA H100 80GB HBM3"]),
+        ("Standard_ND96isr_H200_v5", ["NVIDIA H200"]),
+        ("Standard_NC40ads_H100_v5", ["NVIDIA H100 NVL"]),
+        ("Standard_ND40rs_v2", ["Tesla V100-SXM2-32GB"]),
+        ("Standard_ND128isr_NDR_GB200_v6", ["NVIDIA GB200"]),
+    ],
+)
+def test_passes_however_the_driver_spells_the_model(size: str, names: list[str]) -> None:
+    for name in names:
+        assert look(CHECK, gpu(0, name=name), size=size).verdict == "pass"
+
+
+@pytest.mark.parametrize("name", ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA A10"])
+def test_fails_with_another_model_or_other_memory(name: str) -> None:
+    result = look(CHECK, gpu(0), gpu(1, name=name))
+    assert (result.verdict, result.fault) == ("fail", "NHC2010")
+    assert result.summary == f"GPU 1 (0002:00:00.0) is a {name}, and Standard_ND96asr_v4 has A100-SXM4-40GB"
+    assert look(CHECK, gpu(0, name=name), size=None).verdict == "pass"
+
+
+def test_one_gpu_with_other_firmware_is_a_warning() -> None:
+    result = look(CHECK, gpu(0), gpu(1, vbios="92.00.36.00.01"), gpu(2))
+    assert (result.verdict, result.summary) == (
+        "warn",
+        "GPU 1 (0002:00:00.0) has firmware 92.00.36.00.01, and others of this machine have 92.00.45.00.03",
+    )
+
+
+@pytest.mark.parametrize(
+    ("least", "verdict"),
+    [
+        ("92.00.45.00.03", "pass"),
+        ("92.00.45.00.04", "fail"),
+        ("92.00.45.00.02", "pass"),
+        # As text "100" comes before "92", and "A" after "1F": as numbers it is the other way round.
+        ("100.00.00.00.00", "fail"),
+        ("92.00.5.00.00", "pass"),
+    ],
+)
+def test_fails_with_firmware_older_than_wanted_compared_as_numbers(least: str, verdict: str) -> None:
+    assert look(CHECK, gpu(0), options={"gpu_identity": {"min_vbios": least}}).verdict == verdict
+
+
+def test_versions_of_firmware_are_hexadecimal() -> None:
+    assert vbios_of("96.00.A5.00.1F") > vbios_of("96.00.9F.00.A0")
+    assert vbios_of("N/A") == vbios_of("96") == ()
+
+
+@pytest.mark.parametrize(
+    ("driver", "verdict"), [("550.54.15", "pass"), ("550.54.14", "fail"), ("550.100", "pass"), ("99.1", "fail")]
+)
+def test_fails_with_a_driver_older_than_wanted_compared_as_numbers(tmp_path: Path, driver: str, verdict: str) -> None:
+    (tmp_path / "etc/hpcai").mkdir(parents=True)
+    wanted = {"schema": 1, "min_driver": "550.54.15"}
+    (tmp_path / "etc/hpcai/gpu.json").write_text(json.dumps(wanted), encoding="ascii")
+    result = look(CHECK, played=PlayedGpus([gpu(0)], driver=driver), root=tmp_path)
+    assert (result.verdict, result.fault) == (verdict, "")
+
+
+@pytest.mark.parametrize("tier", [BOOT, DEEP])
+def test_fails_where_an_inforom_is_corrupted(tier: str) -> None:
+    played = PlayedGpus([gpu(0), gpu(1)], inforoms={0: True, 1: False})
+    result = look(CHECK, played=played, tier=tier)
+    assert (result.verdict, result.fault, result.action) == ("fail", "NHC2008", "replace")
+    assert result.summary == "GPU 1 (0002:00:00.0) has a corrupted InfoROM"
+    # Reading the flash takes its time, and is left to the tiers that have it.
+    assert look(CHECK, played=played, tier=PERIODIC).verdict == "pass"
+
+
+def test_an_inforom_that_cannot_be_told_is_left_out() -> None:
+    result = look(CHECK, played=PlayedGpus([gpu(0)], inforoms={0: None}), tier=BOOT)
+    assert (result.verdict, "gpu_inforom" in {one.name for one in result.answer.readings}) == ("pass", False)
+
+
+@pytest.mark.parametrize(
+    ("played", "words"),
+    [
+        (PlayedGpus([gpu(0, name=None)]), "GPU 0 (0001:00:00.0) does not tell its model"),
+        (PlayedGpus([gpu(0, vbios=None)]), "GPU 0 (0001:00:00.0) does not tell the version of its firmware"),
+        (PlayedGpus([gpu(0)], driver=""), "the driver tells no version (nothing)"),
+        (
+            PlayedGpus([gpu(0)], inforoms={0: "Unknown Error"}),
+            "GPU 0 (0001:00:00.0) does not tell how its InfoROM is: Unknown Error",
+        ),
+    ],
+)
+def test_cannot_measure_what_is_not_told(played: PlayedGpus, words: str) -> None:
+    result = look(CHECK, played=played, tier=BOOT)
+    assert (result.verdict, result.summary) == ("unknown", words)
+
+
+def test_cannot_measure_gpus_that_cannot_be_read() -> None:
+    assert_unread_gpus_are_unknown(CHECK)

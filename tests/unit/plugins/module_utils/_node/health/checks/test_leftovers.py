@@ -1,0 +1,198 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Leftovers: none, processes of users without a job, what Slurm could not end, files, memory, containers."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from stand_ins.machine_tree import MachineTree
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.leftovers import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
+
+from ..playing import context
+
+ANNA, BERT, CARA = 1001, 1002, 1003
+SCOPE = "0::/system.slice/slurmstepd.scope"
+OTHERS_FILE = 1 << 20
+
+
+class Node:
+    """A node on which job 17 of Anna's runs, under a slurmd."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.history = folder, History()
+        self.tree = MachineTree(folder)
+        self.process(1, 0, "systemd", 0, "0::/init.scope")
+        self.process(2, 0, "kthreadd", 0, "0::/", flags=0x200000)
+        self.process(90, 0, "slurmd", 1, "0::/system.slice/slurmd.service")
+        self.process(91, 998, "munged", 1, "0::/system.slice/munge.service")
+        self.step(100, 17)
+        self.process(101, ANNA, "python3", 100, f"{SCOPE}/job_17/step_0/user/task_0")
+
+    def process(
+        self, pid: int, uid: int, name: str, parent: int, cgroup: str, state: str = "S", flags: int = 0x400000
+    ) -> None:
+        """A process."""
+        self.tree.process(pid, "0-95", name, parent, uid=uid, cgroup=cgroup, state=state, flags=flags)
+
+    def step(self, pid: int, job: int, step: str = "0") -> None:
+        """The slurmstepd of a step."""
+        title = f"slurmstepd: [{job}.{step}]"
+        self.tree.process(pid, "0-95", "slurmstepd", 1, command=title, cgroup=f"{SCOPE}/job_{job}/step_{step}/slurm")
+
+    def started(self, pid: int, ticks: int) -> None:
+        """Another process has the number: it started at another time."""
+        file = self.folder / f"proc/{pid}/stat"
+        before, closing, after = file.read_text(encoding="ascii").rpartition(")")
+        fields = after.split()
+        fields[19] = str(ticks)
+        file.write_text(f"{before}{closing} {' '.join(fields)}\n", encoding="ascii")
+
+    def measure(self, **options: object) -> Answer:
+        """Look for leftovers; what is kept is there next time."""
+        given = {"leftovers": {"folders": [], **options}}
+        return CHECK.measure(context(root=self.tree, tier="epilog", history=self.history, options=given))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node on which all is in order."""
+    return Node(tmp_path)
+
+
+def told(answer: Answer) -> list[tuple[str, str, str]]:
+    """Verdict, cause and words of each finding."""
+    return [(found.verdict, found.cause, found.summary) for found in answer.findings]
+
+
+def test_passes_where_only_jobs_and_services_run(node: Node) -> None:
+    # Of Anna's, who has a job; of a service that runs as an ordinary user; of somebody who is logged in.
+    node.process(110, ANNA, "tmux", 1, "0::/user.slice/user-1001.slice/session-4.scope")
+    node.process(111, BERT, "exporter", 1, "0::/system.slice/node_exporter.service")
+    node.process(112, CARA, "sshd", 1, "0::/user.slice/user-1003.slice/session-5.scope")
+    node.process(113, CARA, "bash", 112, "0::/user.slice/user-1003.slice/session-5.scope")
+    node.process(114, 60001, "dnsmasq", 1, "0::/somewhere")
+    node.process(115, BERT, "systemd", 1, "0::/user.slice/user-1002.slice/user@1002.service/init.scope")
+    node.process(116, BERT, "ended", 1, "0::/x", state="Z")
+    answer = node.measure()
+    assert (answer.findings, answer.good) == ((), "no job that is over has left anything behind")
+    assert answer.readings[0].value == 0
+
+
+def test_processes_of_a_user_without_a_job_are_that_users_business(node: Node) -> None:
+    node.process(120, BERT, "python3", 1, "0::/system.slice/slurmd.service")
+    node.process(121, BERT, "python3", 120, "0::/user.slice/user-1002.slice/session-9.scope")
+    assert told(node.measure()) == [
+        ("warn", "user", "2 processes of user 1002, who has no job here: python3 (120), python3 (121)")
+    ]
+    node.step(130, 18)
+    node.process(131, BERT, "python3", 130, "0::/system.slice/slurmd.service")
+    assert node.measure().findings == (), "without control groups a job's processes are those below its step"
+
+
+@pytest.mark.parametrize(("count", "end"), [(5, "p (204)"), (6, "p (204) and 1 more")])
+def test_of_many_only_some_are_named(node: Node, count: int, end: str) -> None:
+    for pid in range(200, 200 + count):
+        node.process(pid, BERT, "p", 1, "0::/x")
+    (found,) = node.measure().findings
+    assert found.summary.endswith(end)
+
+
+def test_fails_where_slurm_could_not_end_a_process_of_a_job(node: Node) -> None:
+    node.process(140, BERT, "python3", 1, f"{SCOPE}/job_16/step_0/user/task_0", state="D")
+    (first,) = told(node.measure())
+    assert first == ("warn", "user", "process 140 (python3, state D) of job 16 is there, and the job is over")
+    (found,) = node.measure().findings
+    assert (found.verdict, found.cause, found.action) == ("fail", "node", "reboot")
+    assert found.summary == "process 140 (python3, state D) of job 16 is still there, and Slurm could not end it"
+
+
+def test_a_later_process_of_the_same_number_is_another_one(node: Node) -> None:
+    node.process(140, BERT, "python3", 1, f"{SCOPE}/job_16/step_0/user/task_0")
+    node.measure()
+    node.started(140, 4711)
+    assert [found.verdict for found in node.measure().findings] == ["warn"]
+
+
+def test_files_of_users_without_a_job_are_counted(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, owners = os.lstat, {"a": BERT, "b": BERT, "c": ANNA, "d": 0, "folder": CARA}
+    (node.folder / "dev/shm/folder").mkdir(parents=True)
+    for name in ("a", "b", "c", "d"):
+        (node.folder / f"dev/shm/{name}").write_bytes(b"x" * OTHERS_FILE)
+
+    def lstat(path: str) -> os.stat_result:
+        found = list(real(path))
+        found[4] = owners.get(os.path.basename(path), found[4])
+        return os.stat_result(found, {"st_blocks": real(path).st_blocks})
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    answer = node.measure(folders=["/dev/shm"])
+    assert told(answer) == [
+        ("warn", "user", "3 files of users without a job (0.0 GiB): /dev/shm/a, /dev/shm/b, /dev/shm/folder")
+    ]
+    values = {one.name: one.value for one in answer.readings}
+    assert values["leftover_files"] == 3
+    assert 2 * OTHERS_FILE <= int(values["leftover_bytes"]) <= 2 * OTHERS_FILE + 65536
+    assert node.measure(folders=["/nowhere"]).findings == ()
+
+
+@pytest.mark.parametrize("uid", [1000, 60000])
+def test_the_first_and_the_last_number_of_people_are_theirs(node: Node, uid: int) -> None:
+    node.process(150, uid, "old", 1, "0::/x")
+    assert len(node.measure().findings) == 1
+
+
+def test_the_site_says_whose_number_is_the_first(node: Node) -> None:
+    node.process(150, 500, "old", 1, "0::/x")
+    assert node.measure().findings == ()
+    assert len(node.measure(first_uid=500).findings) == 1
+
+
+def test_shared_memory_that_nobody_has_attached_is_told_of(node: Node) -> None:
+    names = "key shmid perms size cpid lpid nattch uid gid cuid cgid atime dtime ctime rss swap"
+    rows = [
+        "0 3 600 524288 9 9 0 1002 100 1002 100 0 0 0 4096 0",
+        "0 4 600 524288 9 9 1 1002 100 1002 100 0 0 0 4096 0",
+        "0 5 600 524288 9 9 0 1001 100 1001 100 0 0 0 4096 0",
+    ]
+    node.tree.write("/proc/sysvipc/shm", "\n".join([names, *rows]) + "\n")
+    assert told(node.measure()) == [
+        ("warn", "user", "1 segments of shared memory of users without a job: 3 (user 1002)")
+    ]
+
+
+def test_huge_pages_are_told_of_where_no_job_runs(node: Node) -> None:
+    node.tree.write(
+        "/proc/meminfo", "HugePages_Total:      16\nHugePages_Free:       12\nHugepagesize:       2048 kB\n"
+    )
+    assert node.measure().findings == ()
+    (node.folder / "proc/100/cmdline").write_text("slurmstepd: old\0", encoding="ascii")
+    (node.folder / "proc/100/cgroup").unlink()
+    (node.folder / "proc/101/cgroup").unlink()
+    assert ("warn", "user", "8 MiB of huge pages are in use, and no job runs") in told(node.measure())
+
+
+def test_containers_of_jobs_that_are_over_are_told_of(node: Node) -> None:
+    me = os.getuid()
+    data = node.folder / f"scratch/enroot/data/user-{me}"
+    for job in (16, 17):
+        (data / f"pyxis_{job}_mine").mkdir(parents=True)
+    settings = {"ENROOT_DATA_PATH": "/scratch/enroot/data/user-$(id -u)"}
+    node.tree.write("/etc/hpcai/containers.json", json.dumps({"schema": 1, "settings": settings}))
+    (found,) = node.measure().findings
+    assert (found.verdict, found.cause) == ("warn", "user")
+    assert found.summary.startswith("1 containers and images of jobs that are over: ")
+    assert found.summary.endswith("pyxis_16_mine")
+
+
+def test_cannot_measure_without_proc(tmp_path: Path) -> None:
+    (found,) = CHECK.measure(context(root=tmp_path)).findings
+    assert (found.verdict, found.summary) == ("unknown", "/proc shows no process: run it as root")

@@ -1,0 +1,180 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The scratch: whole, not mounted, another one, read-only, with a lost disk, not to be written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import CHECK
+
+from ...setup.scratch.node import Node
+from ..playing import context
+
+BOOT_ID = "0f1e2d3c"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node with its array mounted, and the record of who mounted it."""
+    made = Node(tmp_path)
+    made.ours()
+    put(made, "run/hpcai/scratch.json", {"number": made.number("md127"), "mount_options": [], "adopted": None})
+    return made
+
+
+def put(node: Node, path: str, content: Any) -> None:
+    """Write a JSON file; the tree's own parts are left as they are."""
+    file = node.folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content), encoding="ascii")
+
+
+def boot_left(node: Node, **details: Any) -> None:
+    """What step directories found in this boot."""
+    file = node.folder / "proc/sys/kernel/random/boot_id"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{BOOT_ID}\n", encoding="ascii")
+    put(node, "run/hpcai/boot/directories.json", {"boot_id": BOOT_ID, "details": details})
+
+
+def measure(node: Node, size: str | None = "Standard_ND96asr_v4") -> Answer:
+    """Look at the scratch."""
+    return CHECK.measure(context(root=node.root, size=size))
+
+
+@pytest.mark.parametrize("state", ["clean", "active", "active-idle", "write-pending", "read-auto"])
+def test_passes_whole_and_leaves_nothing_behind(node: Node, state: str) -> None:
+    node.arrays["md127"].state = state
+    node.write()
+    answer = measure(node)
+    assert (answer.findings, answer.good) == ((), "/scratch is mounted, whole, and can be written")
+    assert {one.name: one.value for one in answer.readings} == {
+        "scratch_mounted": "yes",
+        "scratch_array_members": 8,
+        "scratch_array_state": state,
+    }
+    assert os.listdir(node.folder / "scratch") == []
+
+
+def test_fails_where_it_is_not_mounted_and_keeps_jobs_away(node: Node) -> None:
+    node.mounts.pop()
+    node.write()
+    (found,) = measure(node).findings
+    assert (found.verdict, found.summary) == ("fail", "the scratch /scratch is not mounted")
+    assert (CHECK.blocks_job, CHECK.blocks_boot, CHECK.fault) == (True, True, "NHC2023")
+
+
+def test_fails_where_another_file_system_lies_there(node: Node) -> None:
+    node.mounts.append(["sda1", "/scratch", "ext4", "rw"])
+    node.write()
+    (found,) = measure(node).findings
+    assert found.verdict == "fail"
+    assert found.summary == "another file system is mounted at /scratch than ours: /dev/sda1 (ext4)"
+
+
+def test_fails_read_only(node: Node) -> None:
+    node.mounts[-1][3] = "ro,noatime"
+    node.write()
+    assert [found.summary for found in measure(node).findings] == ["the scratch /scratch is mounted read-only"]
+
+
+@pytest.mark.parametrize("state", ["broken", "inactive", "readonly", "suspended"])
+def test_fails_with_an_array_in_a_bad_state(node: Node, state: str) -> None:
+    node.arrays["md127"].state = state
+    node.write()
+    (found,) = measure(node).findings
+    assert (found.verdict, found.summary, found.device) == ("fail", f"the scratch's array md127 is {state}", "md127")
+
+
+def test_fails_with_a_member_less(node: Node) -> None:
+    node.arrays["md127"].members.remove("nvme5n1")
+    node.write()
+    (found,) = measure(node).findings
+    assert found.summary == "the scratch's array md127 has lost a disk: 7 of 8 members, degraded 0"
+
+
+def test_fails_degraded_and_with_a_faulty_member(node: Node) -> None:
+    md = node.folder / "sys/block/md127/md"
+    (md / "dev-nvme5n1/state").write_text("faulty\n", encoding="ascii")
+    (found,) = measure(node).findings
+    assert found.summary == "the scratch's array md127 has members that failed: nvme5n1 failed"
+    (md / "degraded").write_text("1\n", encoding="ascii")
+    (found,) = measure(node).findings
+    assert found.summary.endswith("has lost a disk: 8 of 8 members, degraded 1: nvme5n1 failed")
+
+
+@pytest.mark.parametrize("state", ["in_sync", "in_sync,write_mostly", "spare"])
+def test_a_member_in_a_good_state_is_none_that_failed(node: Node, state: str) -> None:
+    (node.folder / "sys/block/md127/md/dev-nvme5n1/state").write_text(f"{state}\n", encoding="ascii")
+    assert measure(node).findings == ()
+
+
+def test_fails_where_it_cannot_be_written(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = iter((errno.EIO, errno.ENOSPC, errno.EDQUOT))
+
+    def refuse(**_options: object) -> None:
+        code = next(codes)
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    (found,) = measure(node).findings
+    assert (found.verdict, found.action) == ("fail", "reboot")
+    assert found.summary == "the scratch /scratch cannot be written: Input/output error"
+    # A full one is its users' business.
+    assert measure(node).findings == ()
+    assert measure(node).findings == ()
+
+
+def test_a_temporary_disk_in_its_place_must_be_mounted_too(tmp_path: Path) -> None:
+    node = Node(tmp_path, disks=0)
+    node.mounts.append(["sda1", "/work", "ext4", "rw"])
+    node.write()
+    boot_left(node, kind="temporary_disk", mountpoint="/work")
+    assert measure(node, "Standard_ND40rs_v2").findings == ()
+    node.mounts.pop()
+    node.write()
+    boot_left(node, kind="temporary_disk", mountpoint="/work")
+    (found,) = measure(node, "Standard_ND40rs_v2").findings
+    assert found.summary == "the scratch /work is not mounted"
+
+
+def test_is_skipped_where_none_is_promised(tmp_path: Path) -> None:
+    node = Node(tmp_path, disks=0)
+    assert measure(node, "Standard_ND40rs_v2").skipped == "no scratch is promised here"
+
+
+def test_a_plain_directory_must_be_there_and_take_a_file(tmp_path: Path) -> None:
+    """The prolog 10-scratch leaves it to this check."""
+    node = Node(tmp_path, disks=0)
+    boot_left(node, kind="directory", mountpoint="/work")
+    (tmp_path / "work").mkdir()
+    answer = measure(node, None)
+    assert (answer.findings, answer.good) == ((), "/work, a plain directory, can be written")
+    assert [(one.name, one.value) for one in answer.readings] == [("scratch_written", "yes")]
+    (tmp_path / "work").rmdir()
+    (found,) = measure(node, None).findings
+    assert (found.verdict, found.summary) == ("fail", "the scratch /work cannot be written: No such file or directory")
+
+
+def test_the_settings_go_before_the_size(node: Node) -> None:
+    put(node, "etc/hpcai/scratch.json", {"schema": 1, "expected_count": 8, "mountpoint": "/fast"})
+    (found,) = measure(node, "Standard_ND40rs_v2").findings
+    assert found.summary == "the scratch /fast is not mounted"
+
+
+def test_cannot_measure_with_settings_that_cannot_be_used(node: Node) -> None:
+    """What a check raises is unknown."""
+    put(node, "etc/hpcai/scratch.json", {"schema": 1, "chunk": "many"})
+    with pytest.raises(ValueError, match="chunk"):
+        measure(node)

@@ -1,0 +1,191 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Services: running, failed, missing, on their way, and those that are needed where."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import TIERS, Answer
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.services import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+
+from ..playing import ND_A100, context
+
+RUNS, ENDED, STOPPED = "loaded active running success", "loaded failed failed exit-code", "loaded inactive dead success"
+COMES, LACKS, MASKED = "loaded activating auto-restart exit-code", "not-found inactive dead success", "masked x dead x"
+PROPERTIES = "--property=LoadState,ActiveState,SubState,Result"
+
+
+class Node:
+    """A node with systemd."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.history = folder, History()
+        self.states: dict[str, str] = {"chrony": LACKS}
+        self.failed = ""
+        self.rc = {"show": 0, "list-units": 0}
+        self.ran: list[str] = []
+
+    def belongs(self, *functions: str) -> None:
+        """It belongs to a cluster."""
+        file = self.folder / "etc/hpcai/cluster.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        content = {"schema": 1, "cluster": "a", "functions": list(functions), "controllers": ["10.0.0.4"]}
+        file.write_text(json.dumps(content), encoding="ascii")
+
+    def run(self, command: Sequence[str]) -> Result:
+        """Answer as systemctl does."""
+        self.ran.append(" ".join(command))
+        assert command[0] == "systemctl"
+        rc = self.rc[command[1]]
+        if rc:
+            return Result(tuple(command), rc, "", "Failed to connect to bus")
+        if command[1] == "list-units":
+            return Result(tuple(command), 0, self.failed, "")
+        assert command[-1] == PROPERTIES
+        names = [name.split("=")[-1] for name in PROPERTIES.split("=")[1].split(",")]
+        blocks = []
+        for unit in command[2:-1]:
+            values = self.states.get(unit, RUNS).split()
+            if not values:
+                blocks.append(f"Id={unit}.service\n")
+                continue
+            blocks.append("".join(f"{name}={value}\n" for name, value in zip(names, values, strict=True)))
+        return Result(tuple(command), 0, "\n".join(blocks), "")
+
+    def measure(self, tier: str = "periodic", size: str | None = ND_A100, **options: object) -> Answer:
+        """Look at the services."""
+        given = context(
+            root=self.folder,
+            run=self.run,
+            tier=tier,
+            size=size,
+            history=self.history,
+            options={"services": options},
+        )
+        return CHECK.measure(given)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A compute node on which all runs."""
+    made = Node(tmp_path)
+    made.belongs("compute")
+    return made
+
+
+def verdicts(answer: Answer) -> list[tuple[str, str]]:
+    """Verdict and words of each finding."""
+    return [(found.verdict, found.summary) for found in answer.findings]
+
+
+def test_passes_where_all_run_with_one_command_before_a_job(node: Node) -> None:
+    answer = node.measure("prolog")
+    assert answer.findings == ()
+    assert answer.good == "munge, slurmd, nvidia-fabricmanager, nvidia-persistenced, chronyd run"
+    asked = "munge slurmd nvidia-fabricmanager nvidia-persistenced chrony chronyd"
+    assert node.ran == [f"systemctl show {asked} {PROPERTIES}"]
+    assert answer.limit == "active: munge, slurmd, nvidia-fabricmanager"
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("name", ["munge", "nvidia-fabricmanager"])
+def test_fails_where_one_does_not_run(node: Node, name: str, tier: str) -> None:
+    node.states[name] = ENDED
+    who = "the NVSwitches need" if name.startswith("nvidia") else "Slurm needs"
+    assert verdicts(node.measure(tier)) == [("fail", f"{name} is failed (exit-code), and {who} it")]
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [(STOPPED, "inactive"), (LACKS, "not installed"), (MASKED, "masked"), (ENDED, "failed (exit-code)")],
+)
+def test_fails_however_it_came(node: Node, state: str, words: str) -> None:
+    node.states["slurmd"] = state
+    assert verdicts(node.measure()) == [("fail", f"slurmd is {words}, and jobs need it")]
+
+
+def test_slurmd_is_not_asked_for_at_boot_as_it_waits_for_this(node: Node) -> None:
+    node.states["slurmd"] = STOPPED
+    assert node.measure("boot").findings == ()
+
+
+def test_one_that_comes_is_given_one_run(node: Node) -> None:
+    node.states["slurmd"] = COMES
+    assert verdicts(node.measure()) == [("warn", "slurmd is activating (exit-code)")]
+    assert verdicts(node.measure()) == [("fail", "slurmd is activating (exit-code), and jobs need it")]
+    del node.states["slurmd"]
+    assert node.measure().findings == ()
+
+
+def test_those_that_are_only_liked_warn(node: Node) -> None:
+    node.states.update({"nvidia-persistenced": ENDED, "chronyd": STOPPED})
+    assert verdicts(node.measure()) == [
+        ("warn", "nvidia-persistenced is failed (exit-code)"),
+        ("warn", "chronyd is inactive"),
+    ]
+    node.states.update({"nvidia-persistenced": LACKS, "chronyd": LACKS})
+    assert node.measure().findings == ()
+
+
+def test_other_units_that_failed_warn(node: Node) -> None:
+    node.failed = "cloud-final.service loaded failed failed Execute\nslurmd.service loaded failed failed Slurm\n"
+    node.failed += "home.mount loaded failed failed /home\n"
+    node.states["slurmd"] = ENDED
+    assert verdicts(node.measure()) == [
+        ("fail", "slurmd is failed (exit-code), and jobs need it"),
+        ("warn", "2 units failed: cloud-final.service, home.mount"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("functions", "size", "needed"),
+    [
+        (("controller",), None, "munge, slurmctld"),
+        (("controller", "compute"), None, "munge, slurmd, slurmctld"),
+        (("compute",), "Standard_NC96ads_A100_v4", "munge, slurmd"),
+        (("login",), "Standard_ND96is_H100_v5", "nvidia-fabricmanager"),
+    ],
+)
+def test_each_needs_its_own(node: Node, functions: tuple[str, ...], size: str | None, needed: str) -> None:
+    node.belongs(*functions)
+    assert node.measure(size=size).limit == f"active: {needed}"
+
+
+def test_outside_a_cluster_the_devices_services_run_all_the_same(tmp_path: Path) -> None:
+    assert Node(tmp_path).measure(size="Standard_NC96ads_A100_v4").good == "nvidia-persistenced run"
+    assert Node(tmp_path).measure(size=None, needed=["sssd"]).good == "sssd run"
+
+
+def test_gpus_of_amds_need_nothing_of_nvidias(node: Node) -> None:
+    assert node.measure(size="Standard_ND96isr_MI300X_v5").good == "munge, slurmd, chronyd run"
+
+
+def test_the_site_adds_and_takes_away(node: Node) -> None:
+    node.states.update({"munge": ENDED, "sssd": ENDED})
+    answer = node.measure(needed=["sssd"], not_needed=["munge"])
+    assert verdicts(answer) == [("fail", "sssd is failed (exit-code), and the site needs it")]
+
+
+def test_is_skipped_where_nothing_is_needed(tmp_path: Path) -> None:
+    assert Node(tmp_path).measure(size=None).skipped.startswith("this machine belongs to no cluster")
+
+
+@pytest.mark.parametrize("rc", [1, 124, 127])
+def test_cannot_measure_where_systemd_does_not_tell(node: Node, rc: int) -> None:
+    node.rc["show"] = rc
+    assert verdicts(node.measure()) == [("unknown", "systemd does not tell how services are")]
+    node.rc["show"] = 0
+    node.states["munge"] = ""
+    assert verdicts(node.measure()) == [("unknown", "systemd does not tell how munge is")]
+    del node.states["munge"]
+    node.rc["list-units"] = rc
+    assert verdicts(node.measure()) == [("unknown", "systemd does not tell which units failed")]

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The clock: synchronised, off, not synchronised, by systemd, in a container, not to be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.time_sync import CHECK
+
+from ..playing import context
+
+CHRONY, SYSTEMD = "chronyc -c tracking", "timedatectl show --property=NTPSynchronized --value"
+
+
+def tracking(offset: str = "0.000000412", leap: str = "Normal") -> str:
+    """What chronyc says of a clock that follows the host's."""
+    return (
+        f"50484330,PHC0,3,1795365590.123456789,{offset},-0.000000110,0.000000734,"
+        f"-12.345,0.001,0.021,0.000000001,0.000012345,8.0,{leap}\n"
+    )
+
+
+def measure(said: dict[str, str | tuple[int, str]], root: Path | None = None, **options: object) -> Answer:
+    """Look at the clock."""
+    return CHECK.measure(context(root=root, run=said, options={"time_sync": options}))
+
+
+@pytest.mark.parametrize("offset", ["0.000000412", "-0.000000412", "1.000000000", "-1.0"])
+def test_passes_where_it_is_synchronised_and_near(offset: str) -> None:
+    answer = measure({CHRONY: tracking(offset)})
+    assert answer.findings == ()
+    assert answer.good.startswith("the clock follows PHC0, ")
+    assert (answer.readings[0].value, answer.readings[0].at_most) == (abs(float(offset)), True)
+
+
+@pytest.mark.parametrize("offset", ["1.001", "-1.001", "-3600.5"])
+def test_fails_where_it_is_off(offset: str) -> None:
+    (found,) = measure({CHRONY: tracking(offset)}).findings
+    assert found.verdict == "fail"
+    assert found.summary == f"the clock is {abs(float(offset)):.3f} s off by PHC0"
+
+
+def test_the_sites_own_limit_goes_first() -> None:
+    assert measure({CHRONY: tracking("1.5")}, offset_s=2).findings == ()
+    assert [found.verdict for found in measure({CHRONY: tracking("0.1")}, offset_s=0.01).findings] == ["fail"]
+
+
+def test_a_clock_that_follows_nothing_is_worth_a_warning(tmp_path: Path) -> None:
+    (found,) = measure({CHRONY: tracking(leap="Not synchronised")}, tmp_path).findings
+    assert (found.verdict, found.summary) == ("warn", "the clock is not synchronised")
+    assert found.hint == "'chronyc sources' tells what it follows"
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/ptp_hyperv").touch()
+    (found,) = measure({CHRONY: tracking(leap="Not synchronised")}, tmp_path).findings
+    assert found.hint.startswith("'chronyc sources' should list /dev/ptp_hyperv")
+
+
+def test_systemd_tells_where_there_is_no_chrony() -> None:
+    assert measure({SYSTEMD: "yes\n"}).findings == ()
+    assert [found.verdict for found in measure({SYSTEMD: "no\n"}).findings] == ["warn"]
+
+
+def test_a_container_has_the_clock_of_its_host(tmp_path: Path) -> None:
+    (tmp_path / "run/systemd").mkdir(parents=True)
+    (tmp_path / "run/systemd/container").write_text("podman\n", encoding="ascii")
+    assert measure({CHRONY: tracking("99")}, tmp_path).skipped == "this is a container, whose clock is its host's"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {CHRONY: (1, "506 Cannot talk to daemon")},
+        {CHRONY: (124, "no answer within 2 s")},
+        {CHRONY: ""},
+        {CHRONY: "50484330,PHC0,3\n"},
+        {CHRONY: tracking("soon")},
+        {SYSTEMD: "n/a\n"},
+        {SYSTEMD: (1, "System has not been booted with systemd as init system")},
+        {},
+    ],
+)
+def test_cannot_measure_where_nobody_tells(said: dict[str, str | tuple[int, str]]) -> None:
+    assert [found.verdict for found in measure(said).findings] == ["unknown"]

@@ -1,0 +1,153 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""GPUs as a check finds them, played: healthy ones, of which a test says what is wrong.
+
+For the tests of checks: ``from ..gpu_playing import gpu, look``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotTell, Check, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.judge import judge
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import (
+    Clocks,
+    GpuError,
+    GpuFacts,
+    GpuHealth,
+    NvLinks,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.health import Ecc, Pcie, Rows
+
+from .playing import context
+
+BUSIDS = tuple(f"{domain:04x}:00:00.0" for domain in (1, 2, 3, 4, 0xB, 0xC, 0xD, 0xE))
+"""Of the GPUs of a Standard_ND96asr_v4."""
+CLEAN = Ecc(True, 0, 0, 0, 0, 0, 0, 0, 0, False)
+LOST = {"problem": "GPU is lost", "problem_kind": "gpu_is_lost"}
+
+
+def gpu(index: int = 0, **changed: Any) -> GpuHealth:
+    """An A100 that is as it should be, but for what a test changes."""
+    if "problem" in changed:
+        return GpuHealth(**{"index": index, "busid": BUSIDS[index], **changed})
+    healthy: dict[str, Any] = {
+        "busid": BUSIDS[index],
+        "uuid": f"GPU-{index}",
+        "name": "NVIDIA A100-SXM4-40GB",
+        "serial": f"132062100000{index}",
+        "vbios": "92.00.45.00.03",
+        "persistence": True,
+        "mig": False,
+        "reasons": 1,
+        "temperature": 31,
+        "slowdown_at": 89,
+        "most": 85,
+        "power": 55.0,
+        "power_limit": 400.0,
+        "power_default": 400.0,
+        "graphics_mhz": 1410,
+        "memory_mhz": 1215,
+        "ecc": CLEAN,
+        "rows": Rows(0, 0, False, False),
+        "pcie": Pcie(16, 4, 16, 4, 4),
+        "memory_used": 4.0,
+        "processes": (),
+    }
+    return GpuHealth(**{"index": index, **healthy, **changed})
+
+
+def facts(index: int = 0, **changed: Any) -> GpuFacts:
+    """The clocks of an A100 that are the highest, by application clocks."""
+    highest = Clocks(1215, 1410)
+    usual: dict[str, Any] = {
+        "uuid": f"GPU-{index}",
+        "busid": BUSIDS[index],
+        "persistence": True,
+        "supported": {1215: (1410, 1095)},
+        "highest": highest,
+        "application": highest,
+        "default": Clocks(1215, 1095),
+        "current": highest,
+    }
+    return GpuFacts(**{"index": index, **usual, **changed})
+
+
+class PlayedGpus:
+    """What answers for the GPUs."""
+
+    limit_s = 10.0
+
+    def __init__(
+        self,
+        gpus: Sequence[GpuHealth] | GpuError,
+        on_bus: Sequence[str] | None = None,
+        links: Sequence[NvLinks] = (),
+        inforoms: Mapping[int, bool | str | None] | None = None,
+        clocks: Sequence[GpuFacts] | GpuError = (),
+        driver: str = "550.90.12",
+    ) -> None:
+        self._gpus, self._links, self._inforoms, self._clocks, self._version = gpus, links, inforoms, clocks, driver
+        known = () if isinstance(gpus, GpuError) else tuple(one.busid or "" for one in gpus)
+        self._on_bus = known if on_bus is None else tuple(on_bus)
+
+    def on_bus(self) -> tuple[str, ...]:
+        """The addresses on the bus."""
+        return self._on_bus
+
+    def versions(self) -> tuple[str, str]:
+        """The versions of driver and library."""
+        return self._version, f"12.{self._version}"
+
+    def all(self) -> tuple[GpuHealth, ...]:
+        """The GPUs."""
+        if isinstance(self._gpus, GpuError):
+            raise self._gpus
+        return tuple(self._gpus)
+
+    def links(self) -> tuple[NvLinks, ...]:
+        """Their NVLinks."""
+        return tuple(self._links)
+
+    def inforoms(self) -> Mapping[int, bool | str | None]:
+        """Whether their InfoROMs are whole."""
+        return {one.index: True for one in self.all()} if self._inforoms is None else self._inforoms
+
+    def facts(self) -> tuple[GpuFacts, ...]:
+        """What is known of their clocks."""
+        if isinstance(self._clocks, GpuError):
+            raise self._clocks
+        return tuple(self._clocks)
+
+
+def look(check: Check, *gpus: GpuHealth, played: PlayedGpus | None = None, **machine: Any) -> Result:
+    """Run a check on GPUs, and return its verdict as the engine makes it.
+
+    :param machine: what ``context`` takes.
+    """
+    given = context(gpus=played or PlayedGpus(gpus), **machine)
+    return judge(check, check.measure(given), given.settings)
+
+
+def assert_unread_gpus_are_unknown(check: Check, *others: GpuHealth, **machine: Any) -> None:
+    """Hold a check to knowing nothing where one GPU is lost, or the driver is not there, knows no GPU or is silent.
+
+    :param others: the GPUs that are not lost, where it is not one as usual.
+    :param machine: what ``context`` takes.
+    """
+    result = look(check, *(others or (gpu(0),)), gpu(1, **LOST), **machine)
+    assert (result.verdict, result.fault) == ("unknown", "")
+    assert result.summary == "GPU 1 (0002:00:00.0) could not be read: GPU is lost"
+    with pytest.raises(CannotTell, match="the GPUs' driver cannot be asked: not loaded"):
+        look(check, played=PlayedGpus(GpuError("driver_not_loaded", "not loaded")), **machine)
+    with pytest.raises(CannotTell, match="the driver knows no GPU"):
+        look(check, **machine)
+    # The engine counts how often that was so: it has to see the error itself.
+    with pytest.raises(GpuError):
+        look(check, played=PlayedGpus(GpuError("no_answer", "silence")), **machine)

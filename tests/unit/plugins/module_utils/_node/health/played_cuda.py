@@ -1,0 +1,69 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""GPUs for what measures them through NVIDIA's libraries: a stand-in for both, with small matrices and copies."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import subprocess
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.cuda import copies, device, library, product
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cpuset import CpuSet
+
+BUILD = pathlib.Path(__file__).resolve().parents[5] / "stand_ins/cuda/build.sh"
+
+
+class PlayedCuda:
+    """GPUs as a file of settings says."""
+
+    def __init__(self, file: pathlib.Path) -> None:
+        self.file = file
+        file.touch()
+
+    def play(self, *settings: str) -> None:
+        """Add settings: see tests/stand_ins/cuda/cuda.c."""
+        with self.file.open("a", encoding="ascii") as file:
+            file.writelines(f"{setting}\n" for setting in settings)
+
+    @property
+    def moved_to(self) -> list[str]:
+        """The CPUs that processes were moved to, one after the other."""
+        file = self.file.with_name("cuda.affinity")
+        return file.read_text(encoding="ascii").splitlines() if file.exists() else []
+
+    def gpus(self, busids: Sequence[str]) -> None:
+        """Let GPUs be there."""
+        self.play(*(f"gpu={busid}" for busid in busids))
+
+
+def build(folder: pathlib.Path) -> pathlib.Path:
+    """Build the stand-in."""
+    done = subprocess.run([BUILD, folder], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"the stand-in for CUDA could not be built:\n{done.stdout}{done.stderr}"
+    return folder / "libcuda.so.1"
+
+
+def played(folder: pathlib.Path, built: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCuda]:
+    """Load the stand-in whenever one of the libraries is asked for."""
+    load = library.load
+    for module in (device, product):
+        monkeypatch.setattr(module, "load", lambda *_names: load(str(built)))
+    monkeypatch.setattr(copies, "host_bandwidths", functools.partial(copies.host_bandwidths, size=1 << 12))
+    monkeypatch.setattr(copies, "peer_bandwidths", functools.partial(copies.peer_bandwidths, size=1 << 12))
+    monkeypatch.setattr(product, "rate", functools.partial(product.rate, edge=64))
+    monkeypatch.setenv("CUDA_STAND_IN", str(folder / "cuda.settings"))
+    affinity = folder / "cuda.affinity"
+
+    def move(_pid: int, cpus: CpuSet) -> None:
+        with affinity.open("a", encoding="ascii") as file:
+            file.write(f"{min(cpus)}-{max(cpus)}\n")
+
+    # The CPUs are the played machine's, and this one has others.
+    monkeypatch.setattr("os.sched_setaffinity", move)
+    yield PlayedCuda(folder / "cuda.settings")

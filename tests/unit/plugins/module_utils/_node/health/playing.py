@@ -1,0 +1,103 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a check works with, played: files in a folder, commands out of a table, and a clock that stands.
+
+For the tests of checks: ``from ..playing import answering, context``.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from stand_ins.machine_tree import MachineTree
+from stand_ins.sized_machine import SizedMachine
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PERIODIC, Context
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.gpus import Gpus
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import Settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.errors import NO_LIBRARY
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result, Run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import VmSize, find_size
+
+ND_A100 = "Standard_ND96asr_v4"
+NOW = 1_795_365_600.0
+"""2026-11-22 16:40:00 UTC."""
+NOWHERE = "/nonexistent"
+
+
+def no_run(command: Sequence[str]) -> Result:
+    """No command is there."""
+    return Result(tuple(command), 127, "", f"{command[0]}: command not found")
+
+
+def answering(table: Mapping[str, str | tuple[int, str]]) -> Run:
+    """Answer commands out of a table, by their words with a space between: what they print, or exit status and text.
+
+    The first entry counts that is the command or its beginning. What is not in the table is not there.
+    """
+
+    def run(command: Sequence[str]) -> Result:
+        words = " ".join(command)
+        for beginning, answer in table.items():
+            if words == beginning or words.startswith(f"{beginning} "):
+                rc, said = (0, answer) if isinstance(answer, str) else answer
+                return Result(tuple(command), rc, said if rc == 0 else "", said if rc else "")
+        return no_run(command)
+
+    return run
+
+
+class NoGpus:
+    """A machine without NVIDIA's driver: every question is refused."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise GpuError(NO_LIBRARY, "libnvidia-ml.so.1 is not there, and neither is nvidia-smi")
+
+
+def context(
+    root: pathlib.Path | MachineTree | SizedMachine | Root | None = None,
+    run: Run | Mapping[str, str | tuple[int, str]] | None = None,
+    size: str | VmSize | None = ND_A100,
+    tier: str = PERIODIC,
+    gpus: object | None = None,
+    history: History | Mapping[str, Any] | None = None,
+    seconds: float = 2.0,
+    now: float = NOW,
+    job: str = "",
+    **settings: Any,
+) -> Context:
+    """Return what a check is given.
+
+    :param root: a folder that is the machine's root; one that holds nothing where it is left out.
+    :param run: what runs commands, or a table for ``answering``; no command is there where it is left out.
+    :param size: a VM size or its name; None for an unknown one.
+    :param gpus: what answers for the GPUs; a machine without their driver where it is left out.
+    :param history: what earlier runs kept.
+    :param settings: fields of ``Settings``.
+    """
+    return Context(
+        root=_root(root),
+        run=answering(run) if isinstance(run, Mapping) else run or no_run,
+        size=find_size(size) if isinstance(size, str) else size,
+        tier=tier,
+        settings=Settings(**settings),
+        gpus=cast(Gpus, gpus or NoGpus()),
+        history=history if isinstance(history, History) else History(history),
+        seconds=seconds,
+        now=now,
+        job=job,
+    )
+
+
+def _root(given: pathlib.Path | MachineTree | SizedMachine | Root | None) -> Root:
+    if isinstance(given, Root):
+        return given
+    path = given.path if isinstance(given, (MachineTree, SizedMachine)) else given
+    return Root(str(path or NOWHERE))

@@ -1,0 +1,179 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The catalogue of the health checks: each file a check, each check whole, and none without its three tests."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pathlib
+import re
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import ACTIONS, DEEP, PROLOG, TIERS, Check
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.deep import idle, nccl, tools
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.engine import LIMIT_S
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import all_sizes
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[6]
+FOLDER = REPOSITORY / "plugins/module_utils/_node/health/checks"
+TESTS = pathlib.Path(__file__).with_name("checks")
+KINDS = ("test_fails", "test_passes", "test_cannot_measure")
+BLOCKING = {
+    "gpu_count": "GPU absent",
+    "scratch": "scratch absent",
+    "ib_ports": "fabric down",
+    "gpu_fabric": "fabric down",
+}
+"""The checks that may keep a job or slurmd from starting, and which of the three kinds each is."""
+CHECKS = catalog.all_checks()
+
+
+def kinds_missing(file: pathlib.Path) -> list[str]:
+    """Which kinds of tests a file lacks; those that a subclass or another file has do not count."""
+    tree = ast.parse(file.read_text(encoding="utf-8")) if file.exists() else ast.Module([], [])
+    names = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [kind for kind in KINDS if not any(name.startswith(kind) for name in names)]
+
+
+def test_each_file_is_a_check_of_the_catalogue() -> None:
+    names = {file.stem for file in FOLDER.glob("*.py")} - {"__init__"}
+    assert names
+    assert sorted(names) == sorted(catalog.NAMES)
+    assert [check.name for check in CHECKS] == list(catalog.NAMES)
+
+
+def test_the_checks_before_a_job_are_those_of_the_tier_prolog() -> None:
+    assert {check.name for check in CHECKS if PROLOG in check.tiers} == catalog.BEFORE_A_JOB
+    assert {check.name for check in catalog.chosen(PROLOG)} == catalog.BEFORE_A_JOB
+
+
+def test_a_prolog_loads_no_other_checks(tmp_path: pathlib.Path) -> None:
+    settings = tmp_path / "etc/hpcai/health.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"schema": 1, "off": ["cpu"], "warn_only": ["network"]}', encoding="ascii")
+    # In a process of its own: here all are loaded.
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from _node.health import catalog, engine\n"
+        "from _node.machine.root import Root\n"
+        "assert engine.machine_of(Root(sys.argv[2]), None).settings.off == ('cpu',)\n"
+        "catalog.chosen('prolog')\n"
+        "print(*(name for name in sys.modules if name.startswith('_node.health.checks.')))\n"
+    )
+    argv = [sys.executable, "-I", "-c", program, str(REPOSITORY / "plugins/module_utils"), str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert {name.rpartition(".")[2] for name in done.stdout.split()} == catalog.BEFORE_A_JOB
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_a_check_has_its_three_tests(check: Check) -> None:
+    assert kinds_missing(TESTS / f"test_{check.name}.py") == []
+
+
+def test_a_missing_test_is_noticed(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "test_demo.py"
+    assert kinds_missing(file) == list(KINDS)
+    file.write_text("def test_fails_here(): ...\ndef test_passes(): ...\n# def test_cannot_measure(): ...\n")
+    assert kinds_missing(file) == ["test_cannot_measure"]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_a_check_says_what_it_is(check: Check) -> None:
+    assert check.title == check.title.strip(" .")
+    assert len(check.title) <= 100
+    assert "\n" not in check.title + check.explain
+    assert check.explain.endswith((".", ")"))
+    assert len(check.explain.split()) >= 8
+    assert check.action in ACTIONS
+    assert re.fullmatch(r"(NHC20\d\d)?", check.fault)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_a_check_has_its_tiers_and_a_limit(check: Check) -> None:
+    assert check.tiers
+    assert set(check.tiers) <= set(TIERS)
+    assert check.limit_s > 0
+    if DEEP in check.tiers and len(check.tiers) == 1:
+        return
+    assert check.limit_s <= max(LIMIT_S.values())
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_a_threshold_is_one_that_some_size_has(check: Check) -> None:
+    known = {name for size in all_sizes().values() for name in size.thresholds}
+    assert set(check.thresholds) <= known
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_no_limit_is_named_twice(check: Check) -> None:
+    assert len(set(check.limits)) == len(check.limits)
+
+
+def options_asked(module: ModuleType) -> set[str]:
+    """The names of the options that a module asks the settings for, as constants or by the name of one."""
+    tree = ast.parse(pathlib.Path(str(module.__file__)).read_text(encoding="utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) > 1]
+    asked = [node.args[1] for node in calls if ast.unparse(node.func).rsplit(".", maxsplit=1)[-1] == "option"]
+    return {str(one.value) if isinstance(one, ast.Constant) else getattr(module, ast.unparse(one)) for one in asked}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_a_manifest_names_the_options_that_are_read_and_no_others(check: Check) -> None:
+    """A site that sets one which nobody reads would believe that it counts."""
+    module = importlib.import_module(f"{catalog.__package__}.checks.{check.name}")
+    own = options_asked(module)
+    of_helpers = {name for helper in (idle, tools, nccl) for name in options_asked(helper)}
+    assert of_helpers == {"while_busy", "program", "size"}
+    assert own <= set(check.options) <= own | of_helpers
+
+
+def test_only_the_three_kinds_keep_a_job_or_slurmd_from_starting() -> None:
+    assert {check.name for check in CHECKS if check.blocks_job} <= BLOCKING.keys()
+    assert {check.name for check in CHECKS if check.blocks_boot} <= BLOCKING.keys()
+    assert {BLOCKING[check.name] for check in CHECKS if check.blocks_job} == set(BLOCKING.values())
+    assert not [check.name for check in CHECKS if check.blocks_job and PROLOG not in check.tiers]
+    assert not [check.name for check in CHECKS if check.blocks_job and check.thresholds], "a limit never blocks"
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_each_tier_has_checks_in_the_order_of_the_catalogue(tier: str) -> None:
+    chosen = [check.name for check in catalog.chosen(tier)]
+    assert chosen == [name for name in catalog.NAMES if name in chosen]
+    assert len(chosen) > 1
+    assert [check.name for check in catalog.chosen(tier, chosen[:1:-1])] == chosen[2:]
+
+
+def test_a_deep_check_is_in_no_other_tier() -> None:
+    """Only the deep tier may disturb a job, and has the time."""
+    assert not [check.name for check in CHECKS if check.limit_s > LIMIT_S["periodic"] and check.tiers != (DEEP,)]
+
+
+def test_zero_checks_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "NAMES", ())
+    with pytest.raises(catalog.NoSuchCheck, match="tier prolog has no checks: this hpcnode is not whole"):
+        catalog.chosen(PROLOG)
+
+
+def test_a_name_that_is_no_check_is_refused_with_those_that_are() -> None:
+    with pytest.raises(catalog.NoSuchCheck, match=r"there is no check gpu_cont: there are vm_size.*gpu_count"):
+        catalog.chosen(PROLOG, ["gpu_count", "gpu_cont"])
+
+
+def test_ansible_packs_every_check() -> None:
+    """AnsiballZ packs what it finds imported somewhere: a check that is only named would be missing on each node."""
+    tree = ast.parse((FOLDER.parent / "catalog.py").read_text(encoding="utf-8"))
+    named = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "checks"
+        for alias in node.names
+    }
+    assert named == set(catalog.NAMES)

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The search under Slurm: it finds the bad nodes and links that only the test knows, and keeps away from jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.pair_search import (
+    Wanted,
+    in_words,
+    left_out,
+    search,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import expand
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.leave import Job
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import NodeState
+
+WANTED = Wanted(8, at_least=175.0, srun=("--partition=hpc",))
+
+
+def printed(rate: float) -> str:
+    """What all_reduce_perf prints at its end."""
+    row = (
+        f"  8589934592    2147483648     float     sum      -1   91850   93.52  {rate}  0   91790   93.58  {rate}  0\n"
+    )
+    return f"{row}# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {rate}\n#\n"
+
+
+class Cluster:
+    """Nodes whose bad ones and bad links are known to the test alone. Pairs with them are slow, groups break."""
+
+    def __init__(self, bad: Sequence[str] = (), links: Sequence[frozenset[str]] = (), never: bool = False) -> None:
+        self.bad, self.links, self.never = {*bad}, links, never
+        self.ran: list[list[str]] = []
+        self.words: list[str] = []
+
+    def run(self, words: Sequence[str], seconds: float) -> Result:
+        """Stand in for the runner."""
+        # The run's own limit comes first, so that srun can clean up.
+        assert seconds > WANTED.seconds
+        self.words = list(words)
+        names = expand(next(word for word in words if word.startswith("--nodelist=")).partition("=")[2])
+        self.ran.append(names)
+        if self.never:
+            return Result(tuple(words), 1, "", "srun: error: Unable to allocate resources: Requested nodes are busy")
+        spoiled = bool(self.bad & {*names}) or any(link <= {*names} for link in self.links)
+        if spoiled and len(names) > 2:
+            return Result(tuple(words), 1, "", "NCCL WARN Call to ibv_modify_qp failed")
+        return Result(tuple(words), 0, printed(80.0 if spoiled else 187.3), "")
+
+
+def names(count: int) -> list[str]:
+    """Names of nodes."""
+    return [f"compute-{number}" for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("count", "culprits"), [(3, (0,)), (4, (1,)), (4, (0, 2)), (7, (6,)), (7, (0, 2)), (16, (1,)), (16, (0, 2, 9))]
+)
+def test_finds_the_bad_nodes(count: int, culprits: tuple[int, ...]) -> None:
+    played = Cluster(bad=[f"compute-{number}" for number in culprits])
+    found = search(names(count), WANTED, played.run)
+    assert set(found.step.bad) == played.bad
+    assert set(found.step.good) == {*names(count)} - played.bad
+    assert found.rounds <= 6
+
+
+def test_the_sites_options_go_to_srun() -> None:
+    played = Cluster()
+    search(names(2), WANTED, played.run)
+    assert played.words.index("srun") < played.words.index("--partition=hpc") < played.words.index("env")
+
+
+def test_where_all_pairs_work_all_nodes_are_tried_together() -> None:
+    played = Cluster()
+    found = search(names(6), WANTED, played.run)
+    assert sorted(played.ran[-1]) == names(6)
+    assert (found.step.bad, found.step.unclear) == ((), ())
+    assert found.step.words == "all nodes work with each other"
+
+
+def test_finds_the_bad_link_of_a_great_group() -> None:
+    link = frozenset({"compute-1", "compute-6"})
+    found = search(names(8), WANTED, Cluster(links=[link]).run)
+    assert [frozenset(pair) for pair in found.step.links] == [link]
+    assert found.step.bad == ()
+
+
+def test_two_nodes_are_tried_once() -> None:
+    played = Cluster()
+    search(names(2), WANTED, played.run)
+    assert len(played.ran) == 1
+
+
+def test_runs_that_never_start_end_the_search_and_blame_nobody() -> None:
+    found = search(names(4), WANTED, Cluster(never=True).run)
+    assert found.step.bad == ()
+    assert set(found.step.unclear) == {*names(4)}
+
+
+def test_the_limit_of_two_nodes_is_none_of_a_group() -> None:
+    found = search(names(4), WANTED, lambda words, _seconds: Result(tuple(words), 0, printed(180.0), ""))
+    assert found.step.bad == ()
+    slow = Wanted(8, at_least=175.0)
+
+    def in_a_group(words: Sequence[str], _seconds: float) -> Result:
+        return Result(tuple(words), 0, printed(180.0 if "--nodes=2" in words else 90.0), "")
+
+    assert search(names(4), slow, in_a_group).step.words == "all nodes work with each other"
+
+
+def test_a_run_is_told_in_one_line() -> None:
+    slow = search(names(2), WANTED, Cluster(bad=["compute-0"]).run).trials[0]
+    assert in_words(slow) == "compute-[0-1]: fail, 80 GB/s, and should be at least 175"
+    assert in_words(search(names(2), WANTED, Cluster().run).trials[0]) == "compute-[0-1]: pass, 187.3 GB/s"
+
+
+def test_nodes_with_jobs_or_out_of_scheduling_are_left_out() -> None:
+    known = {
+        "n-0": NodeState("n-0", ("IDLE",), ""),
+        "n-1": NodeState("n-1", ("MIXED",), ""),
+        "n-2": NodeState("n-2", ("IDLE", "DRAIN"), "bad fan"),
+        "n-3": NodeState("n-3", ("IDLE", "NOT_RESPONDING"), ""),
+        "n-4": NodeState("n-4", ("COMPLETING",), ""),
+        "n-6": NodeState("n-6", ("IDLE",), ""),
+    }
+    jobs = [Job("4711", "alice", "RUNNING", ("n-1", "n-6"))]
+    assert left_out(known, jobs, [f"n-{number}" for number in range(7)]) == {
+        "n-1": "jobs are there: 4711 (alice, running)",
+        "n-2": "it is IDLE+DRAIN (bad fan), so nothing starts there",
+        "n-3": "it is IDLE+NOT_RESPONDING, so nothing starts there",
+        "n-4": "it is COMPLETING, not idle",
+        "n-5": "slurmctld does not know it",
+        "n-6": "jobs are there: 4711 (alice, running)",
+    }

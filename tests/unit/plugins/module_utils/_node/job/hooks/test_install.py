@@ -1,0 +1,144 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Putting scripts into their folders and taking them away."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import (
+    HookError,
+    Plan,
+    apply,
+    plan,
+    wanted_from,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.settings import read_settings
+
+from .conftest import Node
+
+GPU: dict[str, Any] = {"content": "#!/bin/sh\necho gpu\n", "limit": 9}
+NOTE: dict[str, Any] = {"content": "#!/bin/sh\necho note"}
+GPU_PATH = "/etc/hpcai/prolog.d/50-gpu"
+
+
+def planned(node: Node, named: str = "site", limits: dict[str, Any] | None = None, **kinds: Any) -> Plan:
+    """What is to be done for a set."""
+    return plan(node.root, named, {kind: wanted_from(kind, kinds.get(kind, {})) for kind in kinds}, limits)
+
+
+def install(node: Node, named: str = "site", limits: dict[str, Any] | None = None, **kinds: Any) -> Plan:
+    """Do it."""
+    made = planned(node, named, limits, **kinds)
+    apply(node.root, made)
+    return made
+
+
+def test_a_bare_machine_gets_folders_scripts_and_settings_and_then_nothing(node: Node) -> None:
+    foreseen = planned(node, prolog={"50-gpu": GPU}, epilog={"90-note": NOTE})
+    assert not node.path("/etc").exists()
+    done = install(node, prolog={"50-gpu": GPU}, epilog={"90-note": NOTE})
+    assert done == foreseen
+    assert done.actions[0] == "make /etc/hpcai/prolog.d"
+    script = node.path(GPU_PATH)
+    assert (script.read_text(), script.stat().st_mode & 0o7777) == (GPU["content"], 0o755)
+    # A text without the end of its last line gets it.
+    assert node.path("/etc/hpcai/epilog.d/90-note").read_text().endswith("note\n")
+    assert read_settings(node.root).limit_of("prolog", "50-gpu") == 9
+    assert planned(node, prolog={"50-gpu": GPU}, epilog={"90-note": NOTE}).actions == []
+    assert [one.name for one in node.run().ran] == ["50-gpu"]
+
+
+def test_a_set_loses_what_it_no_longer_names_and_nothing_else(node: Node) -> None:
+    install(node, "beeond", prolog={"30-mount": NOTE})
+    install(node, prolog={"50-gpu": GPU, "60-note": NOTE})
+    own = node.script("70-admin", "true")
+    first, *_rest = install(node, prolog={"60-note": NOTE}).files
+    assert (first.path, first.after) == (node.root.at(GPU_PATH), None)
+    assert sorted(path.name for path in own.parent.iterdir()) == ["30-mount", "60-note", "70-admin"]
+    install(node)
+    assert sorted(path.name for path in own.parent.iterdir()) == ["30-mount", "70-admin"]
+    assert list(read_settings(node.root).sets) == ["beeond"]
+
+
+def test_what_was_changed_by_hand_is_put_right(node: Node) -> None:
+    install(node, prolog={"50-gpu": GPU})
+    script = node.path(GPU_PATH)
+    script.chmod(0o777)
+    assert planned(node, prolog={"50-gpu": GPU}).actions == [f"write {script}"]
+    script.unlink()
+    elsewhere = node.file("/elsewhere", "precious")
+    script.symlink_to(elsewhere)
+    install(node, prolog={"50-gpu": GPU})
+    assert (script.is_symlink(), script.read_text()) == (False, GPU["content"])
+    assert elsewhere.read_text() == "precious"
+
+
+def test_a_strangers_script_of_the_same_name_is_not_overwritten(node: Node) -> None:
+    theirs = node.script("50-gpu", "their own")
+    with pytest.raises(HookError, match="50-gpu is there and was not put there for this set"):
+        planned(node, prolog={"50-gpu": GPU})
+    # What a run that was cut off has left is the same text.
+    theirs.write_text(GPU["content"])
+    assert [file.path for file in planned(node, prolog={"50-gpu": GPU}).files] == [
+        node.root.at("/etc/hpcai/job_hooks.json")
+    ]
+    theirs.unlink()
+    os.mkdir(theirs)
+    with pytest.raises(HookError, match="is no file of this set"):
+        planned(node, prolog={"50-gpu": GPU})
+
+
+def test_two_sets_do_not_share_a_name(node: Node) -> None:
+    install(node, "beeond", prolog={"50-gpu": GPU})
+    with pytest.raises(HookError, match="prolog 50-gpu belongs to the set beeond"):
+        planned(node, prolog={"50-gpu": GPU})
+    # Nothing of another kind is in the way.
+    install(node, epilog={"50-gpu": GPU})
+
+
+def test_limits_stay_until_others_are_given(node: Node) -> None:
+    install(node, limits={"prolog": {"total": 300}})
+    install(node, "beeond", prolog={"30-mount": NOTE})
+    assert read_settings(node.root).limits["prolog"].total == 300
+    install(node, limits={})
+    assert read_settings(node.root).limits["prolog"].total == 100
+    with pytest.raises(HookError, match="limit total of prolog"):
+        planned(node, limits={"prolog": {"total": "long"}})
+
+
+def test_settings_that_cannot_be_used_are_written_anew_with_a_warning(node: Node) -> None:
+    install(node, prolog={"50-gpu": GPU})
+    node.file("/etc/hpcai/job_hooks.json", "{")
+    made = install(node, prolog={"50-gpu": GPU})
+    assert "written anew" in made.warnings[0]
+    assert planned(node, prolog={"50-gpu": GPU}).actions == []
+
+
+def test_null_leaves_a_script_out(node: Node) -> None:
+    assert wanted_from("prolog", {"50-gpu": None}) == {}
+    install(node, prolog={"50-gpu": GPU})
+    install(node, prolog={"50-gpu": None})
+    assert not node.path(GPU_PATH).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("gpu", GPU, "prolog gpu: the name must be made of two digits"),
+        ("50-../x", GPU, "the name must be made of two digits"),
+        ("50-gpu", "#!/bin/sh", "must be a mapping of content"),
+        ("50-gpu", {**GPU, "timeout": 3}, "must be a mapping of content"),
+        ("50-gpu", {"limit": 3}, "content must be a script that begins with"),
+        ("50-gpu", {"content": "echo"}, "content must be a script that begins with"),
+        ("50-gpu", {**GPU, "limit": "x"}, "limit of prolog 50-gpu must be a number"),
+    ],
+)
+def test_what_makes_no_sense_is_named(name: str, given: Any, words: str) -> None:
+    with pytest.raises(HookError, match=words):
+        wanted_from("prolog", {name: given})

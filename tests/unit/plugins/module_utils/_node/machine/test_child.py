@@ -1,0 +1,108 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A child process answers, or is ended. What hangs, dies or is left behind: boot/test_engine.py tries it through it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import child
+
+
+def answers(*given: dict[str, Any], then: float = 0.0) -> Any:
+    """Yield answers, and sleep before the end."""
+
+    def produce() -> Iterator[dict[str, Any]]:
+        yield from given
+        time.sleep(then)
+
+    return produce
+
+
+def is_gone(pid: int) -> bool:
+    """Whether there is no such process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_a_function_answers_out_of_another_process() -> None:
+    answer = child.within(10, lambda: {"pid": os.getpid(), "session": os.getsid(0)})
+    assert answer["pid"] != os.getpid()
+    assert answer["session"] == answer["pid"]
+
+
+def test_one_answer_comes_after_the_other() -> None:
+    with child.Child(answers({"n": 1}, {"n": 2}, {"text": "x\n" * 100_000})) as working:
+        assert [working.answer(10), working.answer(10)] == [{"n": 1}, {"n": 2}]
+        assert working.answer(10) == {"text": "x\n" * 100_000}
+    assert is_gone(working.pid), "it was waited for"
+
+
+def test_an_answer_may_come_before_the_next_one_hangs() -> None:
+    with child.Child(answers({"n": 1}, then=60)) as working:
+        assert working.answer(10) == {"n": 1}
+        with pytest.raises(child.Overdue) as caught:
+            working.answer(0.1)
+    assert not caught.value.stuck
+    assert is_gone(working.pid)
+
+
+def test_who_is_not_asked_any_more_is_ended() -> None:
+    start = time.monotonic()
+    with child.Child(answers({"n": 1}, then=60)) as working:
+        working.answer(10)
+    assert time.monotonic() - start < 10
+    assert is_gone(working.pid)
+
+
+def test_an_error_of_the_caller_ends_it() -> None:
+    with pytest.raises(KeyError), child.Child(answers(then=60)) as working:
+        raise KeyError("x")
+    assert is_gone(working.pid)
+
+
+def test_an_answer_too_many_is_not_waited_for() -> None:
+    with child.Child(answers({"n": 1})) as working:
+        working.answer(10)
+        start = time.monotonic()
+        with pytest.raises(child.Died, match="status 0"):
+            working.answer(10)
+    assert time.monotonic() - start < 5
+
+
+def test_what_cannot_be_killed_is_called_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "killpg", lambda pid, number: killed.append(number))
+        with pytest.raises(child.Overdue, match="cannot be killed") as caught, child.Child(answers(then=60)) as working:
+            working.answer(0.1)
+    os.kill(working.pid, signal.SIGKILL)
+    os.waitpid(working.pid, 0)
+    assert caught.value.stuck
+    assert killed[:2] == [signal.SIGTERM, signal.SIGKILL]
+
+
+def test_a_child_of_its_own_that_runs_no_command_is_not_named() -> None:
+    """Its name is ours, and says nothing of what is waited for."""
+
+    def produce() -> Iterator[dict[str, Any]]:
+        if os.fork() == 0:
+            time.sleep(5)
+            os._exit(0)
+        time.sleep(60)
+        yield {}
+
+    with pytest.raises(child.Overdue) as caught, child.Child(produce) as working:
+        working.answer(0.5)
+    assert str(caught.value) == ""

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whose processes and files are, and which belong to jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stand_ins.machine_tree import MachineTree
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.owners import (
+    live_jobs,
+    of_live_jobs,
+    read_files,
+    read_owned,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> MachineTree:
+    """A machine with a job of two steps."""
+    made = MachineTree(tmp_path)
+    made.process(1, "0", "systemd", parent=0)
+    made.process(10, "0", "slurmstepd", command="slurmstepd: [17.batch]")
+    made.process(11, "0", "slurmstepd", command="slurmstepd: [17.0]")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "job"),
+    [
+        ("0::/system.slice/slurmstepd.scope/job_17/step_0/user/task_0", 17),
+        ("0::/system.slice/gpu-3_slurmstepd.scope/job_42", 42),
+        ("9:freezer:/slurm/uid_1001/job_17/step_0\n8:memory:/", 17),
+        ("0::/system.slice/job_x/y", None),
+        ("0::/user.slice", None),
+    ],
+)
+def test_the_job_of_a_process_is_that_of_its_control_group(tree: MachineTree, cgroup: str, job: int | None) -> None:
+    tree.process(20, "0", "a) b (c", cgroup=cgroup, uid=1001)
+    found = read_owned(Root(str(tree.path)))[20]
+    assert (found.job, found.uid, found.name, found.parent) == (job, 1001, "a) b (c", 1)
+
+
+def test_jobs_are_live_while_they_have_a_step(tree: MachineTree) -> None:
+    tree.process(20, "0", "below", parent=11, uid=1001)
+    tree.process(21, "0", "deeper", parent=20, uid=1001)
+    tree.process(22, "0", "apart", cgroup="0::/system.slice/slurmstepd.scope/job_17/step_0", uid=1001)
+    tree.process(23, "0", "over", cgroup="0::/system.slice/slurmstepd.scope/job_16/step_0", uid=1001)
+    tree.process(24, "0", "slurmstepd infinity", command="slurmstepd infinity")
+    processes = read_owned(Root(str(tree.path)))
+    assert live_jobs(processes) == {17}
+    assert of_live_jobs(processes) == {10, 11, 20, 21, 22}
+
+
+def test_the_kernels_own_and_those_that_ended_are_left_out(tree: MachineTree) -> None:
+    tree.process(30, "0", "kworker", flags=0x200000)
+    tree.process(31, "0", "gone", state="Z")
+    (tree.path / "proc/32").mkdir()
+    assert set(read_owned(Root(str(tree.path)))) == {1, 10, 11}
+
+
+def test_processes_that_are_each_others_parents_come_to_an_end(tree: MachineTree) -> None:
+    tree.process(40, "0", parent=41)
+    tree.process(41, "0", parent=40)
+    assert 40 not in of_live_jobs(read_owned(Root(str(tree.path))))
+
+
+def test_files_have_their_blocks_for_a_size(tmp_path: Path) -> None:
+    (tmp_path / "tmp/folder").mkdir(parents=True)
+    (tmp_path / "tmp/folder/inside").write_bytes(b"x" * 100_000)
+    with (tmp_path / "tmp/holes").open("wb") as file:
+        file.truncate(1 << 30)
+    (tmp_path / "tmp/link").symlink_to("/etc")
+    found = {file.path: file.size_bytes for file in read_files(Root(str(tmp_path)), ["/tmp/", "/nowhere"])}
+    assert found == {"/tmp/folder": 0, "/tmp/holes": 0, "/tmp/link": 0}

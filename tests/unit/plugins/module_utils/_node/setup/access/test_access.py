@@ -1,0 +1,247 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Access to compute nodes: whoever has a job gets in, admins always, and nobody is locked out by mistake."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import configure, names, pam
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.wanted import (
+    SETTINGS,
+    Wanted,
+    as_text,
+    read_wanted,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import apply_all
+
+from ..users.machine import Machine
+
+DEBIAN = """# PAM configuration for the Secure Shell service
+
+@include common-auth
+account    required     pam_nologin.so
+# account  required     pam_access.so
+@include common-account
+session    required     pam_loginuid.so
+@include common-session
+session    required     pam_limits.so
+@include common-password
+"""
+COMMON_SESSION = """session	[default=1]	pam_permit.so
+session	required	pam_unix.so
+session	optional	pam_systemd.so
+"""
+EL = """#%PAM-1.0
+auth       substack     password-auth
+account    required     pam_sepermit.so
+account    required     pam_nologin.so
+account    include      password-auth
+password   include      password-auth
+session    required     pam_selinux.so close
+session    include      password-auth
+session    include      postlogin
+"""
+PASSWORD_AUTH = """account     sufficient    pam_localuser.so
+session     required      pam_limits.so
+-session    optional      pam_systemd.so
+session     required      pam_unix.so
+"""
+WANTED = Wanted(
+    present=True,
+    admins=("azureuser",),
+    admin_groups=("sudo", "wheel"),
+    node_name="compute-17",
+    options=("action_no_jobs=deny",),
+    nss=False,
+    spool="/var/lib/slurm/slurmd",
+    me="azureuser",
+)
+LIBRARIES = "usr/lib/x86_64-linux-gnu/security"
+
+
+def said_nothing(command: object) -> Result:
+    """A machine whose commands say nothing."""
+    return Result((str(command),), 0, "", "")
+
+
+@pytest.fixture
+def debian(tmp_path: pathlib.Path) -> Machine:
+    """A machine of Debian's family."""
+    machine = Machine(tmp_path)
+    machine.file("etc/pam.d/sshd", DEBIAN)
+    machine.file("etc/pam.d/common-session", COMMON_SESSION)
+    machine.file("etc/pam.d/common-account", "account required pam_permit.so\n")
+    for name in ("pam_listfile.so", "pam_slurm_adopt.so"):
+        machine.file(f"{LIBRARIES}/{name}", "")
+    machine.file("etc/nsswitch.conf", "passwd:         files systemd\ngroup:          files\nhosts: files dns\n")
+    return machine
+
+
+def access(machine: Machine, wanted: Wanted = WANTED, check: bool = False, **other: Any) -> list[str]:
+    """Have it so; the files that were written, by their path on the machine."""
+    made = configure.plan(machine.root, dataclasses.replace(wanted, **other), said_nothing, check)
+    if not check:
+        apply_all(made.files)
+    return [change.path[len(str(machine.folder)) :] for change in made.files]
+
+
+def test_writes_what_sshd_includes_before_sshd_itself(debian: Machine) -> None:
+    foreseen = access(debian, check=True)
+    assert debian.text("etc/pam.d/sshd") == DEBIAN
+    written = access(debian)
+    assert written == foreseen
+    assert written[-1] == "/etc/pam.d/sshd"
+    assert set(written[:-1]) == {pam.ADMINS, pam.ADMIN_GROUPS, SETTINGS, "/etc/pam.d/hpcai-common-session"}
+    assert debian.text("etc/hpcai/ssh_admin_groups") == "sudo\nwheel\n"
+    assert access(debian) == []
+
+
+def test_admins_jump_over_the_question_for_a_job_and_over_nothing_else(debian: Machine) -> None:
+    access(debian)
+    lines = debian.text("etc/pam.d/sshd").splitlines()
+    start = lines.index(f"# BEGIN {pam.BLOCK}")
+    users, groups, adopt, end = lines[start + 1 : start + 5]
+    assert users.startswith("account [success=2 default=ignore] pam_listfile.so")
+    assert groups.startswith("account [success=1 default=ignore] pam_listfile.so")
+    assert adopt == "account required pam_slurm_adopt.so nodename=compute-17 action_no_jobs=deny"
+    assert end == f"# END {pam.BLOCK}"
+    # What follows counts for all; before it stands the distribution's own.
+    assert lines[start + 5] == "@include common-account"
+    assert "account    required     pam_nologin.so" in lines[:start]
+
+
+def test_sessions_by_ssh_stay_in_their_job_and_consoles_are_left_alone(debian: Machine) -> None:
+    access(debian)
+    assert "@include hpcai-common-session\n" in debian.text("etc/pam.d/sshd")
+    assert "pam_systemd.so" not in debian.text("etc/pam.d/hpcai-common-session").split("\n", 2)[2]
+    assert "pam_unix.so" in debian.text("etc/pam.d/hpcai-common-session")
+    assert debian.text("etc/pam.d/common-session") == COMMON_SESSION
+
+
+def test_a_changed_file_of_the_distribution_is_copied_anew(debian: Machine) -> None:
+    access(debian)
+    debian.file("etc/pam.d/common-session", COMMON_SESSION + "session optional pam_umask.so\n")
+    assert access(debian) == ["/etc/pam.d/hpcai-common-session"]
+    assert "pam_umask.so" in debian.text("etc/pam.d/hpcai-common-session")
+
+
+def test_on_el_the_question_comes_before_the_file_that_ends_the_phase(debian: Machine) -> None:
+    debian.file("etc/pam.d/sshd", EL)
+    debian.file("etc/pam.d/password-auth", PASSWORD_AUTH)
+    debian.file("etc/pam.d/postlogin", "session optional pam_umask.so\n")
+    access(debian)
+    text = debian.text("etc/pam.d/sshd")
+    assert text.index("pam_slurm_adopt.so") < text.index("account    include      password-auth")
+    assert "session    include      hpcai-password-auth\n" in text
+    assert "session    include      postlogin\n" in text
+    assert "auth       substack     password-auth\n" in text
+    assert "-session    optional      pam_systemd.so" not in debian.text("etc/pam.d/hpcai-password-auth")
+    access(debian, present=False)
+    assert debian.text("etc/pam.d/sshd") == EL
+
+
+def test_undo_leaves_the_stack_as_it_was(debian: Machine) -> None:
+    access(debian)
+    undone = access(debian, present=False)
+    assert undone[0] == "/etc/pam.d/sshd"
+    assert debian.text("etc/pam.d/sshd") == DEBIAN
+    assert not (debian.folder / "etc/pam.d/hpcai-common-session").exists()
+    assert not (debian.folder / "etc/hpcai/ssh_admins").exists()
+    assert access(debian, present=False) == []
+
+
+def test_a_file_of_the_site_with_our_prefix_stays(debian: Machine) -> None:
+    debian.file("etc/pam.d/hpcai-own", "session required pam_permit.so\n")
+    access(debian)
+    access(debian, present=False)
+    assert (debian.folder / "etc/pam.d/hpcai-own").exists()
+
+
+def test_refuses_to_lock_out_who_runs_it(debian: Machine) -> None:
+    with pytest.raises(pam.PamProblem, match="carol, who runs this, could not log in again: add carol"):
+        access(debian, me="carol")
+    assert debian.text("etc/pam.d/sshd") == DEBIAN
+
+
+def test_membership_in_an_admin_group_is_enough(debian: Machine) -> None:
+    assert access(debian, admins=())
+
+
+def test_root_is_admin_enough_where_it_is_named(debian: Machine) -> None:
+    assert access(debian, admins=("root",), admin_groups=(), me="")
+
+
+def test_refuses_to_lock_out_everybody(debian: Machine) -> None:
+    with pytest.raises(pam.PamProblem, match=r"none of the admins \(nobody-here\)"):
+        access(debian, admins=("nobody-here",), admin_groups=("wheel",), me="")
+
+
+@pytest.mark.parametrize("name", ["pam_listfile.so", "pam_slurm_adopt.so"])
+def test_refuses_where_a_module_of_pam_is_missing(debian: Machine, name: str) -> None:
+    (debian.folder / LIBRARIES / name).unlink()
+    with pytest.raises(pam.PamProblem, match=rf"{name} is in no folder of PAM's modules: install"):
+        access(debian)
+    assert debian.text("etc/pam.d/sshd") == DEBIAN
+
+
+def test_check_mode_only_warns_of_a_package_that_is_to_come(debian: Machine) -> None:
+    (debian.folder / LIBRARIES / "pam_slurm_adopt.so").unlink()
+    made = configure.plan(debian.root, WANTED, said_nothing, may_come=True)
+    assert made.files
+    assert "libpam-slurm-adopt" in made.warnings[0]
+
+
+def test_refuses_a_stack_that_it_does_not_know(debian: Machine) -> None:
+    debian.file("etc/pam.d/sshd", "account required pam_unix.so\n")
+    with pytest.raises(pam.PamProblem, match="includes no file for its account phase"):
+        access(debian)
+
+
+def test_names_come_with_jobs_where_asked_for_and_go_again(debian: Machine) -> None:
+    before = debian.text("etc/nsswitch.conf")
+    access(debian, nss=True)
+    assert debian.text("etc/nsswitch.conf") == (
+        "passwd:         files slurm systemd\ngroup:          files slurm\nhosts: files dns\n"
+    )
+    assert debian.text("etc/nss_slurm.conf") == (
+        f"{names.HEADER}\nNodeName=compute-17\nSlurmdSpoolDir=/var/lib/slurm/slurmd\n"
+    )
+    assert access(debian, nss=True) == []
+    access(debian)
+    assert debian.text("etc/nsswitch.conf") == before
+    assert not (debian.folder / "etc/nss_slurm.conf").exists()
+
+
+def test_an_image_says_what_each_boot_does_and_is_left_as_it_is(debian: Machine) -> None:
+    apply_all(configure.plan_for_boot(debian.root, WANTED).files)
+    assert debian.text("etc/pam.d/sshd") == DEBIAN
+    read = read_wanted(debian.root, "compute-17")
+    assert read == dataclasses.replace(WANTED, me="")
+    assert configure.plan_for_boot(debian.root, WANTED).files == ()
+    (removed,) = configure.plan_for_boot(debian.root, dataclasses.replace(WANTED, present=False)).files
+    assert removed.after is None
+
+
+def test_what_is_taken_back_is_not_done_again_by_the_next_boot(debian: Machine) -> None:
+    access(debian)
+    assert read_wanted(debian.root, "compute-17")
+    access(debian, present=False)
+    assert read_wanted(debian.root, "compute-17") is None
+
+
+@pytest.mark.parametrize("broken", [{"admins": "azureuser"}, {"options": [1]}, {"nss_slurm": None}, {"spool_dir": 5}])
+def test_settings_that_cannot_be_used_are_named(debian: Machine, broken: dict[str, Any]) -> None:
+    settings = {**json.loads(as_text(WANTED)), **broken}
+    debian.file("etc/hpcai/access.json", json.dumps(settings))
+    with pytest.raises(ConfigError, match=f"no usable {next(iter(broken))}: run site.yml"):
+        read_wanted(debian.root, "compute-17")

@@ -1,0 +1,271 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Mounts of shared file systems: what the units say, what is refused, and what happens in which order."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import mounting, units
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.wanted import SharedProblem, parse
+
+from ..users.machine import ROOT_MOUNT, Machine
+
+SHARED = {"path": "/shared", "source": "10.0.0.4:/shared"}
+LUSTRE = {"path": "/lustre", "source": "10.0.1.7@tcp:/lustrefs", "type": "lustre", "automount": False}
+
+
+class Systemd:
+    """A systemd whose units are on or off; what is enabled stands in the machine's files."""
+
+    def __init__(self, machine: Machine) -> None:
+        """With no unit on."""
+        self.machine = machine
+        self.on: set[str] = set()
+        self.commands: list[str] = []
+        self.refuses: set[str] = set()
+
+    def __call__(self, command: Sequence[str]) -> Result:
+        """Play a command."""
+        words = list(command)
+        if words[:2] == ["systemctl", "show"]:
+            state = "active" if words[2] in self.on else "inactive"
+            shown = f"LoadState=loaded\nActiveState={state}\nSubState=x\nResult=success\n"
+            return Result(tuple(command), 0, shown, "")
+        if words[0] == "journalctl":
+            return Result(tuple(command), 0, "Mounting /shared...\nmount.nfs4: Connection refused\n", "")
+        text = " ".join(words)
+        self.commands.append(text)
+        if text in self.refuses:
+            return Result(tuple(command), 1, "", "Job failed")
+        if words[0] == "umount":
+            self.machine.mounts(ROOT_MOUNT)
+            self.on.discard(f"{units.unit_name(words[1])}.mount")
+        elif words[1] in ("start", "stop"):
+            (self.on.add if words[1] == "start" else self.on.discard)(words[2])
+        for name in words[2:] if words[1] == "enable" else []:
+            self.machine.file(f"{units.FOLDER}/multi-user.target.wants/{name}", "")
+        return Result(tuple(command), 0, "", "")
+
+
+@pytest.fixture
+def machine(tmp_path: pathlib.Path) -> Machine:
+    """A machine with an admin, whose home is below /home."""
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def systemd(machine: Machine) -> Systemd:
+    """Its systemd."""
+    return Systemd(machine)
+
+
+def share(machine: Machine, systemd: Systemd, *items: dict[str, Any], live: bool = True) -> list[str]:
+    """Mount these, and say what was done."""
+    made = mounting.plan(machine.root, parse(items), systemd, live)
+    mounting.apply(machine.root, made, systemd, live)
+    return [action.replace(str(machine.folder), "") for action in made.actions]
+
+
+def test_a_mount_is_made_when_somebody_looks_and_nothing_waits_for_it(machine: Machine, systemd: Systemd) -> None:
+    assert share(machine, systemd, SHARED) == [
+        "write /etc/systemd/system/shared.mount",
+        "write /etc/systemd/system/shared.automount",
+        "write /etc/hpcai/shared_fs.json",
+        "enable shared.automount",
+        "start shared.automount",
+    ]
+    unit = machine.text("etc/systemd/system/shared.mount").splitlines()
+    assert {"What=10.0.0.4:/shared", "Where=/shared", "Type=nfs4", "TimeoutSec=30", "StartLimitIntervalSec=0"} <= {
+        *unit
+    }
+    options = next(line for line in unit if line.startswith("Options=")).partition("=")[2].split(",")
+    assert {"vers=4.2", "hard", "nconnect=8", "noatime", "nosuid", "nodev", "nofail", "_netdev"} <= {*options}
+    # Only the automount is enabled; slurmd is after both.
+    assert "[Install]" not in unit
+    assert "Before=slurmd.service" in unit
+    assert not any(line.startswith("RequiredBy=") for line in unit)
+    assert systemd.commands[0] == "systemctl daemon-reload"
+
+
+def test_a_second_run_does_nothing(machine: Machine, systemd: Systemd) -> None:
+    share(machine, systemd, SHARED, LUSTRE)
+    systemd.commands.clear()
+    assert share(machine, systemd, SHARED, LUSTRE) == []
+    assert systemd.commands == []
+
+
+def test_without_mounts_nothing_is_done(machine: Machine, systemd: Systemd) -> None:
+    assert share(machine, systemd) == []
+
+
+def test_one_without_automount_is_tried_at_boot_before_slurmd(machine: Machine, systemd: Systemd) -> None:
+    share(machine, systemd, {**LUSTRE, "timeout": 10})
+    unit = machine.text("etc/systemd/system/lustre.mount")
+    assert "Before=slurmd.service\n" in unit
+    assert "TimeoutSec=10\n" in unit
+    assert "Options=flock,noatime,nosuid,nodev,nofail,_netdev\n" in unit
+    assert "WantedBy=multi-user.target\n" in unit
+    assert not (machine.folder / "etc/systemd/system/lustre.automount").exists()
+
+
+def test_an_image_gets_the_units_and_starts_nothing(machine: Machine, systemd: Systemd) -> None:
+    assert "enable shared.automount" in share(machine, systemd, SHARED, live=False)
+    assert systemd.commands == ["systemctl enable shared.automount"]
+    # The later run only starts it.
+    assert share(machine, systemd, SHARED) == ["start shared.automount"]
+
+
+def test_another_server_is_mounted_after_the_old_one_went(machine: Machine, systemd: Systemd) -> None:
+    share(machine, systemd, SHARED)
+    systemd.on.add("shared.mount")
+    actions = share(machine, systemd, {**SHARED, "source": "10.0.0.9:/shared"})
+    assert actions[:3] == [
+        "stop shared.mount",
+        "stop shared.automount",
+        "write /etc/systemd/system/shared.mount",
+    ]
+    assert actions[-1] == "start shared.automount"
+    assert "10.0.0.9" in machine.text("etc/systemd/system/shared.mount")
+
+
+def test_what_is_in_use_stays_and_the_user_is_named(machine: Machine, systemd: Systemd) -> None:
+    share(machine, systemd, SHARED)
+    systemd.on.add("shared.mount")
+    machine.mounts(ROOT_MOUNT, "21 20 0:40 / /shared rw - nfs4 10.0.0.4:/shared rw")
+    process = machine.folder / "proc/77"
+    process.mkdir()
+    (process / "comm").write_text("train\n")
+    (process / "cwd").symlink_to("/shared/run")
+    systemd.refuses.add("umount /shared")
+    with pytest.raises(SharedProblem, match=r"/shared is to change and is in use by train \(77\): drain the node"):
+        share(machine, systemd, {**SHARED, "source": "10.0.0.9:/shared"})
+    assert "10.0.0.4" in machine.text("etc/systemd/system/shared.mount")
+    # To stop it would detach what is mounted.
+    assert "shared.automount" in systemd.on
+
+
+def test_what_is_mounted_is_unmounted_and_not_stopped_with_the_services_that_need_it(
+    machine: Machine, systemd: Systemd
+) -> None:
+    share(machine, systemd, SHARED)
+    systemd.on.add("shared.mount")
+    autofs = "20 1 0:39 / /shared rw - autofs systemd-1 rw"
+    machine.mounts(ROOT_MOUNT, autofs, "21 20 0:40 / /shared rw - nfs4 10.0.0.4:/shared rw")
+    systemd.commands.clear()
+    share(machine, systemd)
+    assert systemd.commands[:2] == ["umount /shared", "systemctl stop shared.automount"]
+    # One that is on its way is not mounted yet.
+    share(machine, systemd, SHARED)
+    systemd.on.add("shared.mount")
+    machine.mounts(ROOT_MOUNT, autofs)
+    systemd.commands.clear()
+    share(machine, systemd)
+    assert systemd.commands[:2] == ["systemctl stop shared.mount", "systemctl stop shared.automount"]
+
+
+def test_what_is_no_longer_listed_goes_and_other_units_stay(machine: Machine, systemd: Systemd) -> None:
+    machine.file("etc/systemd/system/data.mount", "[Mount]\nWhat=/dev/sdc1\n")
+    share(machine, systemd, SHARED)
+    systemd.on.add("shared.mount")
+    actions = share(machine, systemd)
+    assert actions[:2] == ["stop shared.mount", "stop shared.automount"]
+    assert not (machine.folder / "etc/systemd/system/shared.mount").exists()
+    assert not (machine.folder / "etc/hpcai/shared_fs.json").exists()
+    assert (machine.folder / "etc/systemd/system/data.mount").exists()
+    assert share(machine, systemd) == []
+
+
+def test_refuses_to_hide_the_home_of_a_local_account(machine: Machine, systemd: Systemd) -> None:
+    home = {**SHARED, "path": "/home"}
+    with pytest.raises(SharedProblem, match="a mount at /home would hide the home of azureuser"):
+        share(machine, systemd, home)
+    assert share(machine, systemd, {**home, "hide": True})
+
+
+def test_homes_of_the_clusters_own_users_may_be_mounted(machine: Machine, systemd: Systemd) -> None:
+    machine.file("etc/passwd", "root:x:0:0::/root:/bin/sh\nalice:x:4001:4001::/shared/home/alice:/bin/bash\n")
+    machine.file("etc/hpcai/users.json", json.dumps({"schema": 1, "users": {"alice": {"uid": 4001}}}))
+    assert share(machine, systemd, SHARED)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words"),
+    [
+        (("etc/fstab", "srv:/x /shared nfs defaults 0 0\n"), "/shared is in /etc/fstab"),
+        (("etc/systemd/system/shared.mount", "[Mount]\n"), "shared.mount is somebody else's"),
+        (
+            ("proc/self/mountinfo", f"{ROOT_MOUNT}\n21 20 8:33 / /shared rw - xfs /dev/sdc1 rw\n"),
+            "/dev/sdc1 is mounted at /shared, and not by us",
+        ),
+    ],
+)
+def test_refuses_a_place_that_is_taken(
+    machine: Machine, systemd: Systemd, prepare: tuple[str, str], words: str
+) -> None:
+    machine.file(*prepare)
+    with pytest.raises(SharedProblem, match=words):
+        share(machine, systemd, SHARED)
+    assert systemd.commands == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"path": "/"}, "must not be /"),
+        ({"path": "/etc"}, "operating system's"),
+        ({"path": "/usr"}, "operating system's"),
+        ({"path": "shared"}, "absolute path"),
+        ({"path": "/shared/../etc"}, "without '..'"),
+        ({"path": "/shared\nExecStart=x"}, "absolute path"),
+        ({"source": "10.0.0.4"}, "must have the form SERVER:/PATH for nfs4"),
+        ({"source": "10.0.0.4:/x", "type": "lustre"}, "must have the form ADDRESS@tcp:/NAME for lustre"),
+        ({"type": "cifs"}, "must be one of nfs4, nfs, lustre"),
+        ({"options": ["rw,suid"]}, "is no mount option"),
+        ({"options": ["user"]}, "not for a machine that has to boot"),
+        ({"timeout": 0}, "1 to 300 seconds"),
+        ({"timeout": 301}, "1 to 300 seconds"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(SharedProblem, match=words):
+        parse([{**SHARED, **change}])
+
+
+def test_one_place_has_one_mount() -> None:
+    with pytest.raises(SharedProblem, match="/shared is listed twice"):
+        parse([SHARED, {**SHARED, "path": "/shared/"}])
+
+
+def test_an_option_of_the_users_takes_its_opposites_place() -> None:
+    [mount] = parse([{**SHARED, "options": ["vers=3", "suid", "relatime"]}])
+    assert mount.options == ("vers=3", "suid", "relatime", "nodev", "nofail", "_netdev")
+
+
+def test_a_server_that_does_not_answer_is_named_with_its_reason(machine: Machine, systemd: Systemd) -> None:
+    systemd.refuses.add("systemctl start shared.mount")
+    assert mounting.unreachable(parse([SHARED]), systemd) == [
+        "10.0.0.4:/shared cannot be mounted at /shared: mount.nfs4: Connection refused"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/shared", "shared"),
+        ("/shared/home", "shared-home"),
+        ("/my-data/v1.2", r"my\x2ddata-v1.2"),
+        ("/.hidden", r"\x2ehidden"),
+        ("/a/.b@c+d", r"a-.b\x40c\x2bd"),
+    ],
+)
+def test_units_are_called_as_systemd_does(path: str, name: str) -> None:
+    assert units.unit_name(path) == name

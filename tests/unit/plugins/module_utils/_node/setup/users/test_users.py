@@ -1,0 +1,204 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Accounts of the cluster's users: the numbers are exactly those that are asked for, or nothing happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users import homes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.ensure import Outcome, ensure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.wanted import UserProblem, parse
+
+from .machine import ROOT_MOUNT, Machine
+
+WEATHER = {"name": "weather", "gid": 5000}
+HOME = "/home/alice"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1x alice@laptop"
+ALICE: dict[str, Any] = {"name": "alice", "uid": 4001, "groups": ["weather"], "ssh_keys": [KEY]}
+BOB: dict[str, Any] = {"name": "bob", "uid": 4002, "gid": 5000}
+
+
+@pytest.fixture
+def machine(tmp_path: pathlib.Path) -> Machine:
+    """A machine without users."""
+    return Machine(tmp_path)
+
+
+def give_users(machine: Machine, *users: dict[str, Any], mode: str = homes.NEVER, check: bool = False) -> Outcome:
+    """Give it these users, and the group weather."""
+    return ensure(machine.root, parse([WEATHER], users, "/home"), mode, machine.run, check, machine.give)
+
+
+def test_makes_groups_and_users_with_exactly_these_numbers(machine: Machine) -> None:
+    foreseen = give_users(machine, ALICE, BOB, check=True)
+    assert machine.commands == []
+    done = give_users(machine, ALICE, BOB)
+    assert foreseen.actions == done.actions
+    assert "alice:x:4001:4001::/home/alice:/bin/bash\n" in machine.text("etc/passwd")
+    assert "bob:x:4002:5000::/home/bob:/bin/bash\n" in machine.text("etc/passwd")
+    assert "weather:x:5000:alice\n" in machine.text("etc/group")
+    assert "alice:x:4001:\n" in machine.text("etc/group")
+    assert json.loads(machine.text("etc/hpcai/users.json"))["users"]["bob"] == {
+        "uid": 4002,
+        "gid": 5000,
+        "home": "/home/bob",
+    }
+
+
+def test_a_second_run_does_nothing(machine: Machine) -> None:
+    give_users(machine, ALICE, BOB)
+    machine.commands.clear()
+    assert give_users(machine, ALICE, BOB).actions == ()
+    assert machine.commands == []
+
+
+def test_without_users_nothing_is_written(machine: Machine) -> None:
+    assert ensure(machine.root, parse([], [], "/home"), homes.AUTO, machine.run, check=False).actions == ()
+    assert not (machine.folder / "etc/hpcai").exists()
+
+
+def test_no_password_fits_a_new_account_and_an_old_one_loses_its(machine: Machine) -> None:
+    give_users(machine, ALICE)
+    assert "alice:*:" in machine.text("etc/shadow")
+    machine.file("etc/shadow", machine.text("etc/shadow").replace("alice:*:", "alice:$y$hash:"))
+    assert give_users(machine, ALICE).actions == ("take the password of alice away",)
+    assert "alice:*:" in machine.text("etc/shadow")
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ({"name": "carol", "uid": 1000}, "uid 1000 is wanted for user carol and belongs to user azureuser"),
+        ({"name": "azureuser", "uid": 4003}, "user azureuser is there with uid 1000 and wanted with 4003"),
+        ({"name": "azureuser", "uid": 1000, "gid": 5000}, "user azureuser is there with gid 1000 and wanted with 5000"),
+        ({"name": "carol", "uid": 4003, "groups": ["nogroup7"]}, "carol is to be in nogroup7, which is no group"),
+        ({"name": "docker", "uid": 4003}, "group docker is there with gid 999 and wanted with 4003"),
+    ],
+)
+def test_refuses_what_is_somebody_elses_and_touches_nothing(machine: Machine, user: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserProblem, match=words):
+        give_users(machine, ALICE, user)
+    assert machine.commands == []
+
+
+def test_all_conflicts_are_named_at_once(machine: Machine) -> None:
+    with pytest.raises(UserProblem, match=r"carol .*; user azureuser"):
+        give_users(machine, {"name": "carol", "uid": 1000}, {"name": "azureuser", "uid": 4003})
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ({"name": "alice", "uid": 27}, "belongs to the distribution"),
+        ({"name": "alice", "uid": 65534}, "nobody's"),
+        ({"name": "alice", "uid": "4001"}, "must be a number"),
+        ({"name": "Alice", "uid": 4001}, "small letters"),
+        ({"name": "alice", "uid": 4001, "home": "/home/../etc"}, "without '..'"),
+        ({"name": "alice", "uid": 4001, "comment": "a:b"}, "colon"),
+        ({"name": "alice", "uid": 4001, "ssh_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]}, "no public key"),
+        ({"name": "alice", "uid": 4001, "ssh_keys": [f"{KEY}\nssh-rsa AAAA"]}, "no public key"),
+        ({"name": "bob", "uid": 4001}, "is listed twice"),
+        ({"name": "carol", "uid": 4002}, "users bob and carol are both to have the number 4002"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(machine: Machine, user: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserProblem, match=words):
+        give_users(machine, BOB, user)
+
+
+def test_changes_shell_and_groups_of_an_account_and_leaves_other_memberships(machine: Machine) -> None:
+    give_users(machine, ALICE)
+    done = give_users(machine, {**ALICE, "shell": "/bin/zsh", "groups": []})
+    assert done.actions == ("change shell of alice from /bin/bash to /bin/zsh", "take alice out of weather")
+    assert "docker:x:999:alice\n" in machine.text("etc/group")
+
+
+def test_an_absent_user_goes_and_its_home_stays(machine: Machine) -> None:
+    give_users(machine, ALICE)
+    (machine.folder / "home/alice").mkdir(parents=True)
+    done = give_users(machine, {**ALICE, "state": "absent"})
+    assert "remove user alice, whose files stay" in done.actions
+    assert "alice:x:4001" not in machine.text("etc/passwd")
+    assert (machine.folder / "home/alice").is_dir()
+
+
+def test_an_absent_user_with_another_number_is_somebody_else(machine: Machine) -> None:
+    with pytest.raises(UserProblem, match="azureuser is there with uid 1000"):
+        give_users(machine, {"name": "azureuser", "uid": 4001, "state": "absent"})
+
+
+def test_a_home_is_private_has_the_skeleton_and_the_keys(machine: Machine) -> None:
+    foreseen = give_users(machine, ALICE, mode=homes.AUTO, check=True)
+    done = give_users(machine, ALICE, mode=homes.AUTO)
+    assert done.actions == foreseen.actions
+    home = machine.folder / "home/alice"
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert machine.text("home/alice/.profile") == "# skeleton\n"
+    assert KEY in machine.text("home/alice/.ssh/authorized_keys").splitlines()
+    assert (home / ".ssh").stat().st_mode & 0o777 == 0o700
+    assert set(machine.given.values()) == {(4001, 4001)}
+    assert {".profile", ".ssh"} <= set(machine.given)
+
+
+def as_owner_of_all(monkeypatch: pytest.MonkeyPatch, user: dict[str, Any]) -> None:
+    """Play that what this process made belongs to the user."""
+    real_stat, real_fstat = os.lstat, os.fstat
+
+    def owned(found: os.stat_result) -> os.stat_result:
+        fields = list(found)
+        fields[4] = user["uid"]
+        return os.stat_result(fields)
+
+    monkeypatch.setattr(homes.os, "lstat", lambda path: owned(real_stat(path)))
+    monkeypatch.setattr(homes.os, "fstat", lambda handle: owned(real_fstat(handle)))
+
+
+def test_other_lines_of_the_keys_stay_and_a_key_can_be_taken_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_users(machine, ALICE, mode=homes.AUTO)
+    as_owner_of_all(monkeypatch, ALICE)
+    keys = machine.folder / "home/alice/.ssh/authorized_keys"
+    keys.write_text(keys.read_text() + "ssh-rsa AAAA own\n")
+    assert give_users(machine, ALICE, mode=homes.AUTO).actions == ()
+    done = give_users(machine, {**ALICE, "ssh_keys": []}, mode=homes.AUTO)
+    assert done.actions == (f"write {HOME}/.ssh/authorized_keys",)
+    assert keys.read_text() == "ssh-rsa AAAA own\n"
+
+
+def test_a_link_of_the_users_is_not_followed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_users(machine, {**ALICE, "ssh_keys": []}, mode=homes.AUTO)
+    as_owner_of_all(monkeypatch, ALICE)
+    (machine.folder / "home/alice/.ssh").symlink_to(machine.folder / "etc")
+    with pytest.raises(UserProblem, match="a link or a file is in the way"):
+        give_users(machine, ALICE, mode=homes.AUTO)
+    assert not (machine.folder / "etc/authorized_keys").exists()
+
+
+def test_a_home_of_somebody_else_is_refused(machine: Machine) -> None:
+    (machine.folder / "home/alice").mkdir(parents=True)
+    with pytest.raises(UserProblem, match=f"/home/alice belongs to uid {os.getuid()} and not to alice"):
+        give_users(machine, ALICE, mode=homes.AUTO)
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "autofs", "lustre"])
+def test_no_home_is_made_on_another_machines_disks(machine: Machine, kind: str) -> None:
+    machine.mounts(ROOT_MOUNT, f"21 20 0:40 / /home rw - {kind} 10.0.0.4:/home rw")
+    give_users(machine, ALICE, mode=homes.AUTO)
+    assert not (machine.folder / "home/alice").exists()
+    give_users(machine, ALICE, mode=homes.ALWAYS)
+    assert (machine.folder / "home/alice").is_dir()
+
+
+def test_no_home_is_made_where_a_shared_file_system_is_to_be_mounted(machine: Machine) -> None:
+    machine.file("etc/hpcai/shared_fs.json", json.dumps({"schema": 1, "mounts": [{"path": "/home"}]}))
+    give_users(machine, ALICE, mode=homes.AUTO)
+    assert not (machine.folder / "home/alice").exists()

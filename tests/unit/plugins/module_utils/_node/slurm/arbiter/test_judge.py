@@ -1,0 +1,221 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is done about one node: the whole table of rules, each with a case that it decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.actions import (
+    DRAIN,
+    HELD,
+    RETURN,
+    REWRITE,
+    SILENT,
+    STALE,
+    UNREADABLE,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.judge import Judged, judge
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.records import Drain, Machine, Marked, Out
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.seen import Seen
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.settings import Settings
+
+from .playing import FULL, LOST, NOW, again, drained, node, report, seen
+
+OURS = "hpcai: health: gpu_count: 7 of 8 GPUs: 0003:00:00.0 is not there"
+HOUR = 3600.0
+
+
+def judged(one: Seen, machine: Machine | None = None, **settings: object) -> Judged:
+    """What is done, with a machine of which something is known."""
+    known = {machine.key: machine} if machine else {}
+    return judge(one, known, replace(Settings(), **settings), NOW)  # type: ignore[arg-type]
+
+
+def out(age: float = HOUR, drains: int = 1, **more: object) -> Machine:
+    """A machine that was drained an hour ago for its GPUs."""
+    times = tuple(Drain(NOW - age - n * HOUR, "gpu_count") for n in range(drains))
+    made = Machine("vm-0", "compute-0", "host-a", drains=times, out=Out(NOW - age, ("gpu_count",)))
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def kind(done: Judged) -> str:
+    """What it does, in a word."""
+    return done.action.kind if done.action else "nothing"
+
+
+def test_a_node_that_fails_is_drained_with_check_and_summary() -> None:
+    done = judged(seen(node(), report(LOST, FULL)))
+    assert done.action
+    assert (done.action.kind, done.action.reason) == (DRAIN, f"{OURS} (and 1 more)")
+    assert done.action.machine.drains == (Drain(NOW, "gpu_count"),)
+    assert done.action.machine.out == Out(NOW, ("gpu_count",))
+
+
+@pytest.mark.parametrize("states", [("ALLOCATED",), ("MIXED", "CLOUD"), ("IDLE",)])
+def test_jobs_on_it_are_no_hindrance(states: tuple[str, ...]) -> None:
+    assert kind(judged(seen(node(states=states), report(LOST)))) == DRAIN
+
+
+def test_what_could_not_be_measured_never_drains() -> None:
+    assert kind(judged(seen(node(), report(unknown=("gpu_count", "ib_ports"))))) == "nothing"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "bad fan, ticket 4711",
+        "",
+        "NHC: gpu",
+        "hpcai: boot: gpu: 7 of 8",
+        "hpcai: hardware: less memory",
+        "hpcai: site: could not be configured",
+        "hpcai: prolog: 50-mine: exit status 1",
+        "Prolog error",
+    ],
+)
+@pytest.mark.parametrize("said", [report(LOST), report()], ids=["fails", "good"])
+def test_another_ones_reason_stays_and_its_node_does_not_return(reason: str, said: object) -> None:
+    assert kind(judged(seen(drained(reason), said))) == "nothing"  # type: ignore[arg-type]
+
+
+def test_a_node_that_is_down_is_left_alone() -> None:
+    down = node(states=("DOWN",), reason="Node unexpectedly rebooted")
+    assert kind(judged(seen(down, report(LOST)))) == "nothing"
+    silent = node(states=("IDLE", "NOT_RESPONDING"))
+    assert judged(seen(silent, report(LOST, age=9000))) == Judged()
+
+
+def test_it_returns_when_the_check_passes_after_the_drain() -> None:
+    done = judged(seen(drained(OURS), report()), out())
+    assert done.action
+    assert (done.action.kind, done.action.reason) == (RETURN, "")
+    assert (done.action.machine.out, done.action.machine.came_back) == (None, NOW)
+    # What it was drained for stays known.
+    assert done.action.machine.drains == out().drains
+
+
+def test_a_report_from_before_the_drain_brings_nothing_back() -> None:
+    assert kind(judged(seen(drained(OURS), report(age=61)), out(age=60))) == "nothing"
+
+
+def test_it_does_not_return_while_its_check_cannot_tell() -> None:
+    assert kind(judged(seen(drained(OURS), report(unknown=("gpu_count",))), out())) == "nothing"
+    assert kind(judged(seen(drained(OURS), report(unknown=("*",))), out())) == "nothing"
+    # Another check's trouble is no hindrance.
+    assert kind(judged(seen(drained(OURS), report(unknown=("ib_rate",))), out())) == RETURN
+
+
+def test_each_check_that_failed_while_it_was_out_must_pass() -> None:
+    while_out = judged(seen(drained(OURS), report(LOST, FULL)), out()).machine
+    assert while_out
+    assert while_out.out == Out(NOW - HOUR, ("free_space", "gpu_count"))
+    assert kind(judged(seen(drained(OURS), report(unknown=("free_space",))), while_out)) == "nothing"
+
+
+def test_its_reason_follows_the_check_and_not_each_figure() -> None:
+    done = judged(seen(drained(OURS), report(FULL)), out())
+    assert done.action
+    assert (done.action.kind, done.action.reason) == (REWRITE, "hpcai: health: free_space: / is full")
+    other_figure = replace(LOST, summary="6 of 8 GPUs")
+    assert kind(judged(seen(drained(OURS), report(other_figure)), out())) == "nothing"
+
+
+def test_a_drain_by_our_prolog_becomes_the_arbiters() -> None:
+    slurms = drained("hpcai: prolog: 30-health: gpu_count: 7 of 8 (job 17)")
+    done = judged(seen(slurms, report(LOST), reason_since=NOW - 90))
+    assert done.action
+    assert (done.action.kind, done.action.reason) == (REWRITE, OURS)
+    assert done.action.machine.drains == (Drain(NOW - 90, "gpu_count"),)
+    good = judged(seen(slurms, report(), reason_since=NOW - 90))
+    assert kind(good) == RETURN
+    assert kind(judged(seen(slurms, report(age=100), reason_since=NOW - 90))) == "nothing"
+
+
+def test_the_third_drain_in_a_day_ends_its_return() -> None:
+    assert kind(judged(seen(drained(OURS), report()), out(drains=2))) == RETURN
+    done = judged(seen(drained(OURS), report()), out(drains=3))
+    assert done.action
+    assert (done.action.kind, done.action.reason) == (REWRITE, f"{OURS} (held: 3 drains in 24 h)")
+    assert done.alert
+    assert done.alert.kind == HELD
+    again_seen = judged(seen(drained(done.action.reason), report()), out(drains=3))
+    assert (kind(again_seen), again_seen.alert) == ("nothing", done.alert)
+
+
+def test_drains_of_the_day_before_count_no_more() -> None:
+    old = out(drains=1)
+    old = replace(old, drains=(Drain(NOW - 25 * HOUR, "x"), Drain(NOW - 24.5 * HOUR, "x"), *old.drains))
+    assert kind(judged(seen(drained(OURS), report()), old)) == RETURN
+
+
+def test_what_an_operator_resumed_waits_for_a_report_from_after_that() -> None:
+    resumed = judged(seen(node(), report(LOST)), out())
+    assert resumed.machine
+    assert (kind(resumed), resumed.machine.out, resumed.machine.came_back) == ("nothing", None, NOW)
+    later = replace(resumed.machine, came_back=NOW - 61)
+    assert kind(judged(seen(node(), report(LOST)), later)) == DRAIN
+
+
+def test_what_was_known_of_another_machine_does_not_count() -> None:
+    other = replace(out(drains=3), key="vm-before")
+    assert kind(judged(seen(drained(OURS), report(), reason_since=NOW - HOUR), other)) == RETURN
+    moved = out(drains=3, host="host-b")
+    assert kind(judged(seen(drained(OURS), report()), moved)) == RETURN
+
+
+def test_a_marked_machine_returns_only_from_another_host() -> None:
+    mark = Marked(NOW - 60, "hpcai: health: replace: gpu_count: x", "host-a", "replace")
+    assert kind(judged(seen(drained(mark.reason), report()), out(marked=mark))) == "nothing"
+    moved = report(host="host-b")
+    assert kind(judged(seen(drained(mark.reason), moved), out(marked=mark))) == RETURN
+
+
+def test_a_check_may_have_to_fail_several_times_running() -> None:
+    confirm = {"free_space": 3}
+    assert kind(judged(seen(node(), report(again(FULL, 2))), confirm=confirm)) == "nothing"
+    assert kind(judged(seen(node(), report(again(FULL, 3))), confirm=confirm)) == DRAIN
+    # Others need not, and the reason names the one that counts.
+    done = judged(seen(node(), report(again(FULL, 1), LOST)), confirm=confirm)
+    assert done.action
+    assert done.action.reason.startswith("hpcai: health: gpu_count:")
+
+
+@pytest.mark.parametrize("said", [report(LOST, age=1801), report(LOST, age=-121)], ids=["old", "of tomorrow"])
+@pytest.mark.parametrize("what", [node(), drained(OURS)], ids=["in", "out"])
+def test_a_stale_report_does_nothing_but_tell(what: object, said: object) -> None:
+    done = judged(seen(what, said), out())  # type: ignore[arg-type]
+    assert kind(done) == "nothing"
+    assert done.alert
+    assert done.alert.kind == STALE
+
+
+def test_a_report_that_is_just_young_enough_counts() -> None:
+    assert kind(judged(seen(node(), report(LOST, age=1800)))) == DRAIN
+
+
+def test_silence_is_told_once_the_node_has_had_its_time() -> None:
+    done = judged(seen(node()))
+    assert done.alert
+    assert (done.alert.kind, kind(done)) == (SILENT, "nothing")
+    assert judged(seen(node(), booted=NOW - 900)) == Judged()
+
+
+def test_an_unreadable_report_is_told() -> None:
+    done = judged(seen(node(), problem="its report cannot be read: it has version 2"))
+    assert done.alert
+    assert done.alert.kind == UNREADABLE
+
+
+def test_a_report_of_an_earlier_boot_says_nothing_of_this_one() -> None:
+    assert judged(seen(node(), report(LOST), booted=NOW - 30)) == Judged()
+    assert judged(seen(drained(OURS), report(age=4000), booted=NOW - 30), out()) == Judged()
+
+
+def test_a_spare_name_and_a_node_that_is_switched_off_are_no_nodes() -> None:
+    assert judged(seen(node(states=("DOWN",), reason="hpcai: no such instance"), report(LOST))) == Judged()
+    assert judged(seen(node(states=("IDLE", "CLOUD", "POWERED_DOWN")), report(LOST))) == Judged()

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which Slurm a machine has."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import installed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.installed import NotThisSlurm, Wanted
+
+WANTED = Wanted(("compute",), "distribution", packages=("slurmd", "munge"), client="slurm-client")
+
+
+def answering(**answers: str) -> Any:
+    """A machine on which commands answer by their names; all others are not there."""
+
+    def run(command: Sequence[str]) -> Result:
+        said = answers.get(command[0].rsplit("/", 1)[-1].replace("-", "_"))
+        return Result(tuple(command), 127 if said is None else 0, said or "", "")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("answers", "version"),
+    [
+        ({"dpkg_query": "installed 22.05.8-4+deb12u3\n"}, "22.05.8"),
+        ({"dpkg_query": "installed 1:23.11.4-1.2ubuntu5\n"}, "23.11.4"),
+        ({"dpkg_query": "config-files 22.05.8-4\n"}, None),
+        ({"rpm": "24.11.5\n"}, "24.11.5"),
+        ({"slurmd": "slurm-wlm 22.05.8\n"}, "22.05.8"),
+        ({"slurmctld": "slurm 25.11.0-0rc1\n"}, "25.11.0"),
+        ({"sinfo": "slurm 23.02.7\n"}, "23.02.7"),
+        ({"dpkg_query": "config-files 21.08.5-2\n", "slurmd": "slurm 24.05.1\n"}, "24.05.1"),
+        ({}, None),
+    ],
+)
+def test_the_version_is_that_of_the_package_or_else_of_the_daemons(answers: dict[str, str], version: str) -> None:
+    assert installed.read_version(WANTED, answering(**answers)) == version
+
+
+def test_a_preinstalled_slurm_is_asked_where_it_is() -> None:
+    asked: list[str] = []
+
+    def run(command: Sequence[str]) -> Result:
+        asked.append(" ".join(command))
+        return Result(tuple(command), 127, "", "")
+
+    installed.read_version(Wanted(("compute",), "preinstalled", prefix="/opt/slurm"), run)
+    assert asked == ["/opt/slurm/sbin/slurmd -V", "/opt/slurm/sbin/slurmctld -V", "/opt/slurm/bin/sinfo --version"]
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "same"),
+    [
+        ("24.11.5", "", True),
+        ("24.11.5", "24.11", True),
+        ("24.11.5", "24.11.5-1", True),
+        ("24.11.5", "24.1", False),
+        ("24.11.5", "24.05", False),
+    ],
+)
+def test_a_version_may_be_given_by_its_beginning(version: str, wanted: str, same: bool) -> None:
+    assert installed.matches(version, wanted) is same
+
+
+def test_another_version_is_refused_and_only_an_upgrade_that_was_asked_for_goes_on() -> None:
+    wanted = replace(WANTED, version="24.11")
+    with pytest.raises(NotThisSlurm, match=r"Slurm 22.05.8 is installed, and slurm_version is '24.11'.*slurm_upgrade"):
+        installed.check_before(wanted, {}, "22.05.8", Root("/nowhere"))
+    installed.check_before(replace(wanted, may_upgrade=True), {}, "22.05.8", Root("/nowhere"))
+    installed.check_before(wanted, {}, None, Root("/nowhere"))
+    installed.check_before(wanted, {}, "24.11.2", Root("/nowhere"))
+
+
+def test_another_source_is_an_upgrade_too() -> None:
+    wanted = replace(WANTED, source="repository")
+    with pytest.raises(NotThisSlurm, match="installed from 'distribution', and slurm_source is 'repository'"):
+        installed.check_before(wanted, {"source": "distribution"}, "22.05.8", Root("/nowhere"))
+    # A record of before sources were recorded.
+    installed.check_before(wanted, {}, "22.05.8", Root("/nowhere"))
+
+
+def test_what_should_be_preinstalled_and_is_not_is_named(tmp_path: pathlib.Path) -> None:
+    wanted = Wanted(("compute",), "preinstalled", prefix="/opt/slurm")
+    there = ["opt/slurm/bin/scontrol", "opt/slurm/bin/srun", "opt/slurm/sbin/slurmd", "usr/sbin/munged"]
+    there += ["lib/systemd/system/munge.service"]
+    for name in there:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(NotThisSlurm) as refused:
+        installed.check_before(wanted, {}, None, Root(str(tmp_path)))
+    said = str(refused.value)
+    assert "lacks /opt/slurm/sbin/slurmstepd, slurmd.service (in " in said
+    for name in ("opt/slurm/sbin/slurmstepd", "lib/systemd/system/slurmd.service"):
+        (tmp_path / name).touch()
+    installed.check_before(wanted, {}, None, Root(str(tmp_path)))
+
+
+def test_the_record_says_what_is_installed_and_keeps_what_was() -> None:
+    before = {"packages": ["slurmctld", "munge"], "functions": ["controller"], "version": "22.05.7"}
+    assert json.loads(installed.record_of(WANTED, before, "22.05.8")) == {
+        "functions": ["compute", "controller"],
+        "packages": ["munge", "slurmctld", "slurmd"],
+        "source": "distribution",
+        "version": "22.05.8",
+    }
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[1]"])
+def test_a_record_that_cannot_be_read_is_none(tmp_path: pathlib.Path, text: str) -> None:
+    path = tmp_path / installed.RECORD.lstrip("/")
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    assert installed.read_record(Root(str(tmp_path))) == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "words"), [(None, "cannot be told"), ("22.05.8", "Slurm 22.05.8 is what is there")]
+)
+def test_what_was_installed_must_be_what_was_wanted(version: str | None, words: str) -> None:
+    with pytest.raises(NotThisSlurm, match=words):
+        installed.check_after(replace(WANTED, version="24.11"), version)
+    installed.check_after(replace(WANTED, version="22.05"), "22.05.8")

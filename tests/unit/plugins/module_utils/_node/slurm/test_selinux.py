@@ -1,0 +1,80 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""SELinux labels of what the role places."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import selinux
+
+# The form of policycoreutils 3.x, as in Enterprise Linux 9.
+SAID = """\
+Would relabel /etc/munge/munge.key from system_u:object_r:etc_t:s0 to system_u:object_r:munge_etc_t:s0
+Would relabel /etc/slurm/slurm conf from unconfined_u:object_r:user_tmp_t:s0 to system_u:object_r:etc_t:s0
+"""
+
+
+class Machine:
+    """Answers restorecon as it was recorded."""
+
+    def __init__(self, said: str = "", rc: int = 0) -> None:
+        self.said, self.rc = said, rc
+        self.commands: list[str] = []
+
+    def run(self, command: Sequence[str]) -> Result:
+        self.commands.append(" ".join(command))
+        return Result(tuple(command), self.rc, self.said, "restorecon: not allowed" if self.rc else "")
+
+
+@pytest.fixture
+def root(tmp_path: pathlib.Path) -> Root:
+    """A machine with SELinux and a folder of munge."""
+    for folder in ("sys/fs/selinux", "etc/selinux", "etc/munge"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "etc/selinux/config").touch()
+    (tmp_path / "sys/fs/selinux/enforce").write_text("1", encoding="utf-8")
+    return Root(str(tmp_path))
+
+
+def test_wrong_labels_are_named_and_only_those_are_changed(root: Root) -> None:
+    machine = Machine(SAID)
+    wrong = selinux.wrong_labels(["/etc/munge", "/etc/slurm"], root, machine.run)
+    assert wrong == ["/etc/munge/munge.key", "/etc/slurm/slurm conf"]
+    # The folder that is not there is not asked for: restorecon would fail.
+    assert machine.commands == ["restorecon -n -v -R /etc/munge"]
+    selinux.relabel(wrong, machine.run)
+    assert machine.commands[1:] == ["restorecon /etc/munge/munge.key /etc/slurm/slurm conf"]
+
+
+def test_right_labels_need_nothing(root: Root) -> None:
+    machine = Machine()
+    assert selinux.wrong_labels(["/etc/munge"], root, machine.run) == []
+    selinux.relabel([], machine.run)
+    assert len(machine.commands) == 1
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        pytest.param("sys/fs/selinux/enforce", id="the kernel has none"),
+        pytest.param("etc/selinux/config", id="the kernel has it, without a policy: a Debian without AppArmor"),
+    ],
+)
+def test_without_selinux_nothing_is_asked(root: Root, tmp_path: pathlib.Path, missing: str) -> None:
+    (tmp_path / missing).unlink()
+    machine = Machine(SAID)
+    assert selinux.wrong_labels(["/etc/munge"], root, machine.run) == []
+    assert machine.commands == []
+
+
+def test_a_restorecon_that_cannot_tell_is_an_error(root: Root) -> None:
+    with pytest.raises(CommandFailed, match="not allowed"):
+        selinux.wrong_labels(["/etc/munge"], root, Machine(rc=1).run)

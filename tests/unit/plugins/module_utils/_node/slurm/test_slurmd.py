@@ -1,0 +1,161 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Keeping a node's slurmd on its configuration, without disturbing jobs."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import shipped, slurmctld, slurmd
+
+from .played import Machine, keep_time
+
+CONF = "SchedulerParameters=a\nTaskPlugin=task/affinity\nNodeName=compute-[0,3] CPUs=2\n"
+RESTART = "systemctl restart slurmd"
+ENV = "/etc/hpcai/slurmd.env"
+
+
+class Cluster:
+    """A node, and what its controller has."""
+
+    def __init__(self, node: Machine, folder: pathlib.Path) -> None:
+        self.node = node
+        self.controller = Machine(folder)
+        node.on_start = self.fetch
+        self.controller_has(slurm=CONF)
+
+    def controller_has(self, **files: str) -> None:
+        """Write the controller's files; names without ``.conf``."""
+        for name, text in files.items():
+            self.controller.write(f"/etc/slurm/{name}.conf", text)
+
+    def fetch(self) -> None:
+        """What slurmd does when it starts, and when it is told to reconfigure."""
+        for name in shipped.file_digests(self.controller.root, "/etc/slurm"):
+            text = self.controller.root.text(f"/etc/slurm/{name}")
+            self.node.write(f"{slurmd.HELD}/{name}", f"{text}\n")
+
+    def told(self) -> dict[str, Any]:
+        """What the controller says to the nodes."""
+        return slurmctld.for_slurmd(
+            slurmctld.read_facts(self.controller.root, self.controller.run), self.controller.root
+        )
+
+    def converge(self, told: dict[str, Any] | None = None) -> tuple[slurmd.Plan, dict[str, Any]]:
+        """One run of the module, later."""
+        node = self.node
+        node.now += 1000
+        del node.done[:]
+        facts = slurmd.read_facts([ENV], self.told() if told is None else told, node.root, node.run)
+        made = slurmd.plan(facts)
+        slurmd.apply(made, facts, 1, node.root, node.run)
+        return made, slurmd.tell(made, facts, node.root, node.run)
+
+
+@pytest.fixture
+def cluster(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """A node whose slurmd was never started."""
+    node = Machine(tmp_path / "node")
+    keep_time(node, monkeypatch)
+    node.write(ENV, 'SLURMD_OPTIONS="-N compute-3 --conf-server 10.0.0.4"\n')
+    return Cluster(node, tmp_path / "controller")
+
+
+@pytest.fixture
+def running(cluster: Cluster) -> Cluster:
+    """A node that was converged."""
+    cluster.converge()
+    return cluster
+
+
+def test_starts_slurmd_and_then_leaves_it_alone(cluster: Cluster) -> None:
+    assert cluster.converge()[0].verbs == ("enable", "restart")
+    made, told = cluster.converge()
+    assert (made.verbs, cluster.node.done) == ((), [])
+    assert told["held"].keys() == {"slurm.conf"}
+    assert told["hardware"]["RealMemory"] == 24043
+    assert (told["missing_files"], told["waits"]) == ([], [])
+
+
+def test_a_key_that_reconfigure_is_enough_for_does_not_restart_it(running: Cluster) -> None:
+    running.controller_has(slurm=CONF.replace("=a", "=b"))
+    assert running.converge()[0].verbs == ()
+
+
+def test_a_plugin_that_it_loads_at_its_start_restarts_it_once(running: Cluster) -> None:
+    running.controller_has(slurm=CONF.replace("task/affinity", "task/none"))
+    made, told = running.converge()
+    assert made.verbs == ("restart",)
+    assert made.reasons[0].startswith("slurm.conf TaskPlugin changed (")
+    assert told["held"] == shipped.file_digests(running.node.root, slurmd.HELD)
+    assert running.converge()[0].verbs == ()
+
+
+def test_a_plugin_that_came_by_a_reconfigure_still_restarts_it(running: Cluster) -> None:
+    """The files say already what they should; the process does not."""
+    running.controller_has(slurm=CONF.replace("task/affinity", "task/none"))
+    running.node.now += 1000
+    running.fetch()
+    assert running.converge()[0].verbs == ("restart",)
+
+
+def test_its_name_or_controller_restarts_it(running: Cluster) -> None:
+    running.node.write(ENV, 'SLURMD_OPTIONS="-N compute-3 --conf-server 10.0.0.9"\n')
+    made, _told = running.converge()
+    assert made.verbs == ("restart",)
+    assert ENV in made.reasons[0]
+
+
+def test_a_node_that_joined_by_itself_runs_on(cluster: Cluster) -> None:
+    cluster.node.enabled = True
+    cluster.node.start()
+    assert cluster.converge()[0].verbs == ()
+    assert cluster.converge()[0].verbs == ()
+
+
+def test_one_that_was_reconfigured_before_anybody_looked_is_restarted(cluster: Cluster) -> None:
+    cluster.node.enabled = True
+    cluster.node.start()
+    cluster.node.now += 1000
+    cluster.fetch()
+    made, _told = cluster.converge()
+    assert made.verbs == ("restart",)
+    assert "nobody wrote down what it started with" in made.reasons[0]
+    assert cluster.converge()[0].verbs == ()
+
+
+def test_other_nodes_lines_do_not_concern_it(running: Cluster) -> None:
+    running.controller_has(slurm=CONF.replace("[0,3] CPUs=2", "3 CPUs=2\nNodeName=compute-0 CPUs=4"))
+    assert running.converge()[0].verbs == ()
+    running.controller_has(slurm=CONF.replace("CPUs=2", "CPUs=4"))
+    assert running.converge()[0].verbs == ("restart",)
+
+
+def test_another_job_container_conf_waits_for_jobs_to_end(running: Cluster) -> None:
+    running.node.write("/proc/77/comm", "slurmstepd\n")
+    running.controller_has(job_container="BasePath=/scratch/tmp\n", slurm=CONF.replace("affinity", "none"))
+    made, told = running.converge()
+    assert (made.verbs, running.node.done) == ((), [])
+    assert told["waits"] == ["job_container.conf changed and needs a node without jobs"]
+    (running.node.folder / "proc/77/comm").unlink()
+    made, told = running.converge()
+    assert (made.verbs, told["waits"]) == (("restart",), [])
+
+
+def test_without_the_controller_it_is_compared_with_what_it_fetched(running: Cluster) -> None:
+    running.controller_has(slurm=CONF.replace("task/affinity", "task/none"))
+    assert running.converge(told={})[0].verbs == ()
+    running.fetch()
+    assert running.converge(told={})[0].verbs == ("restart",)
+
+
+def test_a_slurmd_that_does_not_stay_up_is_an_error(cluster: Cluster) -> None:
+    cluster.node.on_start = lambda: setattr(cluster.node, "active", "failed")
+    with pytest.raises(CommandFailed, match="slurmd is failed"):
+        cluster.converge()
