@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, spares
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, lines, spares
 
 
 def slurm_node_name(hostvars: Mapping[str, Any]) -> str:
@@ -31,8 +31,8 @@ def slurm_nodes(
     sizes = vm_sizes or {}
     try:
         nodes = cluster.in_order(cluster.nodes_of(hosts, sizes) + spares.spare_nodes(spare, sizes))
-        lines: list[dict[str, Any]] = list(cluster.node_lines(nodes, float(memory_margin_percent)))
-        return lines + cluster.partition_lines(nodes, partitions or {})
+        groups = lines.node_groups(nodes, float(memory_margin_percent))
+        return [line for line, _members in groups] + lines.partition_lines(groups, partitions or {})
     except (cluster.ClusterError, UnknownVmSize) as error:
         raise AnsibleFilterError(str(error)) from error
 

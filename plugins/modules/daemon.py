@@ -51,24 +51,20 @@ options:
     description: Seconds that the service must stay up after a start or restart before it counts as running.
     type: float
     default: 1
+extends_documentation_fragment:
+  - hpcai.azure.node
 attributes:
   check_mode:
-    description: Can run in check mode and says what it would do, without changing anything.
-    support: full
     details:
       - A unit that systemd does not know is no failure there, because in check mode the task that installs its package
         has not done so either. The module says that it would start the service, and warns that it cannot tell whether
         anything will bring the unit.
   diff_mode:
     description: Shows the service's state before and after, the commands, and the reason for each.
-    support: full
   idempotent:
     description: A second run with unchanged files changes nothing.
-    support: full
   platform:
     description: Works on systemd 249 or later, as in Ubuntu 22.04, Debian 12 and Enterprise Linux 9.
-    platforms: linux
-    support: full
 notes:
   - A file counts by its modification time. A tool that writes a file and gives it an old one hides the change.
 seealso:

@@ -89,20 +89,13 @@ options:
       - A unit that something else starts, or that is masked, is left alone.
     type: bool
     default: true
+extends_documentation_fragment:
+  - hpcai.azure.node
 attributes:
-  check_mode:
-    description: Can run in check mode and says what it would do, without changing anything.
-    support: full
   diff_mode:
     description: Shows the files and the unit's state before and after.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
   platform:
     description: Works on Linux, also in an image at rest.
-    platforms: linux
-    support: full
 seealso:
   - module: hpcai.azure.gpu_clocks
   - module: hpcai.azure.node_boot

@@ -83,25 +83,22 @@ options:
       - Without persistence mode the first question starts all the GPUs, which takes some seconds for each.
     type: float
     default: 30
+extends_documentation_fragment:
+  - hpcai.azure.node
 attributes:
   check_mode:
     description:
       - Can run in check mode and says what it would do, without changing anything.
       - Whether the driver would refuse application clocks that it shows cannot be told without trying.
-    support: full
   diff_mode:
     description: Shows persistence mode and clocks of each GPU that changes, before and after, and why.
-    support: full
   idempotent:
     description:
       - A second run changes nothing.
       - While persistence mode is off, locked clocks are set anew by each run, because the driver may have forgotten
         them.
-    support: full
   platform:
     description: Works on Linux with NVIDIA's driver; reads through NVML (nvidia-ml-py), else through C(nvidia-smi).
-    platforms: linux
-    support: full
 notes:
   - Needs root.
   - What somebody else did to the locks since (C(nvidia-smi -lgc), C(-rgc), a GPU reset) cannot be read. A clock above

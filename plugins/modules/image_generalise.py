@@ -60,20 +60,17 @@ options:
     description: Folder below which the machine's files lie, for an image that is not running.
     type: path
     default: /
+extends_documentation_fragment:
+  - hpcai.azure.node
 attributes:
   check_mode:
     description: Can run in check mode and lists what it would remove, without changing anything.
-    support: full
   diff_mode:
     description: Shows which paths go, and which stay as empty files.
-    support: full
   idempotent:
     description: A second run on a machine at rest finds nothing. A running machine writes new logs meanwhile.
-    support: full
   platform:
     description: Works on Debian, Ubuntu and Enterprise Linux, running or at rest.
-    platforms: linux
-    support: full
 notes:
   - On a running machine, services that would write again what was removed are stopped first. These are the Azure agent,
     rsyslog, and those that write the random seed and the records of logins when the machine goes down. The journal goes

@@ -81,20 +81,11 @@ options:
     description: Folder below which the machine's files lie, for an image that is mounted here.
     type: path
     default: /
+extends_documentation_fragment:
+  - hpcai.azure.node
 attributes:
-  check_mode:
-    description: Can run in check mode and says what it would do, without changing anything.
-    support: full
-  diff_mode:
-    description: Shows each file before and after.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
   platform:
     description: Works on Debian, Ubuntu and Enterprise Linux 9, running or at rest.
-    platforms: linux
-    support: full
 seealso:
   - module: hpcai.azure.image_generalise
   - name: Role hpcai.azure.image

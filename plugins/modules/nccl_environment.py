@@ -23,15 +23,6 @@ description:
 author:
   - hpcai.azure contributors (@hpcai)
 options:
-  vm_size:
-    description:
-      - VM size of the node, in any spelling that Azure takes.
-      - By default as M(hpcai.azure.nccl_topology) finds it, that is C(/etc/hpcai/node.json), else the metadata service.
-    type: str
-  vm_sizes:
-    description: VM sizes described by hand, by name, as the variable C(hpcai_vm_sizes) holds them.
-    type: dict
-    default: {}
   state:
     description:
       - V(present) writes the files.
@@ -90,26 +81,9 @@ options:
       - V(false) removes that file.
     type: bool
     default: true
-  apply:
-    description:
-      - V(false) keeps the options for the boot, and does nothing else. It is meant for an image, which does not know on
-        which VM size it will run.
-    type: bool
-    default: true
-attributes:
-  check_mode:
-    description: Can run in check mode and says what it would do, without changing anything.
-    support: full
-  diff_mode:
-    description: Shows each file before and after.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
-  platform:
-    description: Works on Linux.
-    platforms: linux
-    support: full
+extends_documentation_fragment:
+  - hpcai.azure.nccl
+  - hpcai.azure.node
 notes:
   - NCCL in containers and in Python environments is another one. It is not looked at here.
   - C(csh) and C(tcsh) do not read the drop-in. The system files of MPI and UCX work with any shell.

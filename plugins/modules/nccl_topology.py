@@ -23,19 +23,6 @@ description:
 author:
   - hpcai.azure contributors (@hpcai)
 options:
-  vm_size:
-    description:
-      - VM size of the node, in any spelling that Azure takes.
-      - By default C(vm_size) of C(/etc/hpcai/node.json), else what the instance metadata service says, else what that
-        service said last, kept in C(/var/lib/hpcai/instance.json). The inventory plugin
-        P(hpcai.azure.azure_vmss#inventory) knows it as well.
-    type: str
-  vm_sizes:
-    description:
-      - VM sizes described by hand, by name, as the variable C(hpcai_vm_sizes) holds them. They win over the built-in
-        table and over C(/etc/hpcai/node.json).
-    type: dict
-    default: {}
   state:
     description:
       - V(present) writes the files.
@@ -100,26 +87,9 @@ options:
       - V(false) removes that file.
       - V(true) by default, without effect for another O(root).
     type: bool
-  apply:
-    description:
-      - V(false) keeps the options for the boot, and does nothing else. It is meant for an image, which does not know on
-        which VM size it will run.
-    type: bool
-    default: true
-attributes:
-  check_mode:
-    description: Can run in check mode and says what it would do, without changing anything.
-    support: full
-  diff_mode:
-    description: Shows each file before and after.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
-  platform:
-    description: Works on Linux.
-    platforms: linux
-    support: full
+extends_documentation_fragment:
+  - hpcai.azure.nccl
+  - hpcai.azure.node
 notes:
   - A variable in the environment of a job, and one in C(~/.nccl.conf), wins over C(/etc/nccl.conf).
   - Under pyxis, what C(environ.d) sets wins over what a job exported, unless the job names it in C(--container-env).

@@ -27,10 +27,11 @@ options:
       - By default all but V(join), which is a part of slurmd's own start.
     type: list
     elements: str
+extends_documentation_fragment:
+  - hpcai.azure.node
 attributes:
   check_mode:
     description: Can run in check mode and says what each step would change, without changing anything.
-    support: full
     details:
       - A blocking step that fails is only a warning there, because in check mode the tasks before it, which may mend
         that, have not done so either.
@@ -39,11 +40,8 @@ attributes:
     support: partial
   idempotent:
     description: A second run changes nothing, unless a disk or the driver has lost something in between.
-    support: full
   platform:
     description: Works on the running machine; an image at rest is not booted.
-    platforms: linux
-    support: full
 notes:
   - A step that C(boot_skip) in C(/etc/hpcai/node.json) names is skipped, here and at boot
     (C(node_tools_boot_skip) of the role C(node_tools)).

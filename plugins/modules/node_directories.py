@@ -90,23 +90,15 @@ options:
     description: Seconds to wait for cloud-init or the Azure agent to mount the temporary disk, if one of them is to.
     type: float
     default: 30
+extends_documentation_fragment:
+  - hpcai.azure.node
 attributes:
   check_mode:
-    description: Says what it would do, without changing anything.
-    support: full
     details:
       - Where disks are expected and not mounted yet, because in check mode the task before did not do so either, a
         warning says so, and all directories are named.
   diff_mode:
     description: Shows the settings before and after.
-    support: full
-  idempotent:
-    description: A second run with the same options changes nothing.
-    support: full
-  platform:
-    description: Needs Python 3.9 or later.
-    platforms: linux
-    support: full
 notes:
   - Files keep their owner and mode when those of their directory change.
 seealso:

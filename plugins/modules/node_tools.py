@@ -55,20 +55,15 @@ options:
         but systemd is not told.
     type: path
     default: /
+extends_documentation_fragment:
+  - hpcai.azure.node
 attributes:
-  check_mode:
-    description: Can run in check mode and says what it would do, without changing anything.
-    support: full
   diff_mode:
     description: Shows each path that is written or removed, before and after. A new version is one path.
-    support: full
   idempotent:
     description: A second run with the same collection changes nothing.
-    support: full
   platform:
     description: Works where systemd is 249 or later and Python 3.9 or later.
-    platforms: linux
-    support: full
 notes:
   - Refuses, and changes nothing, if C(/usr/bin/hpcnode) or one of the units is there and was not made by this module.
   - Units that C(systemctl disable) disabled are enabled again. A step that shall not run belongs in C(boot_skip) of
@@ -150,13 +145,13 @@ from typing import NoReturn
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.version import VERSION
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, must, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, plan, wanted
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.files import choose_interpreter
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import Entry
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError, read_sources
+from ansible_collections.hpcai.azure.plugins.module_utils._node.version import VERSION
 
 
 def main() -> NoReturn:

@@ -94,20 +94,18 @@ options:
         C(CUDA_VISIBLE_DEVICES) only, then.
     type: path
     default: /
+extends_documentation_fragment:
+  - hpcai.azure.node
 attributes:
   check_mode:
     description: Never changes anything, so check mode is the same.
-    support: full
   diff_mode:
     description: There is no difference to show.
     support: none
   idempotent:
     description: Never reports a change.
-    support: full
   platform:
     description: Works on any Linux with C(/proc) and C(/sys).
-    platforms: linux
-    support: full
 notes:
   - Run it as root to see the processes of others. Which GPUs they use is known by NVML, from the package nvidia-ml-py.
   - Ranks that share a whole NUMA node are a finding of severity V(info), C(shared_domain), because

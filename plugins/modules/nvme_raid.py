@@ -146,20 +146,13 @@ options:
     description: Folder below which the machine's files lie. Another than V(/) can be looked at in check mode only.
     type: path
     default: /
+extends_documentation_fragment:
+  - hpcai.azure.node
 attributes:
-  check_mode:
-    description: Can run in check mode and says what it would do, without changing anything.
-    support: full
   diff_mode:
     description: Shows the array, its disks, the file system, the mount and the settings for the boot, before and after.
-    support: full
-  idempotent:
-    description: A second run with the same options changes nothing.
-    support: full
   platform:
     description: Needs Python 3.9 or later. Tested with mdadm 4.2, util-linux 2.38, xfsprogs 6.1 and e2fsprogs 1.47.
-    platforms: linux
-    support: full
 requirements:
   - mdadm, where there is more than one disk
   - xfsprogs or e2fsprogs, for O(filesystem)

@@ -16,6 +16,8 @@ description:
     resumed.
   - Sets spare nodes of O(absent) down, which slurmctld would otherwise take for idle ones, and with O(hold) no new job
     starts until that is done.
+  - With O(seen), compares what each node really has with C(slurm.conf). A node that lacks something is drained with a
+    reason that begins with C(hpcai:) C(hardware:) and names it. When it is right again, that reason is taken back.
   - Before it resumes, it waits until the nodes of O(put_to_work) answer, and says which do not. A node that does not
     answer is not resumed.
   - Runs where C(scontrol) may change nodes, which is normally on the controller as root.
@@ -49,6 +51,18 @@ options:
       - The reservation ends by itself after five minutes. Where no slurmctld answers, nothing is done.
     type: bool
     default: false
+  seen:
+    description:
+      - By name of the node, what M(hpcai.azure.slurmd) found there and returned as
+        RV(hpcai.azure.slurmd#module:node). Nodes that are not named here are not compared.
+      - More than configured is no difference, and what C(slurm.conf) does not say is not compared. With
+        C(config_overrides) in C(SlurmdParameters) only missing device files count.
+    type: dict
+    default: {}
+  conf:
+    description: The folder of the C(slurm.conf) that O(seen) is compared with.
+    type: path
+    default: /etc/slurm
   prefix:
     description: Marks the reasons that are ours. It must start with V(hpcai:).
     type: str
@@ -61,23 +75,18 @@ options:
     description: Seconds to wait for the nodes of O(put_to_work) to answer; V(0) looks once.
     type: int
     default: 60
+extends_documentation_fragment:
+  - hpcai.azure.node
 attributes:
   check_mode:
     description: Says what it would do, without changing anything or waiting.
-    support: full
     details:
       - Neither a slurmctld that does not answer nor a node that it does not know is a failure there, because in check
         mode the tasks that start it and tell it of the node have not done so either. A warning names them.
   diff_mode:
     description: Shows each changed node's state and reason before and after.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
   platform:
     description: Works with Slurm 21.08 and later.
-    platforms: linux
-    support: full
 """
 
 EXAMPLES = r"""
@@ -119,6 +128,13 @@ left_out:
   returned: success
   type: dict
   sample: {"compute-17": "bad fan, ticket 4711"}
+unfit:
+  description:
+    - Nodes of O(put_to_work) that lack what is configured, or whose slurmd waits for jobs to end, with the reason. It
+      is the reason in Slurm too, unless somebody else gave the node another one.
+  returned: success
+  type: dict
+  sample: {"compute-5": "hpcai: hardware: RealMemory is 1900, configured 1945"}
 not_answering:
   description: Nodes of O(put_to_work) whose slurmd did not answer within O(timeout).
   returned: success
@@ -132,8 +148,10 @@ from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import hold, nodes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import hardware, hold, nodes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.conf_text import read_conf
 
 
 def wait_for(names: list[str], timeout_s: int) -> list[str]:
@@ -178,7 +196,8 @@ def hold_jobs_back(module: AnsibleModule) -> dict[str, Any]:
             # Nothing is lost yet, and without it the time in which a job could be is a few seconds.
             module.warn(f"{error}. Until the spare nodes are set down, pending jobs could be given one.")
             held = False
-    return {"changed": held, "drained": [], "resumed": [], "set_down": [], "left_out": {}, "not_answering": []}
+    nothing: dict[str, Any] = {"drained": [], "resumed": [], "set_down": [], "not_answering": []}
+    return {**nothing, "changed": held, "left_out": {}, "unfit": {}}
 
 
 def set_down(module: AnsibleModule, known: dict[str, nodes.NodeState]) -> tuple[str, ...]:
@@ -191,6 +210,14 @@ def set_down(module: AnsibleModule, known: dict[str, nodes.NodeState]) -> tuple[
     return wrong
 
 
+def judge(module: AnsibleModule) -> dict[str, str | None]:
+    """Return for what reason each node that was looked at should get no jobs."""
+    conf = read_conf(Root(), module.params["conf"])
+    # What could not be measured is no reason to drain a node, and none to take a reason back.
+    measured = {n: hardware.from_result(found) for n, found in module.params["seen"].items() if found}
+    return {n: hardware.reason_against(conf, n, seen) for n, seen in measured.items() if seen.counts}
+
+
 def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
     """Take nodes out, and bring nodes back."""
     wanted = module.params
@@ -198,7 +225,8 @@ def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
     before = known or {}
     down = set_down(module, before)
     held = wanted["absent"] is not None and known is not None and hold.is_held(run)
-    made = nodes.plan(before, wanted["keep_out"], wanted["put_to_work"], wanted["prefix"])
+    judged = judge(module)
+    made = nodes.plan(before, wanted["keep_out"], wanted["put_to_work"], wanted["prefix"], judged)
     if made.missing and known is not None:
         unless_foreseen(module, f"slurmctld knows no node named {', '.join(made.missing)}: is slurm.conf up to date?")
     resumed = made.resume
@@ -207,19 +235,24 @@ def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
         if held:
             hold.release(run)
         nodes.drain(made.drain, reason, run)
-        not_answering = wait_for([n for n in wanted["put_to_work"] if n not in made.left_out], wanted["timeout"])
+        for unfit, names in made.unfit.items():
+            nodes.drain(names, unfit, run)
+        awaited = [n for n in wanted["put_to_work"] if n not in made.left_out and not judged.get(n)]
+        not_answering = wait_for(awaited, wanted["timeout"])
         resumed = tuple(name for name in made.resume if name not in not_answering)
         nodes.resume(resumed, run)
         # slurmctld takes a resumed node for silent until it has asked it anew, and gives it no jobs before.
         not_answering += wait_for(list(resumed), wanted["timeout"])
     after = [f"{n}: DOWN {nodes.NO_INSTANCE}\n" for n in down] + [f"{n}: DRAIN {reason}\n" for n in made.drain]
-    touched = [*down, *made.drain, *resumed]
+    after += [f"{n}: DRAIN {unfit}\n" for unfit, names in made.unfit.items() for n in names]
+    touched = [*down, *made.drain, *(n for names in made.unfit.values() for n in names), *resumed]
     return {
         "changed": bool(touched) or held,
         "set_down": list(down),
         "drained": list(made.drain),
         "resumed": list(resumed),
         "left_out": dict(made.left_out),
+        "unfit": {n: judged[n] for n in wanted["put_to_work"] if judged.get(n)},
         "not_answering": not_answering,
         "diff": {
             "before": "".join(f"{n}: {'+'.join(before[n].states)} {before[n].reason}".rstrip() + "\n" for n in touched),
@@ -235,6 +268,8 @@ def main() -> NoReturn:
             "put_to_work": {"type": "list", "elements": "str", "default": []},
             "absent": {"type": "list", "elements": "str"},
             "hold": {"type": "bool", "default": False},
+            "seen": {"type": "dict", "default": {}},
+            "conf": {"type": "path", "default": "/etc/slurm"},
             "prefix": {"type": "str", "default": "hpcai: site:"},
             "reason": {"type": "str", "default": "could not be configured"},
             "timeout": {"type": "int", "default": 60},

@@ -12,16 +12,23 @@ from .cloud import Cloud
 from .deadline import Deadline
 from .errors import InventoryError
 from .policies import AllowLoopbackHttp, Bounded, OnlyLists, PatientRetry
+from .sdk_models import make_safe
 
 _USER_AGENT = "ansible-hpcai.azure"
+_POLL_S = 5
+"""How often a long-running operation is asked after, where Azure does not say; the SDK's own is 30 seconds."""
 
 
 class Clients:
-    """Makes clients when they are first wanted. For use in one thread; the clients themselves are for all."""
+    """Makes clients when they are first wanted. For use in one thread; the clients themselves are for all.
 
-    def __init__(self, cloud: Cloud, credential: Any, deadline: Deadline) -> None:
+    :param only_lists: refuse every answer that is no list or resource. Who changes something gets other ones.
+    """
+
+    def __init__(self, cloud: Cloud, credential: Any, deadline: Deadline, *, only_lists: bool = True) -> None:
         self._cloud = cloud
         self._credential = credential
+        self._only_lists = only_lists
         self._bounded = Bounded(deadline)
         self._retry = PatientRetry(deadline)
         self._clients: dict[tuple[type, str], Any] = {}
@@ -37,6 +44,7 @@ class Clients:
             from azure.mgmt.compute import ComputeManagementClient
         except ImportError as error:
             raise _missing("azure-mgmt-compute") from error
+        make_safe("azure.mgmt.compute")
         return self._client(ComputeManagementClient, subscription_id)
 
     def network(self, subscription_id: str) -> Any:
@@ -45,7 +53,32 @@ class Clients:
             from azure.mgmt.network import NetworkManagementClient
         except ImportError as error:
             raise _missing("azure-mgmt-network") from error
+        make_safe("azure.mgmt.network")
         return self._client(NetworkManagementClient, subscription_id)
+
+    def resource_manager(self) -> Any:
+        """Return a client for requests that no package of the SDK has a method for.
+
+        It does not register a resource provider by itself, as the SDK's own clients would.
+        """
+        from azure.core import PipelineClient
+        from azure.core.pipeline import policies
+
+        key = PipelineClient, ""
+        if key not in self._clients:
+            self._clients[key] = PipelineClient(
+                self._cloud.endpoint,
+                policies=[
+                    policies.RequestIdPolicy(),
+                    policies.UserAgentPolicy(_USER_AGENT),
+                    *([AllowLoopbackHttp()] if self._cloud.plain_http else []),
+                    self._retry,
+                    policies.BearerTokenCredentialPolicy(self._credential, self._cloud.scope),
+                    self._bounded,
+                ],
+                use_env_settings=not self._cloud.loopback,
+            )
+        return self._clients[key]
 
     def close(self) -> None:
         """Close all connections."""
@@ -55,7 +88,7 @@ class Clients:
     def _client(self, kind: type, subscription_id: str) -> Any:
         key = kind, subscription_id
         if key not in self._clients:
-            policies: list[Any] = [OnlyLists()]
+            policies: list[Any] = [OnlyLists()] if self._only_lists else []
             if self._cloud.plain_http:
                 policies.append(AllowLoopbackHttp())
             self._clients[key] = kind(
@@ -67,6 +100,7 @@ class Clients:
                 per_retry_policies=[self._bounded],
                 retry_policy=self._retry,
                 user_agent=_USER_AGENT,
+                polling_interval=_POLL_S,
                 # A proxy of the environment is for reaching Azure, not for reaching this machine.
                 use_env_settings=not self._cloud.loopback,
             )

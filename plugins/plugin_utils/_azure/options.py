@@ -58,16 +58,7 @@ def read_options(get: Callable[[str], Any]) -> Options:
     :param get: returns the value of an option, templated.
     :raises InventoryError: it says which option to change.
     """
-    cloud = find_cloud(get("cloud"), get("endpoint"))
-    identity = Identity(
-        auth_source=get("auth_source"),
-        tenant_id=get("tenant_id"),
-        client_id=get("client_id"),
-        client_secret=get("client_secret"),
-        certificate_path=get("certificate_path"),
-        token=get("token"),
-    )
-    check_identity(identity, cloud)
+    cloud, identity = read_connection(get)
     connection = make_connection(_texts(get("connect_with")), get("connect_subnet"), get("connect_nic"))
     hostnames = _texts(get("hostnames"))
     check_choices(hostnames)
@@ -95,6 +86,25 @@ def read_options(get: Callable[[str], Any]) -> Options:
         timeout=_at_least("timeout", get("timeout"), 1),
         max_concurrency=_at_least("max_concurrency", get("max_concurrency"), 1),
     )
+
+
+def read_connection(get: Callable[[str], Any]) -> tuple[Cloud, Identity]:
+    """Check and convert the options that say where Azure is and who asks.
+
+    :param get: returns the value of an option, templated.
+    :raises InventoryError: it says which option to change.
+    """
+    cloud = find_cloud(get("cloud"), get("endpoint"))
+    identity = Identity(
+        auth_source=get("auth_source"),
+        tenant_id=get("tenant_id"),
+        client_id=get("client_id"),
+        client_secret=get("client_secret"),
+        certificate_path=get("certificate_path"),
+        token=get("token"),
+    )
+    check_identity(identity, cloud)
+    return cloud, identity
 
 
 def _texts(values: Any) -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Everything that is ever asked of Azure: the list calls, what they need, and how they are called in an error.
+"""Everything that an inventory asks of Azure: the list calls, what they need, and how they are called in an error.
 
-This is the whole of it, so it is also the list of the permissions that the identity needs.
+This is the whole of it, so it is also the list of the permissions that its identity needs. What deletes is in
+deletion.py.
 """
 
 from __future__ import annotations

@@ -61,6 +61,69 @@ def test_slurm_config_says_what_it_refuses(render: Render, settings: Any, lines:
         render("settings | hpcai.azure.slurm_config(lines)", settings=settings, lines=lines)
 
 
+def test_health_settings_are_those_of_the_file(render: Render) -> None:
+    stated = {
+        "skip": ["gemm"],
+        "warn_only": None,
+        "limits": {"cpu_stream": 200, "gemm": None},
+        "options": {"load": {"zombies": 9, "of_cpus": None}},
+    }
+    assert render("stated | hpcai.azure.health_settings", stated=stated) == {
+        "off": ["gemm"],
+        "limits": {"cpu_stream": 200},
+        "options": {"load": {"zombies": 9}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        (
+            {"skip": ["gem"]},
+            r"health_checks_config: skip: there is no check gem, did you mean gemm\?\. 'hpcnode",
+        ),
+        ({"warn_only": ["laod"]}, r"warn_only: there is no check laod, did you mean load\?"),
+        ({"limits": {"gpu_host_bandwith": 1}}, r"limit gpu_host_bandwith, did you mean gpu_host_bandwidth\?"),
+        ({"limits": {"ib_flap": 1}}, r"limits: there is no limit ib_flap, did you mean ib_flaps\?"),
+        ({"limits": {"nccl_allreduce": "460"}}, "limits.nccl_allreduce is '460' and no number"),
+        ({"options": {"servces": {}}}, r"options: there is no check servces, did you mean services\?"),
+        (
+            {"options": {"services": {"neded": []}}},
+            r"options.services: .* no option neded, did you mean needed\?",
+        ),
+        ({"options": {"vm_size": {"x": 1}}}, "options.vm_size: there is no option x and none at all"),
+        ({"options": {"services": {"needed": "nscd"}}}, r"options.services.needed is 'nscd', and must be like \[\]"),
+        ({"off": ["gemm"]}, "there is no key off; there are skip, "),
+        ([], r"health_checks_config is no mapping, but \[\]"),
+    ],
+)
+def test_health_settings_refuse_what_no_check_knows(render: Render, stated: Any, words: str) -> None:
+    with pytest.raises(AnsibleError, match=words):
+        render("stated | hpcai.azure.health_settings", stated=stated)
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ({"confirm": {"free_spce": 3}}, r"arbiter: confirm: there is no check free_spce, did you mean free_space\?"),
+        ({"confirm": {"free_space": 9}}, "arbiter: confirm is .*, and must be a mapping of checks to numbers from 1"),
+        ({"max_outs": 4}, "arbiter: there is no key max_outs; there are max_out, "),
+        ({"max_out": "many"}, "arbiter: max_out is 'many', and must be a number of nodes, or a share as '10%'"),
+        ([], r"health_checks_arbiter is no mapping, but \[\]"),
+    ],
+)
+def test_health_arbiter_settings_refuse_what_the_arbiter_would_not_take(
+    render: Render, stated: Any, words: str
+) -> None:
+    with pytest.raises(AnsibleError, match=words):
+        render("stated | hpcai.azure.health_arbiter_settings", stated=stated)
+
+
+def test_health_arbiter_settings_are_what_was_stated(render: Render) -> None:
+    stated = {"max_out": 4, "confirm": {"free_space": 3}, "interval_s": None}
+    assert render("stated | hpcai.azure.health_arbiter_settings", stated=stated) == stated
+
+
 def test_slurm_node_name_maps_over_hosts(render: Render) -> None:
     hosts = [COMPUTE, {"inventory_hostname": "ctl", "azure_computer_name": "head"}]
     assert render("hosts | map('hpcai.azure.slurm_node_name') | list", hosts=hosts) == ["compute-3", "head"]
@@ -81,10 +144,17 @@ def test_slurm_nodes_gives_node_lines_then_partitions(render: Render) -> None:
             "NodeAddr": "10.77.0.5",
             "CPUs": 2,
             "RealMemory": 900,
-            "Feature": "nd96asr_v4",
+            "Feature": ["nd96asr_v4"],
             "State": "UNKNOWN",
         },
-        {"PartitionName": "compute", "Nodes": "compute-3", "MaxTime": "1:00", "State": "UP", "Default": "YES"},
+        {
+            "PartitionName": "compute",
+            "Nodes": "compute-3",
+            "MaxTime": "1:00",
+            "State": "UP",
+            "DefMemPerCPU": 450,
+            "Default": "YES",
+        },
     ]
 
 
@@ -102,6 +172,27 @@ def test_slurm_nodes_takes_five_percent_off_the_memory_by_itself(render: Render)
 def test_slurm_nodes_says_what_is_wrong_with_a_host(render: Render, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(AnsibleError, match=words):
         render("hosts | hpcai.azure.slurm_nodes", hosts=[{**COMPUTE, **changes}])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({}, "it is not known which Slurm the controller runs: set slurm_release"),
+        ({"release": "24.11", "gress": {}}, "slurm_files does not know gress; known are .*gres, "),
+        ({"release": "24.11", "conf": {"A": "x\ny"}}, "A holds a line break"),
+        ({"release": "24.11", "partitions": {"x": {}}}, "partition x of slurm_partitions has no Nodes"),
+        ({"release": "24.11", "vm_sizes": {"nd96asr_v4": {"cpus": 1}}}, "unknown keys cpus"),
+    ],
+)
+def test_slurm_files_says_what_is_wrong(render: Render, wanted: dict[str, Any], words: str) -> None:
+    with pytest.raises(AnsibleError, match=words):
+        render("hosts | hpcai.azure.slurm_files(wanted)", hosts=[COMPUTE], wanted=wanted)
+
+
+def test_slurm_files_takes_null_for_what_is_not_wanted(render: Render) -> None:
+    wanted = {"release": "24.11", "plugstack": None, "gres": None}
+    files = render("hosts | hpcai.azure.slurm_files(wanted)", hosts=[COMPUTE], wanted=wanted)
+    assert [file["name"] for file in files if file["text"]] == ["slurm.conf", "gres.conf", "topology.conf"]
 
 
 def test_what_azure_says_is_never_taken_for_a_template(render: Render) -> None:
@@ -136,8 +227,15 @@ EXAMPLES: dict[str, list[Any]] = {
         '"client_id": null}}}'
     ],
     "cpu_mask": ["ffffff", ",".join(f"ffffff{'0' * zeros}" for zeros in (6, 6, 0, 0, 18, 18, 12, 12))],
+    "health_arbiter_settings": [{"max_out": "5%", "confirm": {"free_space": 3}}],
+    "health_settings": [{"off": ["gpu_power"], "limits": {"gpu_host_bandwidth": 24}}],
     "inventory_problems": [""],
     "inventory_report": [[]],
+    "slurm_files": [
+        "NodeName=compute-3 Name=gpu Type=a100 File=/dev/nvidia[0-3] Cores=0-47\n"
+        "NodeName=compute-3 Name=gpu Type=a100 File=/dev/nvidia[4-7] Cores=48-95\n"
+    ],
+    "private_networks": [["10.0.0.4/31", "10.1.0.0/24"]],
     "slurm_config": [
         "ClusterName=hpc\nSlurmctldParameters=enable_configless\n"
         "PartitionName=compute Nodes=compute-[0,3] Default=YES\n"
@@ -153,11 +251,29 @@ EXAMPLES: dict[str, list[Any]] = {
                 "CoresPerSocket": 48,
                 "ThreadsPerCore": 1,
                 "RealMemory": 861733,
-                "Feature": "nd96asr_v4",
+                "Gres": "gpu:a100:8",
+                "Feature": ["nd96asr_v4", "a100", "ib200", "nvme"],
                 "State": "UNKNOWN",
             },
-            {"PartitionName": "compute", "Nodes": "compute-3", "MaxTime": "INFINITE", "State": "UP", "Default": "YES"},
+            {
+                "PartitionName": "compute",
+                "Nodes": "compute-3",
+                "MaxTime": "INFINITE",
+                "State": "UP",
+                "DefMemPerCPU": 8976,
+                "DefCpuPerGPU": 12,
+                "Default": "YES",
+            },
         ]
+    ],
+    "slurm_retirement": [
+        {
+            "leaving": [
+                {"node": "compute-3", "host": "compute000003", "azure_id": "/instances/3", "vm_id": "vm-3"},
+                {"node": "compute-17", "host": "compute00000H", "azure_id": "/instances/17", "vm_id": "vm-17"},
+            ],
+            "gone": [],
+        }
     ],
     "slurm_spare_nodes": ["compute-[4-5]"],
     "vm_size": ["12 CPUs for each of 8 A100-SXM4-40GB", "1 1 0 0 3 3 2 2", 8],
@@ -176,10 +292,30 @@ def texts_in(node: Any) -> list[str]:
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yml")), ids=lambda file: file.stem)
 def test_the_documented_examples_give_what_they_say(render: Render, file: pathlib.Path) -> None:
     examples = yaml.safe_load(yaml.safe_load(file.read_text(encoding="utf-8"))["EXAMPLES"])
+    # A whole scale set does not retire.
+    siblings = {
+        name: {
+            **COMPUTE,
+            "inventory_hostname": name,
+            "azure_instance_id": instance,
+            "azure_id": f"/instances/{instance}",
+            "azure_vm_id": f"vm-{instance}",
+        }
+        for name, instance in (
+            ("compute000003", "3"),
+            ("compute000004", "4"),
+            ("compute000005", "5"),
+            ("compute00000H", "17"),
+        )
+    }
     known = {
         **COMPUTE,
-        "hostvars": {"compute000003": COMPUTE},
-        "groups": {"hpcai_compute": ["compute000003"], "hpcai_controller": ["compute000003"]},
+        "hostvars": siblings,
+        "groups": {
+            "hpcai_compute": ["compute000003"],
+            "hpcai_controller": ["compute000003"],
+            "azure_role_compute": list(siblings),
+        },
         "ansible_inventory_sources": [],
         "azure_inventory": {},
     }

@@ -14,27 +14,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import Unkno
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.cluster import (
     ClusterError,
     in_order,
-    node_lines,
     nodes_of,
-    partition_lines,
 )
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.lines import node_groups, partition_lines
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.spares import spare_names, spare_nodes
 
-ND96 = "Standard_ND96asr_v4"
-H100 = "Standard_ND96isr_H100_v5"
-
-
-def uniform(scale_set: str, instance_id: int, size: str | None = ND96, **more: Any) -> dict[str, Any]:
-    """An instance of a Uniform scale set."""
-    return {
-        "inventory_hostname": f"{scale_set}{instance_id:06}",
-        "azure_vmss": scale_set,
-        "azure_instance_id": str(instance_id),
-        "azure_vm_size": size,
-        "azure_private_ipv4": f"10.77.0.{instance_id + 4}",
-        **more,
-    }
-
+from .hosts import H100, ND96, uniform
 
 COMPUTE = [uniform("compute", 0), uniform("compute", 3)]
 
@@ -137,17 +122,18 @@ def test_one_line_for_all_of_a_set_and_a_place_in_its_partition() -> None:
     hosts = [*COMPUTE, uniform("compute", 1, H100), uniform("gpu", 0, H100)]
     spare = spare_nodes(spare_names(hosts, {"gpu": 0}, {}), {})
     nodes = in_order(nodes_of(hosts, {}) + spare)
-    lines = node_lines(nodes, 5)
+    groups = node_groups(nodes, 5)
+    lines = [line for line, _members in groups]
     assert [(line["NodeName"], line["NodeAddr"], line["State"]) for line in lines] == [
-        ("compute-[0,3]", "10.77.0.[4,7]", "UNKNOWN"),
-        ("compute-1", "10.77.0.5", "UNKNOWN"),
-        ("gpu-0", "10.77.0.4", "UNKNOWN"),
+        ("compute-[0,3]", "10.77.0.[0,3]", "UNKNOWN"),
+        ("compute-1", "10.77.0.1", "UNKNOWN"),
+        ("gpu-0", "10.77.0.0", "UNKNOWN"),
         ("compute-[4-35]", "127.0.0.1", "CLOUD"),
     ]
     assert {key: lines[3][key] for key in ("CPUs", "RealMemory", "Feature")} == {
         key: lines[0][key] for key in ("CPUs", "RealMemory", "Feature")
     }
-    assert [line["Nodes"] for line in partition_lines(nodes, {})] == ["compute-[0-1,3-35]", "gpu-0"]
+    assert [line["Nodes"] for line in partition_lines(groups, {})] == ["compute-[0-1,3-35]", "gpu-0"]
 
 
 def test_size_that_nobody_knows_is_named() -> None:

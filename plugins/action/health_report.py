@@ -1,0 +1,99 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Makes one report of what all nodes answered, where Ansible runs: that is where all answers are."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ..module_utils._node.version import VERSION
+from ..plugin_utils._azure.errors import InventoryError
+from ..plugin_utils._report import bad_hosts, console
+from ..plugin_utils._report.files import HTML, JSON, put
+from ..plugin_utils._report.gather import Asked, gather
+from ..plugin_utils._report.outliers import compare
+from ..plugin_utils._report.registered import plain, registered
+
+_SPEC: dict[str, dict[str, Any]] = {
+    "path": {"type": "path", "default": "health-report"},
+    "hosts": {"type": "list", "elements": "str", "required": True},
+    "variable": {"type": "str", "required": True},
+    "tier": {"type": "str", "required": True},
+    "cluster": {"type": "str", "default": ""},
+    "limit": {"type": "str", "default": ""},
+}
+_OF_THE_INVENTORY = ("azure_vm_id", "azure_vm_size")
+
+
+class ActionModule(ActionBase):
+    """hpcai.azure.health_report."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Gather, compare, write."""
+        super().run(tmp, task_vars)
+        _result, options = self.validate_argument_spec(_SPEC)
+        if not options["hosts"]:
+            raise AnsibleActionFail("hosts: no node was asked, so there is nothing to report on.")
+        hostvars = (task_vars or {}).get("hostvars") or {}
+        asked = [_asked(host, hostvars, options["variable"]) for host in dict.fromkeys(options["hosts"])]
+        report = gather(
+            asked,
+            tier=options["tier"],
+            time=_latest(asked),
+            cluster=options["cluster"],
+            limit=options["limit"],
+            collection=VERSION,
+        )
+        report = compare(report)
+        folder = os.path.abspath(options["path"])
+        try:
+            report["suspects"] = bad_hosts.find(asked, folder)
+        except InventoryError as error:
+            raise AnsibleActionFail(str(error)) from error
+        lines = [*console.table(report), *(console.plain(each["warning"]) for each in report["suspects"])]
+        try:
+            written = put(report, folder, dry=self._task.check_mode)
+        except OSError as error:
+            raise AnsibleActionFail(f"path: the report cannot be written: {error}") from error
+        return {
+            "changed": written.changed,
+            "verdict": report["verdict"],
+            "counts": report["counts"],
+            "outliers": len(report["outliers"]),
+            "table": lines,
+            "html": os.path.join(folder, HTML),
+            "json": os.path.join(folder, JSON),
+            "diff": {
+                "before_header": folder,
+                "after_header": folder,
+                "before": written.before,
+                "after": "".join(f"{line}\n" for line in lines),
+            },
+        }
+
+
+def _asked(host: str, hostvars: Mapping[str, Any], variable: str) -> Asked:
+    # Ansible's own mapping has no KeyError for a host that is not there: its get() would not give the default.
+    variables = hostvars[host] if host in hostvars else {}  # noqa: SIM401
+    result = registered(hostvars, host, variable) or {}
+    if not isinstance(result, Mapping):
+        raise AnsibleActionFail(f"variable: {variable} of {host} holds no result of a task.")
+    inventory = {name: variables.get(name) for name in _OF_THE_INVENTORY}
+    return Asked(str(host), result, plain(inventory))
+
+
+def _latest(asked: list[Asked]) -> str:
+    """Return when the last node answered, so that the same answers make the same report; else the time now."""
+    documents = [one.result.get("health") for one in asked]
+    times = [str(document.get("time") or "") for document in documents if isinstance(document, Mapping)]
+    return max(times, default="") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,122 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Deletes, moves and replaces instances of scale sets, from where Ansible runs: the machine itself is not asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ..plugin_utils._azure import capacity, deletion, redeployment
+from ..plugin_utils._azure.clients import Clients
+from ..plugin_utils._azure.connecting import CONNECTION, Get, by_door, connected
+from ..plugin_utils._azure.deadline import Deadline
+from ..plugin_utils._azure.errors import InventoryError
+from ..plugin_utils._azure.targets import SetName, Target, look, make_target
+
+_SPEC: dict[str, dict[str, Any]] = {
+    **CONNECTION,
+    "state": {"type": "str", "choices": ["absent", "redeployed", "replaced"], "default": "absent"},
+    "instances": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {"azure_id": {"type": "str", "required": True}, "vm_id": {"type": "str", "required": True}},
+    },
+}
+
+
+class ActionModule(ActionBase):
+    """hpcai.azure.vmss_instances."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Do it to what is there and still is the machine that was meant."""
+        super().run(tmp, task_vars)
+        _result, options = self.validate_argument_spec(_SPEC)
+        # What a credential that fails has to say stands in our own error.
+        logging.getLogger("azure").addHandler(logging.NullHandler())
+        try:
+            return self._work(options)
+        except InventoryError as error:
+            raise AnsibleError(str(error)) from None
+
+    def _work(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        targets = [make_target(item["azure_id"], item["vm_id"]) for item in options["instances"]]
+        state = options["state"]
+        if state == "replaced":
+            capacity.sets_of(targets)
+        deadline = Deadline(options["timeout"])
+        doors = [
+            (get, [target for target in targets if target.subscription.lower() in subscriptions])
+            for get, subscriptions in by_door(options, {item.subscription for item in targets}, self._loader)
+        ]
+        present: list[Target] = []
+        gone: list[Target] = []
+        # All are looked at before anything is done to any.
+        for get, members in doors:
+            with connected(get, deadline, only_lists=True) as clients:
+                found = look(clients, members)
+            present += found.present
+            gone += found.gone
+        left_alone: list[SetName] = []
+        if not self._task.check_mode:
+            for get, members in doors:
+                wanted = [target for target in members if target in present]
+                if wanted:
+                    left_alone += _do(state, get, deadline, wanted)
+        names = sorted(target.azure_id for target in present)
+        lines = "".join(f"{item}\n" for item in names)
+        return {
+            "changed": bool(present),
+            "deleted": [] if state == "redeployed" else names,
+            "redeployed": names if state == "redeployed" else [],
+            "gone": sorted(target.azure_id for target in gone),
+            "capacity_left_alone": [str(scale_set) for scale_set in left_alone],
+            "diff": {"before": lines, "after": "" if state == "absent" else f"{state}:\n{lines}" if lines else ""},
+        }
+
+
+def _do(state: str, get: Get, deadline: Deadline, wanted: list[Target]) -> list[SetName]:
+    """Do it, and return the sets whose capacity somebody else changed meanwhile, so that it was left alone."""
+    with connected(get, deadline, only_lists=False) as clients:
+        if state == "redeployed":
+            redeployment.redeploy(clients, wanted)
+            return []
+        if state == "absent":
+            deletion.delete(clients, wanted)
+            return []
+        return _replace(clients, wanted)
+
+
+def _replace(clients: Clients, wanted: list[Target]) -> list[SetName]:
+    """Delete them and have new ones come; the sets whose capacity was left alone."""
+    gone = capacity.sets_of(wanted)
+    before = capacity.read(clients, gone)
+    failed: InventoryError | None = None
+    try:
+        deletion.delete(clients, wanted)
+    except InventoryError as error:
+        # Where others are deleted, new ones shall come all the same.
+        failed = error
+    try:
+        mine = capacity.to_raise(before, capacity.read(clients, gone), gone)
+        capacity.set_to(clients, {scale_set: before[scale_set] for scale_set in mine})
+    except InventoryError as error:
+        commands = "; ".join(
+            f"az vmss scale --subscription {item.subscription} --resource-group {item.group} --name {item.name} "
+            f"--new-capacity {before[item]}"
+            for item in gone
+        )
+        first = f"{failed} " if failed else "The instances are deleted, but no new ones have come for them: "
+        raise InventoryError(f"{first}{error} When Azure lets you: {commands}") from None
+    if failed:
+        raise failed
+    return [scale_set for scale_set in gone if scale_set not in mine]

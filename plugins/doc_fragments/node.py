@@ -1,0 +1,28 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How modules behave that run on the nodes. A module says only what is otherwise with it."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Check mode, differences, second runs, and where they work."""
+
+    DOCUMENTATION = r"""
+attributes:
+  check_mode:
+    description: Says in check mode what it would do, without changing anything.
+    support: full
+  diff_mode:
+    description: Shows each file before and after.
+    support: full
+  idempotent:
+    description: A second run with the same options changes nothing.
+    support: full
+  platform:
+    description: Works on Linux with Python 3.9 or later.
+    platforms: linux
+    support: full
+"""

@@ -1,0 +1,146 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: nfs_exports
+short_description: Export folders by NFS to the cluster's subnets, and to nobody else
+version_added: "0.1.0"
+description:
+  - Writes C(/etc/exports.d/hpcai.exports), makes folders that are not there, and has a server that runs read it again.
+  - Refuses C(/), folders of the operating system, everybody (C(0.0.0.0/0)), and networks that are not private. An NFS
+    server believes what clients say of their users.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  exports:
+    description: The folders. What is not listed is no longer exported. An empty list removes the file.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: The folder, such as V(/shared).
+        type: str
+        required: true
+      options:
+        description: Options of exports(5).
+        type: list
+        elements: str
+        default: [rw, sync, no_subtree_check, root_squash]
+      networks:
+        description: Who may mount this folder, in place of O(networks).
+        type: list
+        elements: str
+        default: []
+      owner:
+        description: Owner of the folder, if it has to be made.
+        type: str
+        default: root
+      group:
+        description: Its group, if it has to be made.
+        type: str
+        default: root
+      mode:
+        description: Its permissions, if it has to be made. Octal digits in quotes.
+        type: str
+        default: '0755'
+  networks:
+    description:
+      - Who may mount them, as networks or addresses. V(local) is the subnet in which the server has its default route.
+    type: list
+    elements: str
+    default: [local]
+  allow_public:
+    description: Whether networks may be named that are not private (RFC 1918, RFC 4193). Everybody never may.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - hpcai.azure.node
+attributes:
+  diff_mode:
+    description: Shows the file before and after.
+  platform:
+    description: Needs the kernel's NFS server with C(exportfs), and C(ip) for V(local).
+notes:
+  - It does not start the server (C(nfs-server)).
+seealso:
+  - module: hpcai.azure.shared_mounts
+"""
+
+EXAMPLES = r"""
+- name: Give homes and software to the cluster
+  hpcai.azure.nfs_exports:
+    exports:
+      - path: /shared
+      - path: /apps
+        options: [ro, sync, no_subtree_check, root_squash]
+    networks: [10.0.0.0/24, 10.0.1.0/24]
+"""
+
+RETURN = r"""
+actions:
+  description: What was done, or in check mode would be, in its order.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - make /shared root:root 0755
+    - write /etc/exports.d/hpcai.exports
+    - exportfs -ra
+"""
+
+from typing import Any, NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import exports
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.wanted import SharedProblem
+
+EXPORT: dict[str, dict[str, Any]] = {
+    "path": {"type": "str", "required": True},
+    "options": {"type": "list", "elements": "str", "default": ["rw", "sync", "no_subtree_check", "root_squash"]},
+    "networks": {"type": "list", "elements": "str", "default": []},
+    "owner": {"type": "str", "default": "root"},
+    "group": {"type": "str", "default": "root"},
+    "mode": {"type": "str", "default": "0755"},
+}
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "exports": {"type": "list", "elements": "dict", "options": EXPORT, "default": []},
+            "networks": {"type": "list", "elements": "str", "default": ["local"]},
+            "allow_public": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    root, check = Root("/"), module.check_mode
+    try:
+        wanted = exports.parse(module.params["exports"])
+        text = exports.text(wanted, module.params["networks"], run, module.params["allow_public"])
+        actions = exports.make_folders(root, wanted, check)
+        file = exports.plan(root, text)
+        if file.changes:
+            actions.append(f"{'remove' if text is None else 'write'} {file.path}")
+        if not check:
+            file.apply()
+        if exports.is_running(run) and (file.changes or exports.is_stale(root, text)):
+            actions.append("exportfs -ra")
+            if not check:
+                exports.refresh(run)
+    except (CommandFailed, Refused, SharedProblem, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=bool(actions), actions=actions, diff=file.as_diff())
+
+
+if __name__ == "__main__":
+    main()

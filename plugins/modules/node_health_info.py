@@ -1,0 +1,188 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: node_health_info
+short_description: Run health checks on a node and return what they found
+version_added: "0.1.0"
+description:
+  - Runs the checks of a tier, the same that C(hpcnode health run) runs, and returns their verdicts with what was
+    measured, the limits and what to do.
+  - What could not be measured is V(unknown), never V(pass).
+  - Each check has a limit in seconds after which it is ended.
+  - The node needs nothing installed for it. Checks that call a tool which is not there are V(unknown).
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  tier:
+    description:
+      - Which checks to run. V(prolog) and V(periodic) take seconds and disturb no job.
+      - V(deep) measures bandwidths for minutes and disturbs every job on the node.
+    type: str
+    choices: [prolog, periodic, epilog, boot, deep]
+    default: periodic
+  only:
+    description:
+      - Names of checks of this tier; all by default.
+      - The record of the tier's last run in C(/run/hpcai/health) is left alone then.
+    type: list
+    elements: str
+    default: []
+  fail_on:
+    description:
+      - The mildest verdict for which the task fails; a worse one fails it as well.
+      - V(unknown) is worse than V(warn), and V(fail) is worse than V(unknown).
+      - By default the task does not fail, whatever the verdict, so that a play can gather those of all nodes.
+    type: str
+    choices: [never, fail, unknown, warn]
+    default: never
+extends_documentation_fragment:
+  - hpcai.azure.node
+attributes:
+  check_mode:
+    description: Does the same in check mode, for it changes nothing that belongs to the node's set-up.
+  diff_mode:
+    description: There is nothing to show.
+    support: none
+  idempotent:
+    description: Never reports a change.
+  platform:
+    description: Works on the running machine.
+notes:
+  - Records of the runs, and findings that are latched, are kept in C(/run/hpcai/health) and C(/var/lib/hpcai/health),
+    as by C(hpcnode health run).
+  - A check may be turned off, or its limit changed, in C(/etc/hpcai/health.json).
+seealso:
+  - module: hpcai.azure.node_boot
+  - name: Health checks
+    description: The checks and their limits, how to run them and read their answers.
+    link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_health.rst
+"""
+
+EXAMPLES = r"""
+- name: Run the periodic tier, and go on whatever it says
+  hpcai.azure.node_health_info:
+  register: checked
+
+- name: Go no further with a node that has lost a GPU
+  hpcai.azure.node_health_info:
+    tier: prolog
+    only: [gpu_count]
+    fail_on: fail
+"""
+
+RETURN = r"""
+health:
+  description: The run, as C(hpcnode health run --json) prints it.
+  returned: always
+  type: dict
+  contains:
+    schema:
+      description: Version of this document's form.
+      type: int
+    command:
+      description: Always V(health).
+      type: str
+    status:
+      description: The exit status that C(hpcnode) would have.
+      type: int
+    tier:
+      description: The tier.
+      type: str
+    time:
+      description: When the run began, UTC, ISO 8601.
+      type: str
+    seconds:
+      description: How long it took.
+      type: float
+    verdict:
+      description: The worst verdict. V(fail) is worse than V(unknown), that than V(warn), that than V(pass).
+      type: str
+    node:
+      description: Which machine it is; an empty text for what is not known.
+      type: dict
+    checks:
+      description: The checks in their order, each with its verdict, summary, hint, action, fault, findings and
+        readings.
+      type: list
+      elements: dict
+    problems:
+      description: What went wrong around the checks, such as a record that could not be written.
+      type: list
+      elements: str
+  sample:
+    schema: 1
+    command: health
+    status: 1
+    tier: periodic
+    time: "2026-11-22T16:40:00Z"
+    seconds: 0.812
+    verdict: fail
+    node:
+      name: batch-7
+      vm_id: 5f3c1f0a-0000-0000-0000-000000000001
+      vm_size: Standard_ND96asr_v4
+      host: SN1PPF2B0E1234
+      boot_id: 11111111-2222-3333-4444-555555555555
+      image: "0.1.0"
+      collection: "0.1.0"
+    checks:
+      - name: gpu_count
+        verdict: fail
+        summary: "7 of 8 GPUs: 0003:00:00.0 is not there"
+        hint: Redeploy or replace the instance
+        action: replace
+        fault: NHC2009
+        cause: node
+        seconds: 0.021
+        latched: false
+        limit: "8"
+        findings: []
+        readings: []
+    problems: []
+"""
+
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.catalog import NoSuchCheck
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PERIODIC, TIERS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.perform import (
+    FAIL_ON,
+    NEVER,
+    is_failure,
+    perform,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.version import VERSION
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "tier": {"type": "str", "choices": list(TIERS), "default": PERIODIC},
+            "only": {"type": "list", "elements": "str", "default": []},
+            "fail_on": {"type": "str", "choices": list(FAIL_ON), "default": NEVER},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        done = perform(module.params["tier"], module.params["only"], Root(), run, VERSION)
+    except NoSuchCheck as error:
+        module.fail_json(msg=str(error))
+    for problem in done.document["problems"]:
+        module.warn(problem)
+    if is_failure(done.run.verdict, module.params["fail_on"]):
+        module.fail_json(msg=done.words, health=done.whole)
+    module.exit_json(changed=False, health=done.whole)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: shared_mounts
+short_description: Mount shared file systems such as NFS and Lustre, so that none of them keeps a machine from booting
+version_added: "0.1.0"
+description:
+  - Writes a unit of systemd for each mount, and by default one that mounts it when somebody looks (automount). The list
+    is the whole of it. What this module mounted before and is not listed is unmounted.
+  - A server that is away keeps no machine from booting. slurmd waits for a mount that has no automount for at most
+    O(mounts[].timeout) seconds. An attempt that failed is made again when somebody looks.
+  - Refuses a mount that would hide the home of a local account. Nobody could log in by a key while the server is away.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  mounts:
+    description: The mounts.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Where it is mounted, such as V(/shared).
+        type: str
+        required: true
+      source:
+        description: What is mounted, V(SERVER:/PATH) for NFS and V(ADDRESS@tcp:/NAME) for Lustre.
+        type: str
+        required: true
+      type:
+        description: Its type.
+        type: str
+        choices: [nfs4, nfs, lustre]
+        default: nfs4
+      options:
+        description:
+          - Mount options in place of those for its type, which are
+            C(vers=4.2,hard,proto=tcp,nconnect=8,rsize=1048576,wsize=1048576) for V(nfs4), the same with C(vers=3) for
+            V(nfs), and C(flock) for V(lustre).
+          - C(noatime,nosuid,nodev,nofail,_netdev) are added, unless their opposite is here.
+        type: list
+        elements: str
+      automount:
+        description: Whether it is mounted when somebody looks. Otherwise it is mounted at boot, if the server is there.
+        type: bool
+        default: true
+      timeout:
+        description: Seconds that one attempt to mount may take, V(1) to V(300).
+        type: int
+        default: 30
+      hide:
+        description: Whether it may hide homes of local accounts.
+        type: bool
+        default: false
+  state:
+    description:
+      - V(present) writes the units and mounts.
+      - V(configured) only writes and enables them. That is the state for an image.
+    type: str
+    choices: [present, configured]
+    default: present
+  when_unreachable:
+    description: What happens if something cannot be mounted now. The units stay in either case.
+    type: str
+    choices: [fail, warn]
+    default: fail
+extends_documentation_fragment:
+  - hpcai.azure.node
+attributes:
+  check_mode:
+    description: Says what it would do, without changing or mounting anything.
+  platform:
+    description: Needs systemd and the client of the file system.
+notes:
+  - With C(hard), whoever uses a mounted file system whose server goes away waits until it is back. With C(soft) he
+    would get errors, and files with holes.
+  - What is mounted is written to C(/etc/hpcai/shared_fs.json).
+seealso:
+  - module: hpcai.azure.nfs_exports
+"""
+
+EXAMPLES = r"""
+- name: Mount the controller's folder, and a Managed Lustre
+  hpcai.azure.shared_mounts:
+    mounts:
+      - path: /shared
+        source: 10.0.0.4:/shared
+      - path: /lustre
+        source: 10.0.1.7@tcp:/lustrefs
+        type: lustre
+        automount: false
+
+- name: Mount a volume of Azure NetApp Files, which has version 4.1
+  hpcai.azure.shared_mounts:
+    mounts:
+      - path: /data
+        source: 10.0.2.4:/volume1
+        options: [vers=4.1, hard, nconnect=8, rsize=262144, wsize=262144]
+"""
+
+RETURN = r"""
+actions:
+  description: What was done, or in check mode would be, in its order.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - write /etc/systemd/system/shared.mount
+    - write /etc/systemd/system/shared.automount
+    - write /etc/hpcai/shared_fs.json
+    - enable shared.automount
+    - start shared.automount
+"""
+
+from typing import Any, NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import diff_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import mounting
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.wanted import (
+    NFS4,
+    TYPES,
+    SharedProblem,
+    parse,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.wanted import UserProblem
+
+MOUNT: dict[str, dict[str, Any]] = {
+    "path": {"type": "str", "required": True},
+    "source": {"type": "str", "required": True},
+    "type": {"type": "str", "choices": list(TYPES), "default": NFS4},
+    "options": {"type": "list", "elements": "str"},
+    "automount": {"type": "bool", "default": True},
+    "timeout": {"type": "int", "default": 30},
+    "hide": {"type": "bool", "default": False},
+}
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "mounts": {"type": "list", "elements": "dict", "options": MOUNT, "default": []},
+            "state": {"type": "str", "choices": ["present", "configured"], "default": "present"},
+            "when_unreachable": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+        },
+        supports_check_mode=True,
+    )
+    root, live = Root("/"), module.params["state"] == "present"
+    problems: list[str] = []
+    try:
+        mounts = parse(module.params["mounts"])
+        made = mounting.plan(root, mounts, run, live)
+        if not module.check_mode:
+            mounting.apply(root, made, run, live)
+            problems = mounting.unreachable(mounts, run) if live else []
+    except (CommandFailed, ConfigError, SharedProblem, UserProblem, OSError) as error:
+        module.fail_json(msg=str(error))
+    answer: dict[str, Any] = {"changed": bool(made.actions), "actions": made.actions, "diff": diff_of(made.files)}
+    if problems and module.params["when_unreachable"] == "fail":
+        module.fail_json(msg="; ".join(problems), **answer)
+    for problem in problems:
+        module.warn(problem)
+    module.exit_json(**answer)
+
+
+if __name__ == "__main__":
+    main()

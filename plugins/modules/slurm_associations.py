@@ -1,0 +1,167 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: slurm_associations
+short_description: Keep the accounts, users, limits and QOS of a Slurm cluster
+version_added: "0.1.0"
+description:
+  - Compares what slurmdbd has with what is wanted, and has C(sacctmgr) change what differs.
+  - Only settings that are named count. A limit that is not named, and an account, user or QOS that is not named, stay
+    as they are, unless O(purge) asks for more.
+  - After a change it reads again what slurmdbd has, and fails if that is not what was wanted, because C(sacctmgr)
+    answers some refusals with success.
+  - Runs where C(sacctmgr) may change accounts, normally on the controller as root.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  cluster:
+    description: Slurm's name of the cluster. It is added where slurmdbd does not know it.
+    type: str
+    required: true
+  accounts:
+    description:
+      - Accounts by name. Keys of each are C(Description), C(Organization), C(users), C(accounts) (those below it), and
+        settings of C(sacctmgr) such as C(Fairshare), C(GrpTRES), C(MaxJobs), C(MaxWall), C(QOS) and C(DefaultQOS).
+      - C(users) is a list of names, or a mapping of names to settings. Beside those of C(sacctmgr), C(default) makes it
+        the user's default account, and C(AdminLevel) is V(None), V(Operator) or V(Administrator).
+      - "Resources are a mapping such as C({cpu: 64, gres/gpu: 8}). A time is in minutes, or text such as V(2-12:00:00).
+        A null takes a limit away."
+      - Names are taken in lower case, as C(sacctmgr) keeps them.
+    type: dict
+    default: {}
+  qos:
+    description: QOS by name, with settings of C(sacctmgr) such as C(Priority), C(MaxJobsPerUser) and C(MaxTRESPerUser).
+    type: dict
+    default: {}
+  purge:
+    description:
+      - Removes the accounts, users and QOS that are not named. The account V(root), its user V(root) and the QOS
+        V(normal) stay, and so does what is set for single partitions.
+      - Refused by C(sacctmgr) where jobs of an account run, or an account is the default of a user who stays.
+    type: bool
+    default: false
+  timeout:
+    description: Seconds to wait until slurmdbd answers.
+    type: int
+    default: 60
+extends_documentation_fragment:
+  - hpcai.azure.node
+attributes:
+  check_mode:
+    details:
+      - A slurmdbd that does not answer is no failure there, because in check mode the tasks that start it have not done
+        so either. The module says that it would change, and warns.
+  diff_mode:
+    description: Shows each setting before and after.
+  platform:
+    description: Works with Slurm 22.05 and later.
+notes:
+  - A limit on C(gres/gpu) can be set after slurmctld has told slurmdbd of that resource, by C(AccountingStorageTRES).
+"""
+
+EXAMPLES = r"""
+- name: Give two groups their shares, and let nobody take more than sixteen GPUs at once
+  hpcai.azure.slurm_associations:
+    cluster: hpcai
+    qos:
+      normal:
+        MaxTRESPerUser: {gres/gpu: 16}
+      urgent:
+        Priority: 1000
+        MaxJobsPerUser: 1
+        MaxWall: "4:00:00"
+    accounts:
+      vision:
+        Fairshare: 60
+        QOS: [normal, urgent]
+        users: [alice, bob]
+      language:
+        Fairshare: 40
+        GrpTRES: {gres/gpu: 256}
+        users:
+          carol:
+            default: true
+            MaxJobs: 20
+"""
+
+RETURN = r"""
+commands:
+  description: What was, or in check mode would be, given to C(sacctmgr).
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - add account vision cluster=hpcai parent=root
+    - modify account where name=vision cluster=hpcai set Fairshare=60 QOS=normal,urgent
+"""
+
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.patience import wait_until
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import associations
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.limits import BadSetting
+
+
+def read(module: AnsibleModule) -> associations.Book:
+    """Return what slurmdbd has; in check mode nothing, with a warning, where it does not answer."""
+
+    def answers() -> bool:
+        return run(["sacctmgr", "--noheader", "--parsable2", "show", "cluster"]).rc == 0
+
+    if not wait_until(answers, 0 if module.check_mode else module.params["timeout"]) and module.check_mode:
+        module.warn("slurmdbd does not answer. Check mode cannot tell whether this run would have started it.")
+        return associations.Book(has_cluster=False)
+    return associations.read_book(module.params["cluster"], run)
+
+
+def keep(module: AnsibleModule) -> tuple[associations.Step, ...]:
+    """Bring slurmdbd to what is wanted, and return what that took."""
+    cluster, purge = module.params["cluster"], module.params["purge"]
+    wanted = associations.wanted_book(module.params["accounts"], module.params["qos"])
+    steps = associations.plan(cluster, read(module), wanted, purge)
+    if steps and not module.check_mode:
+        said = associations.apply(steps, run)
+        left = associations.plan(cluster, associations.read_book(cluster, run), wanted, purge)
+        if left:
+            raise CommandFailed(
+                f"sacctmgr did not do '{' '.join(left[0].words)}'. It said: {' | '.join(filter(None, said))}"
+            )
+    return steps
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "cluster": {"type": "str", "required": True},
+            "accounts": {"type": "dict", "default": {}},
+            "qos": {"type": "dict", "default": {}},
+            "purge": {"type": "bool", "default": False},
+            "timeout": {"type": "int", "default": 60},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        steps = keep(module)
+    except (BadSetting, CommandFailed) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=bool(steps),
+        commands=[" ".join(step.words) for step in steps],
+        diff={
+            "before": "".join(f"{step.before}\n" for step in steps if step.before),
+            "after": "".join(f"{step.after}\n" for step in steps if step.after),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: slurm_database
+short_description: Run a MariaDB server with the database of slurmdbd
+version_added: "0.1.0"
+description:
+  - Writes the server's settings, makes its data's place if that is a new one, runs the server on that, and makes the
+    database and its user.
+  - The user logs in by the socket, as the operating system's user of the same name. There is no password.
+  - The settings are those that Slurm recommends. InnoDB's buffer takes a quarter of the memory, and 4 GiB at most.
+  - Never moves, empties or deletes a database.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  name:
+    description: Name of the database.
+    type: str
+    default: slurm_acct_db
+  user:
+    description: Its user, which is the operating system's user that slurmdbd runs as.
+    type: str
+    default: slurm
+  datadir:
+    description:
+      - Where the server keeps its data, such as a folder on a disk that outlives the machine. If data of a MariaDB lies
+        there, the server goes on with it. Otherwise the place must be empty.
+      - Without it, the server's own place.
+      - Refused if the server runs in another place and has this database there, because it would be left behind.
+    type: str
+    default: ""
+  settings_file:
+    description: File that the server reads after its own ones.
+    type: path
+    default: /etc/mysql/mariadb.conf.d/zz-hpcai-slurm.cnf
+  settings:
+    description: Settings of the server, which come over the recommended ones. A null leaves one out.
+    type: dict
+    default: {}
+  service:
+    description: The server's systemd service.
+    type: str
+    default: mariadb
+extends_documentation_fragment:
+  - hpcai.azure.node
+attributes:
+  check_mode:
+    details:
+      - Where the server is not installed or does not run, everything in it counts as missing.
+  diff_mode:
+    description: Shows the settings before and after, and the statements.
+  platform:
+    description: Works with MariaDB 10.5 and later.
+"""
+
+EXAMPLES = r"""
+- name: Keep the accounting on the data disk
+  hpcai.azure.slurm_database:
+    datadir: /data/slurm/database
+"""
+
+RETURN = r"""
+actions:
+  description: What was, or in check mode would be, done.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - write /etc/mysql/mariadb.conf.d/zz-hpcai-slurm.cnf
+    - "mariadb: systemctl restart"
+    - CREATE DATABASE `slurm_acct_db`
+"""
+
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.patience import wait_until
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import daemon
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import database
+
+_START_S = 60
+
+
+def serve(module: AnsibleModule, wanted: database.Wanted) -> tuple[list[str], list[dict[str, str]]]:
+    """Run the server on its settings, and return what that took, with the diffs."""
+    root = Root("/")
+    database.check(wanted)
+    new = database.is_new_place(wanted, root)
+    database.check_move(wanted, database.read_server(wanted, run))
+    file = database.settings_change(wanted, root)
+    actions = [f"make {wanted.datadir}"] if new else []
+    actions += [f"write {wanted.settings_file}"] if file.changes else []
+    if not module.check_mode:
+        if new:
+            database.make_place(wanted, root, run)
+        file.apply()
+    service = module.params["service"]
+    facts = daemon.read_facts(service, [file.path], run)
+    made = daemon.plan(facts, daemon.Wanted(running=True, enabled=True), may_come=module.check_mode)
+    actions += [f"{service}: systemctl {verb}" for verb in made.verbs]
+    if not module.check_mode:
+        daemon.apply(service, made, run)
+        wait_until(lambda: bool(database.read_server(wanted, run).datadir), _START_S)
+    return actions, [file.as_diff()] if file.changes else []
+
+
+def fill(module: AnsibleModule, wanted: database.Wanted) -> list[str]:
+    """Make what the server lacks, and return the statements."""
+    server = database.read_server(wanted, run)
+    if not module.check_mode and not server.datadir:
+        raise CommandFailed(
+            f"MariaDB does not answer root on its socket within {_START_S} s. Look at "
+            f"'journalctl -u {module.params['service']}'."
+        )
+    statements = database.plan_sql(wanted, server)
+    if not module.check_mode:
+        database.apply_sql(statements, run)
+    return list(statements)
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "default": "slurm_acct_db"},
+            "user": {"type": "str", "default": "slurm"},
+            "datadir": {"type": "str", "default": ""},
+            "settings_file": {"type": "path", "default": "/etc/mysql/mariadb.conf.d/zz-hpcai-slurm.cnf"},
+            "settings": {"type": "dict", "default": {}},
+            "service": {"type": "str", "default": "mariadb"},
+        },
+        supports_check_mode=True,
+    )
+    asked = module.params
+    place = asked["datadir"].rstrip("/")
+    wanted = database.Wanted(asked["name"], asked["user"], place, asked["settings_file"], asked["settings"])
+    try:
+        actions, diffs = serve(module, wanted)
+        statements = fill(module, wanted)
+    except (database.Refused, CommandFailed, OSError) as error:
+        module.fail_json(msg=str(error))
+    if statements:
+        diffs.append({"before": "", "after": "".join(f"{statement};\n" for statement in statements)})
+    module.exit_json(changed=bool(actions or statements), actions=[*actions, *statements], diff=diffs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: slurm_ids
+short_description: Give the accounts of Slurm and munge the same ids on every machine
+version_added: "0.1.0"
+description:
+  - Makes the accounts C(slurm) and C(munge) and their groups with fixed ids. Called before the packages are installed,
+    it keeps these from making accounts with ids that differ between machines.
+  - Where an account is there with other ids, its services are stopped, its files are given to the new ids, the account
+    gets them, and the services start again. It refuses to do so while a job runs on the machine.
+  - Where SELinux is enabled, gives what lies in O(label) the labels that the policy says.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  slurm_uid:
+    description: Id of the user C(slurm).
+    type: int
+    required: true
+  slurm_gid:
+    description: Id of the group C(slurm).
+    type: int
+    required: true
+  munge_uid:
+    description: Id of the user C(munge).
+    type: int
+    required: true
+  munge_gid:
+    description: Id of the group C(munge).
+    type: int
+    required: true
+  paths:
+    description:
+      - Folders of the site's choice that also hold files of these accounts. The usual ones (C(/var/lib/slurm),
+        C(/etc/munge) and the like) are known.
+    type: list
+    elements: path
+    default: []
+  label:
+    description: Files and folders whose SELinux labels are to be those of the policy.
+    type: list
+    elements: path
+    default: []
+extends_documentation_fragment:
+  - hpcai.azure.node
+attributes:
+  diff_mode:
+    description: Shows what it does.
+  platform:
+    description: Needs C(groupadd), C(useradd), C(groupmod) and C(usermod).
+seealso:
+  - name: Where Slurm comes from
+    description: Sources, versions, ids and upgrades.
+    link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_slurm_packages.rst
+"""
+
+EXAMPLES = r"""
+- name: Have the same ids everywhere
+  hpcai.azure.slurm_ids:
+    slurm_uid: 64030
+    slurm_gid: 64030
+    munge_uid: 11101
+    munge_gid: 11101
+    label: [/etc/slurm, /etc/munge]
+"""
+
+RETURN = r"""
+actions:
+  description: What was done, or in check mode would be, in its order.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - groupadd --system --gid 11101 munge
+    - useradd --system --no-create-home --uid 11101 --gid munge --home-dir /nonexistent --shell /usr/sbin/nologin munge
+"""
+
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import ids, selinux
+
+
+def main() -> NoReturn:
+    numbers = {
+        f"{name}_{kind}": {"type": "int", "required": True} for name in ("slurm", "munge") for kind in ("uid", "gid")
+    }
+    paths = {name: {"type": "list", "elements": "path", "default": []} for name in ("paths", "label")}
+    module = AnsibleModule(argument_spec={**numbers, **paths}, supports_check_mode=True)
+    asked, root = module.params, Root()
+    wanted = [ids.Account(name, asked[f"{name}_uid"], asked[f"{name}_gid"]) for name in ("slurm", "munge")]
+    try:
+        facts = ids.read_facts(wanted, root)
+        made = ids.plan(facts, wanted)
+        wrong = selinux.wrong_labels(asked["label"], root, run)
+        if not module.check_mode:
+            ids.apply(made, facts, root, run, asked["paths"])
+            selinux.relabel(wrong, run)
+    except (ids.CannotChange, CommandFailed, OSError) as error:
+        module.fail_json(msg=str(error))
+    actions = [*ids.actions(made), *(f"restorecon {path}" for path in wrong)]
+    after = "".join(f"{action}\n" for action in actions)
+    module.exit_json(changed=bool(actions), actions=actions, diff={"before": "", "after": after} if actions else {})
+
+
+if __name__ == "__main__":
+    main()

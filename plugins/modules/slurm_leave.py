@@ -1,0 +1,159 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: slurm_leave
+short_description: Drain Slurm nodes that are to leave, and say which jobs still run there
+version_added: "0.1.0"
+description:
+  - Drains the nodes, so that no new job starts there, and says which jobs still run. Nothing is killed, whatever time
+    it takes.
+  - A node that is drained already keeps its reason, whoever gave it. One that somebody set down is drained with the
+    reason that it has, because a node that is only down comes back by itself when it registers.
+  - Looks once. To wait, repeat the task until RV(busy) is empty or RV(time_is_over), see the example. So no connection
+    stands idle for hours.
+  - Runs where C(scontrol) may change nodes, which is normally on the controller as root.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  nodes:
+    description: Names of the nodes.
+    type: list
+    elements: str
+    required: true
+  reason:
+    description: Why they leave; C(hpcai:) and a blank are put before it.
+    type: str
+    default: retire
+  timeout:
+    description: Seconds that whoever repeats this wants to wait. From them RV(deadline) is made.
+    type: int
+    default: 0
+  deadline:
+    description: RV(deadline) of the first time, where this is a repetition.
+    type: float
+extends_documentation_fragment:
+  - hpcai.azure.node
+attributes:
+  check_mode:
+    description: Says which nodes it would drain, and which jobs run there.
+  diff_mode:
+    description: Shows the state and reason of each node that is drained.
+  idempotent:
+    description: A drained node is left as it is.
+  platform:
+    description: Works with Slurm 21.08 and later.
+"""
+
+EXAMPLES = r"""
+- name: Let no new job start there
+  hpcai.azure.slurm_leave:
+    nodes: [compute-3, compute-17]
+    reason: "retire: replaced by newer machines"
+    timeout: 3600
+  register: leaving
+
+- name: Wait for its jobs
+  hpcai.azure.slurm_leave:
+    nodes: [compute-3, compute-17]
+    deadline: "{{ leaving.deadline }}"
+  register: left
+  until: left.busy | length == 0 or left.time_is_over
+  retries: 1000000
+  delay: 10
+"""
+
+RETURN = r"""
+drained:
+  description: Nodes that were drained, or in check mode would be.
+  returned: success
+  type: list
+  elements: str
+  sample: [compute-3]
+busy:
+  description:
+    - The nodes on which jobs are, with these jobs. The list is empty where the node's state alone says that there is
+      something, for example a job that has just ended.
+  returned: success
+  type: dict
+  sample: {"compute-3": ["4711 (alice, running)"]}
+unknown:
+  description: Nodes that slurmctld does not know. There is nothing to wait for.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+deadline:
+  description: When to stop waiting, in seconds since 1970 by this machine's clock.
+  returned: success
+  type: float
+  sample: 1795334400.0
+time_is_over:
+  description: Whether RV(deadline) has passed.
+  returned: success
+  type: bool
+  sample: false
+"""
+
+import time
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import leave, nodes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import HostlistError
+
+
+def drain(module: AnsibleModule, known: dict[str, nodes.NodeState], made: leave.Drain, reason: str) -> dict[str, str]:
+    """Drain, and return what each node was and is."""
+    reasons = {**dict.fromkeys(made.drain, reason), **made.drain_as_it_is}
+    if not module.check_mode:
+        nodes.drain(made.drain, reason, run)
+        for name, its_own in made.drain_as_it_is.items():
+            nodes.drain([name], its_own, run)
+    before = "".join(f"{n}: {'+'.join(known[n].states)} {known[n].reason}".rstrip() + "\n" for n in reasons)
+    return {"before": before, "after": "".join(f"{name}: DRAIN {why}\n" for name, why in reasons.items())}
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "nodes": {"type": "list", "elements": "str", "required": True},
+            "reason": {"type": "str", "default": "retire"},
+            "timeout": {"type": "int", "default": 0},
+            "deadline": {"type": "float"},
+        },
+        supports_check_mode=True,
+    )
+    names, given = module.params["nodes"], module.params["deadline"]
+    deadline = time.time() + module.params["timeout"] if given is None else given
+    try:
+        known = nodes.read(run)
+        made = leave.plan(known, names)
+        diff = drain(module, known, made, f"{nodes.OUR_PREFIX} {module.params['reason']}")
+        there = [name for name in names if name in known]
+        # Asked after the drain: what started just before it is seen.
+        after = known if module.check_mode else nodes.read(run)
+        busy = leave.busy(after, there, leave.jobs_on(there, run))
+    except (CommandFailed, HostlistError) as error:
+        module.fail_json(msg=str(error))
+    drained = [*made.drain, *made.drain_as_it_is]
+    module.exit_json(
+        changed=bool(drained),
+        drained=drained,
+        busy=busy,
+        unknown=list(made.unknown),
+        deadline=deadline,
+        time_is_over=time.time() >= deadline,
+        diff=diff,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: slurmd
+short_description: Keep slurmd of a node running on its configuration, without disturbing jobs
+version_added: "0.1.0"
+description:
+  - Starts and enables slurmd. Restarts it only if what it started with has changed. That is its unit, a drop-in, one of
+    O(files), or an entry of the cluster's configuration that a slurmd takes at its start alone, such as C(TaskPlugin)
+    or C(plugstack.conf). All else reaches it by C(scontrol reconfigure), which is the controller's to say.
+  - A restart of slurmd does not end jobs, as long as its unit has C(KillMode=process). Another C(job_container.conf)
+    would disturb those that run, so the restart waits until none does; RV(waits) says so.
+  - What slurmd started with is written down in C(/run/hpcai/slurmd.taken.json), as digests, for one process.
+  - Tells what the node holds of the configuration, and what C(slurmd -C) sees, so that the controller can compare that
+    with what is configured before it puts the node to work (M(hpcai.azure.slurm_nodes)).
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  controller:
+    description:
+      - What M(hpcai.azure.slurmctld) returned as RV(hpcai.azure.slurmctld#module:for_slurmd). Run that module first, so
+        that slurmd fetches what slurmctld has taken.
+      - If it is empty, slurmd is compared with the configuration that it last fetched.
+    type: dict
+    default: {}
+  files:
+    description: Files that slurmd reads when it starts, apart from those that it fetches.
+    type: list
+    elements: path
+    default: [/etc/hpcai/slurmd.env, /etc/default/slurmd, /etc/sysconfig/slurmd]
+  conf_cache:
+    description: The folder in which slurmd keeps what it fetched.
+    type: path
+    default: /var/lib/slurm/slurmd/conf-cache
+  settle:
+    description: Seconds that slurmd must stay up after a start or restart before it counts as running.
+    type: float
+    default: 1
+extends_documentation_fragment:
+  - hpcai.azure.node
+attributes:
+  check_mode:
+    details:
+      - A unit that systemd does not know is no failure there, because in check mode the task that installs its package
+        has not done so either.
+  diff_mode:
+    description: Shows the commands, and the reason for each.
+  platform:
+    description: Works with Slurm 22.05 and later, on nodes that fetch their configuration (configless).
+seealso:
+  - module: hpcai.azure.slurmctld
+  - module: hpcai.azure.slurm_nodes
+"""
+
+EXAMPLES = r"""
+- name: Run slurmd on what slurmctld has taken
+  hpcai.azure.slurmd:
+    controller: "{{ hostvars['ctl'].controller.for_slurmd }}"
+  register: compute
+
+- name: Compare what the nodes have with what is configured
+  hpcai.azure.slurm_nodes:
+    put_to_work: [compute-0]
+    seen:
+      compute-0: "{{ hostvars['compute-0'].compute.node }}"
+  delegate_to: ctl
+"""
+
+RETURN = r"""
+commands:
+  description: The verbs given to C(systemctl), in their order.
+  returned: success
+  type: list
+  elements: str
+  sample: [restart]
+reasons:
+  description: Why each of them was needed.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - "slurm.conf GresTypes changed (slurm.conf(5))"
+waits:
+  description: Why slurmd still has to be restarted, once no job runs on the node.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+node:
+  description:
+    - What the node holds and has. C(held) are digests of the fetched files, C(hardware) is what C(slurmd -C) printed,
+      C(missing_files) are device files of C(gres.conf) that are not there, C(waits) is RV(waits).
+  returned: success
+  type: dict
+  sample:
+    held: {"slurm.conf": "8f434346648f6b96df89dda901c5176b10a6d83961dd3c1ac88b59b2dc327aa4"}
+    hardware: {"CPUs": 96, "Boards": 1, "SocketsPerBoard": 2, "CoresPerSocket": 48, "ThreadsPerCore": 1,
+               "RealMemory": 907088}
+    missing_files: []
+    waits: []
+"""
+
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import daemon
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import slurmd
+
+FILES = ["/etc/hpcai/slurmd.env", "/etc/default/slurmd", "/etc/sysconfig/slurmd"]
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "controller": {"type": "dict", "default": {}},
+            "files": {"type": "list", "elements": "path", "default": FILES},
+            "conf_cache": {"type": "path", "default": slurmd.HELD},
+            "settle": {"type": "float", "default": 1},
+        },
+        supports_check_mode=True,
+    )
+    root, wanted, cache = Root(), module.params, module.params["conf_cache"]
+    try:
+        facts = slurmd.read_facts(wanted["files"], wanted["controller"], root, run, cache)
+        made = slurmd.plan(facts, may_come=module.check_mode)
+        if not module.check_mode:
+            slurmd.apply(made, facts, wanted["settle"], root, run, cache)
+    except (CommandFailed, ConfigError) as error:
+        module.fail_json(msg=str(error))
+    for reason in made.waits:
+        module.warn(f"slurmd is not restarted: {reason}.")
+    shown = daemon.Plan(made.verbs, made.reasons)
+    module.exit_json(
+        changed=bool(made.verbs),
+        commands=list(made.verbs),
+        reasons=list(made.reasons),
+        waits=list(made.waits),
+        node=slurmd.tell(made, facts, root, run, cache),
+        diff=dict(daemon.as_diff(facts.service, daemon.Wanted(running=True, enabled=True), shown)),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Moving instances to another physical host.
+
+A redeployment keeps the machine: its id, vmId, name and system disk; what lay on its local disks is gone. A reimage
+would stay on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .clients import Clients
+from .errors import Asking
+from .operations import Begin, finish
+from .targets import SetName, Target, by_set, listed, numbers
+
+
+def redeploy(clients: Clients, targets: Iterable[Target]) -> None:
+    """Redeploy instances, those of a set by one request, and wait until they run again.
+
+    :raises InventoryError: it names all that could not be redeployed; the others are.
+    """
+    sets, alone = by_set(targets)
+    finish(
+        [
+            *(_members(clients, scale_set, numbers(scale_set, members)) for scale_set, members in sets.items()),
+            *(_machine(clients, target) for target in alone),
+        ]
+    )
+
+
+def _members(clients: Clients, scale_set: SetName, ids: list[str]) -> Begin:
+    from azure.mgmt.compute.models import VirtualMachineScaleSetVMInstanceIDs
+
+    calls = clients.compute(scale_set.subscription).virtual_machine_scale_sets
+    asking = Asking(
+        f"redeploy the instances {listed(ids)} of {scale_set}",
+        "Microsoft.Compute/virtualMachineScaleSets/redeploy/action",
+    )
+    wanted = VirtualMachineScaleSetVMInstanceIDs(instance_ids=ids)
+    return Begin(asking, lambda: calls.begin_redeploy(scale_set.group, scale_set.name, wanted))
+
+
+def _machine(clients: Clients, target: Target) -> Begin:
+    calls = clients.compute(target.subscription).virtual_machines
+    asking = Asking(f"redeploy {target.azure_id}", "Microsoft.Compute/virtualMachines/redeploy/action")
+    return Begin(asking, lambda: calls.begin_redeploy(target.group, target.name))

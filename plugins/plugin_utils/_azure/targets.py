@@ -1,0 +1,173 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Particular instances by their ids, and whether they still are the machines that were meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .clients import Clients
+from .errors import Asking, InventoryError, explain, is_gone
+from .identifiers import name_of, resource_group_of, segment, subscription_of
+from .paging import collect
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Target:
+    """An instance that something is to be done to.
+
+    :ivar azure_id: its resource id, as the inventory has it.
+    :ivar vm_id: its vmId. Ids and names are given to other machines later, this one never is.
+    """
+
+    azure_id: str
+    vm_id: str
+
+    @property
+    def subscription(self) -> str:
+        """Its subscription."""
+        return str(subscription_of(self.azure_id))
+
+    @property
+    def group(self) -> str:
+        """Its resource group."""
+        return str(resource_group_of(self.azure_id))
+
+    @property
+    def scale_set(self) -> str | None:
+        """The Uniform scale set that it is addressed below; None for a virtual machine of its own resource."""
+        return segment(self.azure_id, "virtualMachineScaleSets")
+
+    @property
+    def name(self) -> str:
+        """Its instance id in a Uniform set, else the machine's name."""
+        return name_of(self.azure_id)
+
+
+class Found(NamedTuple):
+    """What there is of the targets."""
+
+    present: tuple[Target, ...]
+    gone: tuple[Target, ...]
+
+
+class SetName(NamedTuple):
+    """A Uniform scale set."""
+
+    subscription: str
+    group: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"scale set {self.name} of resource group {self.group} (subscription {self.subscription})"
+
+
+def make_target(azure_id: str, vm_id: str) -> Target:
+    """Return a target, if it is an instance or a virtual machine.
+
+    :raises InventoryError: the id is of something else, or the vmId is missing.
+    """
+    target = Target(str(azure_id).rstrip("/"), str(vm_id or "").strip())
+    if not (subscription_of(azure_id) and resource_group_of(azure_id) and segment(azure_id, "virtualMachines")):
+        raise InventoryError(f"{azure_id!r} is no resource id of an instance or a virtual machine.")
+    if not target.vm_id:
+        raise InventoryError(f"{azure_id} has no vm_id: without it nobody can tell whether it is still that machine.")
+    return target
+
+
+def look(clients: Clients, targets: Iterable[Target]) -> Found:
+    """Return which of the targets are there, from complete lists.
+
+    :raises InventoryError: Azure could not be asked, or another machine has the id by now.
+    """
+    sets, alone = by_set(targets)
+    present: list[Target] = []
+    gone: list[Target] = []
+    others: list[str] = []
+    for scale_set, members in sets.items():
+        vm_ids = _members(clients, scale_set)
+        for target in members:
+            _judge(target, vm_ids.get(target.name.lower()), present, gone, others)
+    for target in alone:
+        _judge(target, _machine(clients, target), present, gone, others)
+    if others:
+        raise InventoryError(
+            f"Nothing was done. {listed(others)}: the id belongs to another machine by now. Read the inventory "
+            "anew (--flush-cache) and look what that machine is."
+        )
+    return Found(tuple(present), tuple(gone))
+
+
+def by_set(targets: Iterable[Target]) -> tuple[dict[SetName, list[Target]], list[Target]]:
+    """Return the members of each Uniform set, and the machines that are resources of their own."""
+    sets: dict[SetName, list[Target]] = {}
+    alone = []
+    for target in {target.azure_id.lower(): target for target in targets}.values():
+        if target.scale_set is None:
+            alone.append(target)
+        else:
+            scale_set = SetName(target.subscription.lower(), target.group.lower(), target.scale_set.lower())
+            sets.setdefault(scale_set, []).append(target)
+    return sets, alone
+
+
+def numbers(scale_set: SetName, members: Iterable[Target]) -> list[str]:
+    """Return the instance ids of members of a set.
+
+    :raises InventoryError: there are none, or other words than numbers: to Azure they would be all of the set.
+    """
+    ids = [target.name for target in members]
+    if not ids or not all(number.isdigit() for number in ids):
+        raise InventoryError(f"{', '.join(ids) or 'nothing'}: these are no instance ids of {scale_set}.")
+    return ids
+
+
+def listed(items: list[str]) -> str:
+    """Name the first few, and say how many more there are."""
+    more = len(items) - _MOST_NAMED
+    return ", ".join(items[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _judge(target: Target, vm_id: str | None, present: list[Target], gone: list[Target], others: list[str]) -> None:
+    if vm_id is None:
+        gone.append(target)
+    elif vm_id.lower() != target.vm_id.lower():
+        others.append(f"{target.azure_id} has the vmId {vm_id}, not {target.vm_id}")
+    else:
+        present.append(target)
+
+
+def _members(clients: Clients, scale_set: SetName) -> Mapping[str, str]:
+    """Return the vmId of each instance of a Uniform set by its instance id; none if the set itself is gone."""
+    calls = clients.compute(scale_set.subscription).virtual_machine_scale_set_vms
+    asking = Asking(
+        f"list the instances of {scale_set}", "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read"
+    )
+    try:
+        return dict(
+            collect(
+                calls.list(scale_set.group, scale_set.name), lambda vm: (str(vm.instance_id).lower(), str(vm.vm_id))
+            )
+        )
+    except Exception as error:
+        if is_gone(error):
+            return {}
+        raise InventoryError(explain(error, asking)) from None
+
+
+def _machine(clients: Clients, target: Target) -> str | None:
+    """Return the vmId that a machine of this name has now; None if there is none."""
+    calls = clients.compute(target.subscription).virtual_machines
+    asking = Asking(f"look for {target.azure_id}", "Microsoft.Compute/virtualMachines/read")
+    try:
+        return str(calls.get(target.group, target.name).vm_id)
+    except Exception as error:
+        if is_gone(error):
+            return None
+        raise InventoryError(explain(error, asking)) from None

@@ -1,0 +1,161 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lines of slurm.conf: nodes and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES, VmSize
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import PLACEHOLDER_ADDRESS
+
+from .cluster import ClusterError, Node
+from .gres import gpu_type, gres_of, has_gpus_of
+
+NodeGroup = tuple[dict[str, Any], list[Node]]
+"""A node line and the nodes that it stands for."""
+
+_OURS = {"nodename": "slurm_node_name of the host", "nodeaddr": "azure_private_ipv4 of the host"}
+
+
+def node_groups(
+    nodes: Iterable[Node],
+    memory_margin_percent: float,
+    by_hand: Mapping[str, Any] | None = None,
+    state: str = "UNKNOWN",
+) -> list[NodeGroup]:
+    """Return one mapping of slurm.conf keys, with its nodes, for the nodes of each VM size in each partition.
+
+    :param memory_margin_percent: how much less memory Slurm may give to jobs than the size has. A node that registers
+        with less than RealMemory is drained by Slurm, and VMs of one size differ a little.
+    :param by_hand: keys by the name of a VM size or a scale set; the set's win over the size's; null deletes.
+    :param state: ``State`` of the nodes that are there.
+    :raises ClusterError: ``by_hand`` names what is neither, or sets what is derived from the hosts.
+    """
+    groups: list[NodeGroup] = []
+    # The sort keeps the order within a size, so a Flexible set of mixed sizes still is one line for each of them.
+    for (is_spare, _partition, _name), group in groupby(sorted(nodes, key=_line_of), key=_line_of):
+        members = list(group)
+        size = members[0].size
+        line: dict[str, Any] = {
+            "NodeName": compress(node.name for node in members),
+            "NodeAddr": PLACEHOLDER_ADDRESS if is_spare else compress(node.address for node in members),
+            "CPUs": size.vcpus,
+            "Sockets": size.sockets,
+            "CoresPerSocket": size.cores_per_socket,
+            "ThreadsPerCore": size.threads_per_core,
+            "RealMemory": None if size.memory_mib is None else int(size.memory_mib * (1 - memory_margin_percent / 100)),
+            "Gres": gres_of(size),
+            "Feature": _features(size),
+            # Of a CLOUD node slurmctld keeps the address that the node set itself, also when it is restarted.
+            "State": state,
+        }
+        groups.append((line, members))
+    for line, members in groups:
+        for keys in _keys_for(members[0], by_hand or {}):
+            line.update(keys)
+        if members[0].is_spare:
+            line["State"] = "CLOUD"
+        for key in [key for key, value in line.items() if value is None]:
+            del line[key]
+    _check_names(by_hand or {}, groups)
+    return groups
+
+
+def partition_lines(
+    groups: Sequence[NodeGroup], wanted: Mapping[str, Mapping[str, Any] | None]
+) -> list[dict[str, Any]]:
+    """Return one mapping of slurm.conf keys for each partition: one per scale set, as InfiniBand does not cross sets.
+
+    :param wanted: the user's partitions by name: keys are added to the derived ones, or replace them; a partition that
+        is null is left out; one that no scale set has needs its ``Nodes``.
+    :raises ClusterError: a partition of the user's has no nodes.
+    """
+    members: dict[str, list[NodeGroup]] = {}
+    for group in groups:
+        members.setdefault(group[1][0].partition, []).append(group)
+    lines = []
+    for name in [*sorted(members), *(extra for extra in wanted if extra not in members)]:
+        by_user = wanted.get(name, {})
+        if by_user is None:
+            continue
+        derived = _partition(members[name]) if name in members else {}
+        # slurm.conf(5): these three are mutually exclusive.
+        if {"DefMemPerNode", "DefMemPerGPU"} & set(by_user):
+            derived.pop("DefMemPerCPU", None)
+        line = {"PartitionName": name, **derived, **by_user}
+        if not line.get("Nodes"):
+            raise ClusterError(f"partition {name} of slurm_partitions has no Nodes, and no scale set has that name.")
+        lines.append(line)
+    if lines and not any("Default" in line for line in lines):
+        lines[0]["Default"] = "YES"
+    return lines
+
+
+def _line_of(node: Node) -> tuple[bool, str, str]:
+    """Return what nodes of one line have in common; the lines of spare nodes come last."""
+    return node.is_spare, node.partition, node.size.name
+
+
+def _features(size: VmSize) -> list[str]:
+    """Return what jobs can ask for by ``--constraint``: the size, the GPUs, the InfiniBand and the local disks."""
+    return [
+        _short(size.name),
+        *filter(None, [gpu_type(size) if size.gpu_count else None]),
+        *([f"ib{size.ib_rate_gbps}"] if size.hca_count and size.ib_rate_gbps else []),
+        *(["nvme"] if size.nvme_count else []),
+    ]
+
+
+def _short(size: str) -> str:
+    return size.lower().removeprefix("standard_")
+
+
+def _keys_for(node: Node, by_hand: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    of_size = [keys for name, keys in by_hand.items() if _short(str(name)) == _short(node.size.name)]
+    of_set = [keys for name, keys in by_hand.items() if str(name) == node.partition]
+    for name, keys in by_hand.items():
+        if not isinstance(keys, Mapping):
+            raise ClusterError(f"slurm_node_conf.{name} must be a mapping of keys of node lines, not {keys!r}.")
+        for key in keys:
+            if str(key).lower() in _OURS:
+                raise ClusterError(f"slurm_node_conf.{name} sets {key}: it comes from {_OURS[str(key).lower()]}.")
+    return [*of_size, *of_set]
+
+
+def _check_names(by_hand: Mapping[str, Any], groups: Iterable[NodeGroup]) -> None:
+    nodes = [members[0] for _line, members in groups]
+    sets = {node.partition for node in nodes}
+    known = sets | {_short(node.size.name) for node in nodes} | {_short(name) for name in SIZES}
+    for name in by_hand:
+        if str(name) not in known and _short(str(name)) not in known:
+            raise ClusterError(
+                f"slurm_node_conf.{name}: that is no VM size that is known, and no scale set of the cluster, which has "
+                f"{', '.join(sorted(sets)) or 'none'}."
+            )
+
+
+def _partition(groups: Sequence[NodeGroup]) -> dict[str, Any]:
+    """Return the keys of the partition of these nodes.
+
+    With ``CR_Core_Memory`` a job that asks for no memory would get all of its nodes', and nobody could share them; one
+    that asks for GPUs would get one CPU for each task. So both go by their share of a node, the smallest one's.
+    """
+    nodes = sorted((node for _line, members in groups for node in members), key=lambda node: node.natural_name)
+    lines = [line for line, _members in groups]
+    line: dict[str, Any] = {"Nodes": compress(node.name for node in nodes), "MaxTime": "INFINITE", "State": "UP"}
+    if all(each.get("RealMemory") and each.get("CPUs") for each in lines):
+        line["DefMemPerCPU"] = min(int(each["RealMemory"]) // int(each["CPUs"]) for each in lines)
+    shares = [
+        int(each["CPUs"]) // (members[0].size.gpu_count or 1)
+        for each, members in groups
+        if each.get("CPUs") and has_gpus_of(members[0].size, each)
+    ]
+    if len(shares) == len(groups):
+        line["DefCpuPerGPU"] = max(1, min(shares))
+    return line

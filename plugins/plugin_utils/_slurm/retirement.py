@@ -1,0 +1,143 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which nodes somebody means who wants to retire or replace them, and whether that may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import HostlistError, expand
+
+from .cluster import Hostvars, natural, node_name
+
+_MOST = 0.5
+"""The share of a set's instances that may be retired at once without being forced."""
+
+
+class RetirementError(ValueError):
+    """Names that stand for nothing, for several, or for more than may go; the message says which and what to do."""
+
+
+class Leaving(TypedDict):
+    """A node that is to leave, and the instance behind it."""
+
+    node: str
+    host: str
+    azure_id: str
+    vm_id: str
+
+
+class Retirement(TypedDict):
+    """What to do. ``gone`` are names of nodes whose instances a complete inventory does not have any more."""
+
+    leaving: list[Leaving]
+    gone: list[str]
+
+
+def plan(wanted: Any, hosts: Iterable[Hostvars], *, force: bool = False, called: str = "retire") -> Retirement:
+    """Return the nodes that ``wanted`` stands for, in natural order. Pure.
+
+    :param wanted: names, as a list or separated by commas: Slurm's node names and host lists of them, inventory names,
+        resource ids, vmIds, and instance ids that only one set has.
+    :param hosts: variables of all compute nodes of a complete inventory.
+    :param force: also all, or most, of a set.
+    :param called: the variable that the names are given by, for errors; the one that forces it ends with ``_force``.
+    :raises RetirementError: a name stands for nothing or for several, or too many would go.
+    """
+    known = list(hosts)
+    by_name = _names(known)
+    chosen: dict[str, Hostvars] = {}
+    gone: list[str] = []
+    unknown: list[str] = []
+    for name in _words(wanted, called):
+        found = by_name.get(name.lower(), [])
+        if len(found) > 1:
+            several = ", ".join(str(host["inventory_hostname"]) for host in found)
+            raise RetirementError(f"{called}: {name} could be each of {several}. Give Slurm's node name.")
+        if found:
+            chosen[str(found[0]["inventory_hostname"])] = found[0]
+        elif _was_an_instance(name, known):
+            gone.append(name)
+        else:
+            unknown.append(name)
+    if unknown:
+        raise RetirementError(
+            f"{called}: {', '.join(unknown)}: no compute node has this name in the inventory. It takes Slurm's node "
+            "names, inventory names and instance ids; look at 'sinfo -N' or 'ansible-inventory --list'."
+        )
+    leaving = [_leaving(host, called) for host in chosen.values()]
+    if not force:
+        _refuse_too_many(chosen, known, called)
+    return {
+        "leaving": sorted(leaving, key=lambda item: natural(item["node"])),
+        "gone": sorted(set(gone), key=natural),
+    }
+
+
+def _words(wanted: Any, called: str) -> list[str]:
+    """Return the single names."""
+    parts: Sequence[Any] = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+    names: list[str] = []
+    for part in parts:
+        text = re.sub(r"\s*,\s*", ",", str(part if part is not None else "").strip()).strip(",")
+        try:
+            names += expand(text) if text else []
+        except HostlistError as error:
+            raise RetirementError(f"{called}: {error}") from None
+    if not names:
+        raise RetirementError(f"{called}: give the nodes, such as -e {called}=compute-3,compute-17.")
+    return list(dict.fromkeys(names))
+
+
+def _names(hosts: Iterable[Hostvars]) -> dict[str, list[Hostvars]]:
+    """Return the hosts by everything that they are called, in lower case."""
+    found: dict[str, list[Hostvars]] = {}
+    for host in hosts:
+        own = [node_name(host), host["inventory_hostname"], host.get("azure_name"), host.get("azure_computer_name")]
+        own += [host.get("azure_id"), host.get("azure_vm_id"), host.get("azure_instance_id")]
+        for name in {str(each).lower() for each in own if each not in (None, "")}:
+            found.setdefault(name, []).append(host)
+    return found
+
+
+def _was_an_instance(name: str, hosts: Iterable[Hostvars]) -> bool:
+    """Whether it is a node name of a Uniform set that the inventory has: then its instance has been deleted."""
+    sets = {str(host["azure_vmss"]).lower() for host in hosts if host.get("azure_vmss")}
+    found = re.fullmatch(r"(.+)-(0|[1-9][0-9]*)", name.lower())
+    return bool(found) and found is not None and found[1] in sets
+
+
+def _leaving(host: Hostvars, called: str) -> Leaving:
+    azure_id, vm_id = host.get("azure_id"), host.get("azure_vm_id")
+    if not azure_id or not vm_id:
+        raise RetirementError(
+            f"{called}: host {host['inventory_hostname']} has no azure_id and azure_vm_id, so nobody can tell which "
+            "instance is meant. Use the inventory plugin hpcai.azure.azure_vmss."
+        )
+    return {
+        "node": node_name(host),
+        "host": str(host["inventory_hostname"]),
+        "azure_id": str(azure_id),
+        "vm_id": str(vm_id),
+    }
+
+
+def _refuse_too_many(chosen: Mapping[str, Hostvars], hosts: Iterable[Hostvars], called: str) -> None:
+    """Refuse to empty a set, or most of it, by a slip of the pen.
+
+    :raises RetirementError: too many of a set would go.
+    """
+    members: dict[str, list[str]] = {}
+    for host in hosts:
+        members.setdefault(str(host.get("azure_vmss") or "no scale set"), []).append(str(host["inventory_hostname"]))
+    for name, all_of_it in members.items():
+        going = [host for host in all_of_it if host in chosen]
+        if going and (len(going) == len(all_of_it) or len(going) > _MOST * len(all_of_it)):
+            raise RetirementError(
+                f"{called}: {len(going)} of the {len(all_of_it)} instances of {name} would go, which is all of them or "
+                f"more than {_MOST:.0%}. If that is meant, say so: -e {called}_force=true."
+            )

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filter private_networks, in templates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleError
+
+from ansible_collections.hpcai.azure.plugins.filter import private_networks
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import exports
+
+Render = Callable[..., Any]
+
+
+def test_networks_are_joined_and_the_servers_own_is_handed_on(render: Render) -> None:
+    names = ["10.0.0.5", "local", "10.0.0.4", "10.1.0.7/24"]
+    shown = render("names | hpcai.azure.private_networks", names=names)
+    assert shown == ["local", "10.0.0.4/31", "10.1.0.0/24"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("0.0.0.0/0", "0.0.0.0/0 is everybody"),
+        ("20.0.0.0/8", "20.0.0.0/8 is no private network"),
+        ("nowhere", "'nowhere' is no network"),
+    ],
+)
+def test_what_a_server_must_not_trust_is_named(render: Render, name: str, words: str) -> None:
+    with pytest.raises(AnsibleError, match=words):
+        render("names | hpcai.azure.private_networks", names=["10.0.0.4", name])
+
+
+def test_public_networks_are_taken_on_purpose_and_everybody_never(render: Render) -> None:
+    assert render("['20.0.0.0/8'] | hpcai.azure.private_networks(true)") == ["20.0.0.0/8"]
+    with pytest.raises(AnsibleError, match="everybody"):
+        render("['::/0'] | hpcai.azure.private_networks(true)")
+
+
+def test_a_text_is_no_list(render: Render) -> None:
+    with pytest.raises(AnsibleError, match="takes a list"):
+        render("'10.0.0.0/24' | hpcai.azure.private_networks")
+
+
+def test_both_sides_mean_the_same_by_private() -> None:
+    assert tuple(map(str, exports.PRIVATE)) == private_networks.PRIVATE

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module node_health_info: it returns what was found, and fails only when asked to."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
+    FAIL,
+    TIERS,
+    UNKNOWN,
+    WARN,
+    Answer,
+    Check,
+    Finding,
+    Reading,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.modules import node_health_info
+
+RunModule = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def have(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Callable[..., None]:
+    """Have checks with these verdicts, on a machine of which nothing is known."""
+    monkeypatch.setattr(node_health_info, "Root", lambda: Root(str(tmp_path)))
+
+    def install(*verdicts: str) -> None:
+        def check(name: str) -> Check:
+            found = () if name == "pass" else (Finding(name, f"it is {name}"),)
+            answer = Answer("it is well", (Reading("n", 1),), found)
+            return Check(name, name, name, TIERS, lambda _context: answer)
+
+        monkeypatch.setattr(catalog, "NAMES", verdicts)
+        monkeypatch.setattr(catalog, "BEFORE_A_JOB", frozenset(verdicts))
+        monkeypatch.setattr(catalog, "load", check)
+
+    return install
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_what_was_found_is_returned_and_nothing_is_changed(have: Any, run_module: RunModule, check_mode: bool) -> None:
+    have("pass", FAIL, UNKNOWN)
+    answer = run_module(node_health_info.main, check_mode=check_mode)
+    assert (answer["changed"], answer.get("failed", False)) == (False, False)
+    health = answer["health"]
+    assert (health["schema"], health["command"], health["status"]) == (1, "health", 1)
+    assert (health["tier"], health["verdict"]) == ("periodic", FAIL)
+    assert [check["verdict"] for check in health["checks"]] == ["pass", FAIL, UNKNOWN]
+    assert health["node"]["collection"]
+    assert json.loads(json.dumps(health)) == health
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "failing"),
+    [("never", ()), ("fail", (FAIL,)), ("unknown", (FAIL, UNKNOWN)), ("warn", (FAIL, UNKNOWN, WARN))],
+)
+@pytest.mark.parametrize("verdict", ["pass", WARN, UNKNOWN, FAIL])
+def test_it_fails_from_the_verdict_on_that_was_asked_for(
+    have: Any, run_module: RunModule, fail_on: str, failing: tuple[str, ...], verdict: str
+) -> None:
+    have("pass", verdict) if verdict != "pass" else have("pass")
+    answer = run_module(node_health_info.main, fail_on=fail_on)
+    assert answer.get("failed", False) is (verdict in failing)
+    if verdict in failing:
+        assert answer["msg"] == f"{verdict}: {verdict}: it is {verdict}"
+    assert answer["health"]["verdict"] == verdict
+
+
+def test_only_some_checks_are_run(have: Any, run_module: RunModule) -> None:
+    have("pass", FAIL, WARN)
+    answer = run_module(node_health_info.main, tier="prolog", only=[WARN])
+    assert [check["name"] for check in answer["health"]["checks"]] == [WARN]
+
+
+def test_a_name_that_is_no_check_is_refused(have: Any, run_module: RunModule) -> None:
+    have("pass")
+    answer = run_module(node_health_info.main, only=["gpu_cont"])
+    assert answer["failed"] is True
+    assert "there is no check gpu_cont" in answer["msg"]

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module slurm_associations: Ansible's side of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.modules import slurm_associations
+
+RunModule = Callable[..., dict[str, Any]]
+
+
+@dataclasses.dataclass
+class Slurmdbd:
+    """Knows a cluster and a QOS or two; remembers what it was told."""
+
+    qos: list[str] = dataclasses.field(default_factory=lambda: ["normal"])
+    told: list[str] = dataclasses.field(default_factory=list)
+    down: bool = False
+    deaf: bool = False
+
+    def run(self, command: Sequence[str]) -> Result:
+        """Stand in for the runner."""
+        words = " ".join(command)
+        if self.down:
+            return Result(tuple(command), 1, "", "sacctmgr: error: Sending PersistInit msg: Connection refused\n")
+        answer = ""
+        if "show cluster" in words:
+            answer = "hpcai\n"
+        elif "show qos" in words:
+            answer = "".join(f"{name}{'|' * 27}\n" for name in self.qos)
+        elif "--immediate" in command:
+            self.told.append(words)
+            if not self.deaf:
+                self.qos.append(command[-1])
+        return Result(tuple(command), 0, answer, "access denied to qos\n" if self.deaf else "")
+
+
+@pytest.fixture
+def slurmdbd(monkeypatch: pytest.MonkeyPatch) -> Slurmdbd:
+    """A slurmdbd that answers."""
+    played = Slurmdbd()
+    monkeypatch.setattr(slurm_associations, "run", played.run)
+    return played
+
+
+def test_changes_once_as_check_mode_foresaw(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
+    asked: dict[str, Any] = {"cluster": "hpcai", "qos": {"urgent": {}}}
+    foreseen = run_module(slurm_associations.main, check_mode=True, **asked)
+    assert (foreseen["changed"], slurmdbd.told) == (True, [])
+    done = run_module(slurm_associations.main, **asked)
+    assert (done["changed"], done["commands"]) == (True, foreseen["commands"]) == (True, ["add qos urgent"])
+    assert done["diff"] == {"before": "", "after": "QOS urgent\n"}
+    again = run_module(slurm_associations.main, **asked)
+    assert (again["changed"], again["commands"]) == (False, [])
+
+
+def test_a_success_that_changed_nothing_is_a_failure(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
+    slurmdbd.deaf = True
+    failed = run_module(slurm_associations.main, cluster="hpcai", qos={"urgent": {}})
+    assert failed["msg"] == "sacctmgr did not do 'add qos urgent'. It said: access denied to qos"
+
+
+def test_a_slurmdbd_that_is_not_there_yet_fails_only_the_real_run(
+    slurmdbd: Slurmdbd, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(slurm_associations.AnsibleModule, "warn", lambda _module, words: warned.append(words))
+    slurmdbd.down = True
+    foreseen = run_module(slurm_associations.main, check_mode=True, cluster="hpcai")
+    assert (foreseen["changed"], foreseen["commands"]) == (True, ["add cluster hpcai"])
+    assert "does not answer" in warned[0]
+    failed = run_module(slurm_associations.main, cluster="hpcai", timeout=0)
+    assert failed["msg"].endswith("Connection refused")
+
+
+def test_bad_settings_change_nothing(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
+    failed = run_module(slurm_associations.main, cluster="hpcai", qos={"urgent": {"MaxGpus": 1}})
+    assert "MaxGpus is no setting here" in failed["msg"]
+    assert slurmdbd.told == []

@@ -1,0 +1,91 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module slurmctld: what it says, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon import ServiceFacts
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import slurmctld as core
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.shipped import Snapshot
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.taken import Process
+from ansible_collections.hpcai.azure.plugins.modules import slurmctld
+
+RunModule = Callable[..., dict[str, Any]]
+SERVICE = ServiceFacts("slurmctld", True, "loaded", "active", True, 1.0, None, False)
+HELD = {"slurm.conf SchedulerParameters": "a", "slurm.conf PartitionName=p": "b"}
+
+
+@pytest.fixture
+def applied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """What was carried out."""
+    done: list[tuple[str, ...]] = []
+    monkeypatch.setattr(core, "apply", lambda made, *_rest: done.append(made.verbs))
+    return done
+
+
+@pytest.fixture
+def on_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]:
+    """A running slurmctld that has taken HELD, and other files."""
+
+    def put(entries: dict[str, str]) -> None:
+        facts = core.Facts(SERVICE, Process(7, "8", 1.0), Snapshot(HELD), Snapshot(entries), (22, 5))
+        monkeypatch.setattr(core, "read_facts", lambda *_arguments: facts)
+
+    def run(command: Sequence[str]) -> Result:
+        assert command[0] == "squeue"
+        return Result(tuple(command), 0, "".join(f"{job}\n" for job in range(1, 13)), "")
+
+    monkeypatch.setattr(slurmctld, "run", run)
+    put(HELD)
+    return put
+
+
+def test_says_what_it_does_and_why(
+    run_module: RunModule, on_disk: Callable[[dict[str, str]], None], applied: list[tuple[str, ...]]
+) -> None:
+    on_disk({**HELD, "slurm.conf SchedulerParameters": "b"})
+    answer = run_module(slurmctld.main, conf_dir="/nowhere")
+    assert (answer["_exit"], answer["changed"], answer["commands"]) == (0, True, ["reconfigure"])
+    assert answer["reasons"][0].startswith("slurm.conf SchedulerParameters changed (slurm.conf(5)")
+    assert "because slurm.conf SchedulerParameters changed" in answer["diff"]["after"]
+    assert answer["for_slurmd"] == {"release": [22, 5], "files": {}, "part": {"entries": {}, "hardware": {}}}
+    assert applied == [("reconfigure",)]
+
+
+def test_check_mode_says_the_same_and_does_nothing(
+    run_module: RunModule, on_disk: Callable[[dict[str, str]], None], applied: list[tuple[str, ...]]
+) -> None:
+    on_disk({**HELD, "slurm.conf SchedulerParameters": "b"})
+    answer = run_module(slurmctld.main, check_mode=True)
+    assert (answer["changed"], answer["commands"], applied) == (True, ["reconfigure"], [])
+
+
+def test_check_mode_says_what_it_cannot_tell_yet(
+    run_module: RunModule, on_disk: Callable[[dict[str, str]], None], applied: list[tuple[str, ...]]
+) -> None:
+    """The task before has not written the files."""
+    answer = run_module(slurmctld.main, check_mode=True, pending=True)
+    assert (answer["changed"], answer["commands"]) == (True, [])
+    assert answer["reasons"] == [slurmctld.UNWRITTEN]
+    real = run_module(slurmctld.main, pending=True)
+    assert (real["changed"], real["reasons"]) == (False, [])
+
+
+def test_refuses_to_lose_jobs_unless_told(
+    run_module: RunModule, on_disk: Callable[[dict[str, str]], None], applied: list[tuple[str, ...]]
+) -> None:
+    on_disk({"slurm.conf SchedulerParameters": "a"})
+    answer = run_module(slurmctld.main)
+    assert answer["failed"] is True
+    assert "PartitionName=p was removed: slurmctld would lose 12 jobs by it (1, 2, 3," in answer["msg"]
+    assert ", 10, ...). Nothing was done." in answer["msg"]
+    assert applied == []
+    assert run_module(slurmctld.main, lose_jobs=True)["commands"] == ["reconfigure"]

@@ -1,0 +1,99 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""All files together. Their whole texts are the golden files of tests/unit/roles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import Wanted, files_of
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.spares import spare_names
+
+ND96 = "Standard_ND96asr_v4"
+H100 = "Standard_ND96isr_H100_v5"
+
+
+def cluster(count: int) -> list[dict[str, Any]]:
+    """Two sets that share so many nodes."""
+    return [
+        {
+            "inventory_hostname": f"{name}{number:06}",
+            "azure_vmss": name,
+            "azure_instance_id": str(number),
+            "azure_vm_size": size,
+            "azure_private_ipv4": f"10.{network}.{(number + 4) // 256}.{(number + 4) % 256}",
+        }
+        for network, (name, size) in enumerate((("a100", ND96), ("h100", H100)))
+        for number in range(count // 2)
+    ]
+
+
+def lines_of(count: int) -> dict[str, int]:
+    """The number of lines of each file."""
+    hosts = cluster(count)
+    files = files_of(hosts, Wanted(release="24.11", spares=spare_names(hosts, 32, {})))
+    return {name: len(text.splitlines()) for name, text in files.items()}
+
+
+def test_600_and_2000_nodes_have_the_lines_of_4() -> None:
+    small = lines_of(4)
+    # Two settings and two partitions; two sets that are there and two that may come; two halves of two kinds of nodes.
+    assert small == {
+        "slurm.conf": 3 + 4 + 2,
+        "cgroup.conf": 0,
+        "gres.conf": 4,
+        "topology.conf": 2,
+        "plugstack.conf": 0,
+        "job_container.conf": 0,
+    }
+    assert lines_of(600) == small
+    assert lines_of(2000) == small
+
+
+def test_nodes_without_gpus_need_no_gres() -> None:
+    hosts = [{**host, "azure_vm_size": "X2"} for host in cluster(4)]
+    files = files_of(hosts, Wanted(release="24.11", vm_sizes={"X2": {"vcpus": 2, "memory_mib": 1000}}))
+    assert files["gres.conf"] == ""
+    assert "Gres" not in files["slurm.conf"]
+
+
+def test_without_cloud_nodes_messages_go_the_usual_way() -> None:
+    assert "TreeWidth" not in files_of(cluster(4), Wanted(release="22.05"))["slurm.conf"]
+    cloud = files_of(cluster(4), Wanted(release="22.05", node_state="cloud"))["slurm.conf"]
+    assert "TreeWidth=65533" in cloud
+    assert "PrivateData=cloud" in cloud
+
+
+def test_without_switches_there_is_no_plugin_for_them() -> None:
+    files = files_of(cluster(4), Wanted(release="22.05", topology={"a100": None, "h100": None}))
+    assert files["topology.conf"] == ""
+    assert "TopologyPlugin" not in files["slurm.conf"]
+
+
+def test_a_private_folder_by_the_users_settings_alone_loads_the_plugin() -> None:
+    wanted: dict[str, Any] = {"job_container_conf": {"BasePath": "/scratch/tmp"}}
+    assert "JobContainerType=job_container/tmpfs" in files_of([], Wanted(release="24.11", **wanted))["slurm.conf"]
+    assert "NamespaceType=namespace/tmpfs" in files_of([], Wanted(release="25.11", **wanted))["slurm.conf"]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"conf": {"MetricsType": "x"}},
+        {"layers": [{"NamespaceType": "x"}]},
+        {"cgroup_conf": {"SystemdTimeout": 1}},
+        {"job_container_conf": {"BasePath": "/a", "Shared": True}},
+    ],
+)
+def test_a_key_that_the_release_does_not_know_is_an_error(wanted: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"came with Slurm 2.* slurm_release is 22\.05: leave it out"):
+        files_of(cluster(4), Wanted(release="22.05", **wanted))
+
+
+def test_a_cluster_without_nodes_has_its_settings() -> None:
+    assert files_of([], Wanted(release="22.05", layers=[{"ClusterName": "x"}]))["slurm.conf"] == "ClusterName=x\n"
