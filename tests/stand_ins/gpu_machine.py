@@ -136,6 +136,14 @@ class GpuMachine:
         outcome: dict[str, Any] = json.loads(done.stdout)
         return outcome
 
+    def health(self, *questions: str, limit_s: float = 30) -> dict[str, Any]:
+        """Ask for the GPUs' health by the names of what can be asked; all of them by default."""
+        asked = {"questions": questions or ("versions", "all", "links", "inforoms"), "limit_s": limit_s}
+        done = self._python("health", asked)
+        assert done.stdout.startswith("{"), f"no answer came: {done.stdout}{done.stderr}"
+        answers: dict[str, Any] = json.loads(done.stdout)
+        return answers
+
     def processes(self) -> dict[int, list[str]] | None:
         """Ask which processes compute on which GPUs."""
         answer = json.loads(self._python("processes", None).stdout)

@@ -20,11 +20,13 @@ class Service:
     """Gives its answers one after the other, the last one for ever, and remembers the requests.
 
     :ivar requests: path and headers (lower case) of each.
+    :ivar posted: what came with those that posted something.
     """
 
     def __init__(self, *answers: Answer, before: Before | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.answers = list(answers)
         self.requests: list[tuple[str, dict[str, str]]] = []
+        self.posted: list[bytes] = []
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -38,6 +40,10 @@ class Service:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                service.posted.append(self.rfile.read(int(self.headers["Content-Length"])))
+                self.do_GET()
 
             def log_message(self, *_arguments: Any) -> None:
                 """Not on the test's output."""

@@ -89,6 +89,7 @@ class MachineTree:
         cgroup: str = "",
         numa_maps: str | None = None,
         files: Sequence[str] = (),
+        uid: int = 0,
     ) -> MachineTree:
         """A process: the CPUs of its main thread, and its threads; none but the main one by default."""
         first = last_cpu if last_cpu is not None else int((re.findall(r"\d+", cpus) or ["0"])[0])
@@ -97,7 +98,7 @@ class MachineTree:
             self.write(f"{proc}/task/{tid}/stat", stat(tid, name, how, parent, flags, last))
             self.write(f"{proc}/task/{tid}/status", status(name, allowed, mems))
         self.write(f"{proc}/stat", stat(pid, name, state, parent, flags, first))
-        self.write(f"{proc}/status", status(name, cpus, mems))
+        self.write(f"{proc}/status", status(name, cpus, mems, uid))
         words = (f"./{name}" if command is None else command).split()
         self.write(f"{proc}/cmdline", "".join(f"{word}\0" for word in words))
         if environment is not None:
@@ -120,10 +121,11 @@ def stat(tid: int, name: str, state: str, parent: int, flags: int, last_cpu: int
     return f"{tid} ({name}) {state} {' '.join(fields)}\n"
 
 
-def status(name: str, cpus: str, mems: str) -> str:
+def status(name: str, cpus: str, mems: str, uid: int = 0) -> str:
     """The lines of /proc/PID/status that matter, and some around them."""
     return (
-        f"Name:\t{name}\nUmask:\t0022\nCpus_allowed:\tffffffff\nCpus_allowed_list:\t{cpus}\n"
+        f"Name:\t{name}\nUmask:\t0022\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
+        f"Cpus_allowed:\tffffffff\nCpus_allowed_list:\t{cpus}\n"
         f"Mems_allowed:\t00000001\nMems_allowed_list:\t{mems}\nvoluntary_ctxt_switches:\t1\n"
     )
 

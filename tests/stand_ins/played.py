@@ -15,7 +15,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from ansible.module_utils.testing import patch_module_args
@@ -23,7 +23,8 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import gpu as gpu_step
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import clocks as command
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import compute_processes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.gpus import Gpus
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError, compute_processes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.modules import gpu_clocks
@@ -59,6 +60,24 @@ def step(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {**asdict(outcome), "ran": ran}
 
 
+def health(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask for the GPUs' health, one question after the other; an error is its kind and its words."""
+    gpus = Gpus(Played(), asked["limit_s"])
+    answers: dict[str, Any] = {}
+    for question in asked["questions"]:
+        try:
+            found = getattr(gpus, question)()
+            answers[question] = found if isinstance(found, dict) else [_plain(one) for one in found]
+        except GpuError as error:
+            answers[question] = {"error": [error.kind, str(error)]}
+    gpus.close()
+    return answers
+
+
+def _plain(one: Any) -> Any:
+    return asdict(one) if is_dataclass(one) and not isinstance(one, type) else one
+
+
 def main() -> int:
     """Do what the arguments say."""
     what, argument = sys.argv[2], json.loads(sys.argv[3])
@@ -71,6 +90,8 @@ def main() -> int:
             gpu_clocks.main()
     if what == "step":
         json.dump(step(argument), sys.stdout)
+    if what == "health":
+        json.dump(health(argument), sys.stdout)
     if what == "processes":
         json.dump(compute_processes(Played()), sys.stdout)
     if what == "command":

@@ -34,6 +34,26 @@ Answer nvmlDeviceSetMemoryLockedClocks(Device *, unsigned, unsigned);
 Answer nvmlDeviceResetMemoryLockedClocks(Device *);
 Answer nvmlDeviceGetComputeRunningProcesses_v3(Device *, unsigned *, Process *);
 
+Answer nvmlDeviceGetSerial(Device *, char *, unsigned);
+Answer nvmlDeviceGetVbiosVersion(Device *, char *, unsigned);
+Answer nvmlDeviceGetCurrentClocksEventReasons(Device *, unsigned long long *);
+Answer nvmlDeviceGetTemperature(Device *, unsigned, unsigned *);
+Answer nvmlDeviceGetPowerUsage(Device *, unsigned *);
+Answer nvmlDeviceGetEnforcedPowerLimit(Device *, unsigned *);
+Answer nvmlDeviceGetPowerManagementDefaultLimit(Device *, unsigned *);
+Answer nvmlDeviceGetEccMode(Device *, unsigned *, unsigned *);
+Answer nvmlDeviceGetMemoryErrorCounter(Device *, unsigned, unsigned, unsigned, unsigned long long *);
+Answer nvmlDeviceGetRemappedRows(Device *, unsigned *, unsigned *, unsigned *, unsigned *);
+Answer nvmlDeviceGetCurrPcieLinkWidth(Device *, unsigned *);
+Answer nvmlDeviceGetMaxPcieLinkWidth(Device *, unsigned *);
+Answer nvmlDeviceGetCurrPcieLinkGeneration(Device *, unsigned *);
+Answer nvmlDeviceGetMaxPcieLinkGeneration(Device *, unsigned *);
+Answer nvmlDeviceGetGpuMaxPcieLinkGeneration(Device *, unsigned *);
+Answer nvmlDeviceGetMemoryInfo_v2(Device *, MemoryInfo *);
+Answer nvmlDeviceGetFieldValues(Device *, int, FieldValue *);
+Answer nvmlDeviceGetNvLinkState(Device *, unsigned, unsigned *);
+Answer nvmlDeviceGetGpuFabricInfo(Device *, FabricV1 *);
+
 typedef Answer (*GetClock)(Device *, unsigned, unsigned *);
 
 static const char *in_brackets(Answer answer) {
@@ -58,6 +78,101 @@ static void print_switch(Answer answer, unsigned on) {
 }
 
 static int begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+
+typedef Answer (*GetNumber)(Device *, unsigned *);
+
+static const struct {
+    const char *field;
+    GetNumber get;
+    // nvidia-smi says watts where the library has milliwatts.
+    double divided_by;
+} NUMBERS[] = {
+    {"power.draw", nvmlDeviceGetPowerUsage, 1000},
+    {"enforced.power.limit", nvmlDeviceGetEnforcedPowerLimit, 1000},
+    {"power.default_limit", nvmlDeviceGetPowerManagementDefaultLimit, 1000},
+    {"pcie.link.width.current", nvmlDeviceGetCurrPcieLinkWidth, 1},
+    {"pcie.link.width.max", nvmlDeviceGetMaxPcieLinkWidth, 1},
+    {"pcie.link.gen.current", nvmlDeviceGetCurrPcieLinkGeneration, 1},
+    {"pcie.link.gen.max", nvmlDeviceGetMaxPcieLinkGeneration, 1},
+    {"pcie.link.gen.gpumax", nvmlDeviceGetGpuMaxPcieLinkGeneration, 1},
+};
+
+static int print_number(const char *field, Device *gpu) {
+    unsigned value;
+    for (unsigned i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++) {
+        if (strcmp(NUMBERS[i].field, field)) continue;
+        Answer answer = NUMBERS[i].get(gpu, &value);
+        if (answer) printf("%s", in_brackets(answer));
+        else if (NUMBERS[i].divided_by > 1) printf("%.2f", value / NUMBERS[i].divided_by);
+        else printf("%u", value);
+        return 1;
+    }
+    return 0;
+}
+
+// `ecc.errors.uncorrected.volatile.sram` and its kind.
+static void print_errors(const char *field, Device *gpu) {
+    unsigned long long count;
+    Answer answer = nvmlDeviceGetMemoryErrorCounter(gpu, strstr(field, "uncorrected") != NULL,
+                                                    strstr(field, "aggregate") != NULL, strstr(field, "sram") ? 7 : 2, &count);
+    if (answer) printf("%s", in_brackets(answer));
+    else printf("%llu", count);
+}
+
+static void print_pages(const char *field, Device *gpu) {
+    FieldValue value = {.field = strstr(field, "sbe") ? 29 : strstr(field, "dbe") ? 30 : 31};
+    Answer answer = nvmlDeviceGetFieldValues(gpu, 1, &value);
+    if (answer || value.answer) printf("%s", in_brackets(answer ? answer : value.answer));
+    else if (value.field == 31) printf("%s", value.value.big ? "Yes" : "No");
+    else printf("%llu", value.value.big);
+}
+
+static void print_fabric(const char *field, Device *gpu) {
+    static const char *const states[] = {"N/A", "Not Started", "In Progress", "Completed"};
+    FabricV1 info;
+    Answer answer = nvmlDeviceGetGpuFabricInfo(gpu, &info);
+    if (answer) printf("%s", in_brackets(answer));
+    else if (!strcmp(field, "fabric.state")) printf("%s", states[info.state & 3]);
+    else printf("%s", info.status ? "Unknown Error" : "Success");
+}
+
+// Before 535 the reasons of clocks had another name.
+static int is_old(void) {
+    char version[96] = "";
+    nvmlSystemGetDriverVersion(version, sizeof version);
+    return atoi(version) < 535;
+}
+
+static void print_health(const char *field, Device *gpu) {
+    char text[96];
+    unsigned value, pending;
+    unsigned long long bits;
+    MemoryInfo memory = {.version = 0x02000028};
+    Answer answer;
+    if (print_number(field, gpu)) return;
+    if (begins(field, "ecc.errors.")) print_errors(field, gpu);
+    else if (begins(field, "retired_pages.")) print_pages(field, gpu);
+    else if (begins(field, "fabric.")) print_fabric(field, gpu);
+    else if (!strcmp(field, "serial") || !strcmp(field, "vbios_version")) {
+        answer = field[0] == 's' ? nvmlDeviceGetSerial(gpu, text, sizeof text) : nvmlDeviceGetVbiosVersion(gpu, text, sizeof text);
+        printf("%s", answer ? in_brackets(answer) : text);
+    } else if (!strcmp(field, is_old() ? "clocks_throttle_reasons.active" : "clocks_event_reasons.active")) {
+        answer = nvmlDeviceGetCurrentClocksEventReasons(gpu, &bits);
+        answer ? printf("%s", in_brackets(answer)) : printf("0x%016llx", bits);
+    } else if (!strcmp(field, "temperature.gpu")) {
+        answer = nvmlDeviceGetTemperature(gpu, 0, &value);
+        answer ? printf("%s", in_brackets(answer)) : printf("%u", value);
+    } else if (!strcmp(field, "memory.used")) {
+        answer = nvmlDeviceGetMemoryInfo_v2(gpu, &memory);
+        answer ? printf("%s", in_brackets(answer)) : printf("%llu", memory.used >> 20);
+    } else if (!strcmp(field, "ecc.mode.current")) {
+        answer = nvmlDeviceGetEccMode(gpu, &value, &pending);
+        print_switch(answer, value);
+    } else {
+        printf("Field \"%s\" is not a valid field to query.\n", field);
+        exit(2);
+    }
+}
 
 static void print_field(const char *field, unsigned index, unsigned count, Device *gpu) {
     char text[96];
@@ -86,14 +201,11 @@ static void print_field(const char *field, unsigned index, unsigned count, Devic
     else if (begins(field, "clocks.current.")) print_clock(nvmlDeviceGetClockInfo, gpu, type);
     else if (begins(field, "clocks.applications.")) print_clock(nvmlDeviceGetApplicationsClock, gpu, type);
     else if (begins(field, "clocks.default_applications.")) print_clock(nvmlDeviceGetDefaultApplicationsClock, gpu, type);
-    else {
-        printf("Field \"%s\" is not a valid field to query.\n", field);
-        exit(2);
-    }
+    else print_health(field, gpu);
 }
 
 static void query(char *fields, unsigned index, unsigned count, Device *gpu) {
-    char copy[1024], *rest = NULL;
+    char copy[4096], *rest = NULL;
     snprintf(copy, sizeof copy, "%s", fields);
     for (char *field = strtok_r(copy, ",", &rest); field; field = strtok_r(NULL, ",", &rest)) {
         if (field != copy) printf(", ");
@@ -119,6 +231,49 @@ static void list_processes(Device *gpu) {
     unsigned count = 32;
     if (nvmlDeviceGetPciInfo_v3(gpu, &pci) || nvmlDeviceGetComputeRunningProcesses_v3(gpu, &count, processes)) return;
     for (unsigned i = 0; i < count; i++) printf("%u, %s\n", processes[i].pid, pci.bus_id);
+}
+
+static void list_rows(const char *fields, Device *gpu) {
+    static const char *const names[] = {"correctable", "uncorrectable", "pending", "failure"};
+    char copy[1024], *rest = NULL;
+    PciInfo pci;
+    unsigned found[4];
+    if (nvmlDeviceGetPciInfo_v3(gpu, &pci)) return;
+    Answer answer = nvmlDeviceGetRemappedRows(gpu, &found[0], &found[1], &found[2], &found[3]);
+    snprintf(copy, sizeof copy, "%s", fields);
+    for (char *field = strtok_r(copy, ",", &rest); field; field = strtok_r(NULL, ",", &rest)) {
+        if (field != copy) printf(", ");
+        if (!strcmp(field, "gpu_bus_id")) printf("%s", pci.bus_id);
+        for (int i = 0; i < 4; i++) {
+            if (!begins(field, "remapped_rows.") || strcmp(strchr(field, '.') + 1, names[i])) continue;
+            answer ? printf("%s", in_brackets(answer)) : printf("%u", found[i]);
+        }
+    }
+    printf("\n");
+}
+
+static int list_name(unsigned index, Device *gpu) {
+    char name[96], uuid[96];
+    if (nvmlDeviceGetName(gpu, name, sizeof name) || nvmlDeviceGetUUID(gpu, uuid, sizeof uuid)) return 0;
+    printf("GPU %u: %s (UUID: %s)\n", index, name, uuid);
+    return 1;
+}
+
+static void list_links(unsigned index, Device *gpu, int errors) {
+    unsigned active;
+    FieldValue counted[] = {{.field = 52}, {.field = 59}, {.field = 38}};
+    if (!list_name(index, gpu)) return;
+    nvmlDeviceGetFieldValues(gpu, 3, counted);
+    for (unsigned link = 0; !nvmlDeviceGetNvLinkState(gpu, link, &active); link++) {
+        if (!errors) {
+            printf("\t Link %u: %s\n", link, active ? "25 GB/s" : "<inactive>");
+            continue;
+        }
+        // The library here counts for all links together: they stand at the first one.
+        printf("\t Link %u: Replay Errors: %llu\n", link, link ? 0 : counted[0].value.big);
+        printf("\t Link %u: Recovery Errors: %llu\n", link, link ? 0 : counted[1].value.big);
+        printf("\t Link %u: CRC Errors: %llu\n", link, link ? 0 : counted[2].value.big);
+    }
 }
 
 // Say what became of a change; 0 goes on.
@@ -202,6 +357,7 @@ int main(int argc, char **argv) {
     nvmlDeviceGetCount_v2(&count);
     if (!count) return printf("No devices were found\n"), 6;
     if (!option) return 0;
+    if (!strcmp(option, "-s")) option = "--status";
     for (unsigned index = 0; index < count; index++) {
         Device *gpu;
         char *end;
@@ -218,8 +374,13 @@ int main(int argc, char **argv) {
         if (!strcmp(option, "--query-gpu")) query(value, index, count, gpu);
         else if (!strcmp(option, "--query-supported-clocks")) list_clocks(gpu);
         else if (!strcmp(option, "--query-compute-apps")) list_processes(gpu);
+        else if (!strcmp(option, "--query-remapped-rows")) list_rows(value, gpu);
+        else if (!strcmp(option, "--list-gpus")) list_name(index, gpu);
+        else if (!strcmp(option, "--status")) list_links(index, gpu, 0);
+        else if (!strcmp(option, "--errorcounters")) list_links(index, gpu, 1);
         else if ((answer = (unsigned)change(option, value, gpu))) return (int)answer;
     }
-    if (!begins(option, "--query")) printf("All done.\n");
+    if (begins(option, "--query") || begins(option, "--list") || !strcmp(option, "--status")) return 0;
+    if (strcmp(option, "--errorcounters")) printf("All done.\n");
     return 0;
 }

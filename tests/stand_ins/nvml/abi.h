@@ -44,3 +44,30 @@ typedef struct {
     unsigned long long used_memory;
     unsigned gpu_instance, compute_instance;
 } Process;
+
+// Of nvmlDeviceGetMemoryInfo_v2.
+typedef struct {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+} MemoryInfo;
+
+// Of nvmlDeviceGetFieldValues.
+typedef struct {
+    unsigned field, scope;
+    long long timestamp, latency_us;
+    unsigned type;
+    Answer answer;
+    union {
+        double real;
+        unsigned number;
+        unsigned long long big;
+        int with_sign;
+    } value;
+} FieldValue;
+
+// Of nvmlDeviceGetGpuFabricInfo.
+typedef struct {
+    unsigned char cluster[16];
+    Answer status;
+    unsigned clique, state;
+} FabricV1;

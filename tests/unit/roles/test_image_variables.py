@@ -6,18 +6,16 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
-import subprocess
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
 
+from .conftest import LOCAL, Show
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-ROLE = REPOSITORY / "roles/image"
 BASE: dict[str, Any] = {
     "os": "x-1",
     "hpc_image": False,
@@ -86,40 +84,11 @@ ASKED = (
 
 
 @pytest.fixture(scope="module")
-def resolved(
-    tmp_path_factory: pytest.TempPathFactory, ansible_playbook: Callable[..., subprocess.CompletedProcess[str]]
-) -> dict[str, dict[str, Any]]:
+def resolved(show: Show) -> dict[str, dict[str, Any]]:
     """The role's own variables on each host."""
-    folder = tmp_path_factory.mktemp("image")
-    inventory = {
-        "all": {
-            "hosts": HOSTS,
-            "vars": {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"},
-        }
-    }
-    play = {
-        "hosts": "all",
-        "gather_facts": False,
-        "tasks": [
-            {"ansible.builtin.set_fact": {name: f"{{{{ found.{name} }}}}" for name in FOUND} | {"cacheable": True}},
-            {
-                "ansible.builtin.copy": {
-                    "dest": f"{folder}/{{{{ inventory_hostname }}}}.json",
-                    "content": "{{ {" + ", ".join(f"'{name}': __image_{name}" for name in ASKED) + "} | to_json }}",
-                    "mode": "0600",
-                }
-            },
-        ],
-        # The role's defaults are weaker than the inventory, its variables stronger.
-        "vars_files": [str(path) for path in sorted((ROLE / "vars/main").glob("*.yml"))],
-    }
-    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
-    inventory["all"]["vars"] |= defaults
-    (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
-    (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
-    done = ansible_playbook(folder, "-i", "hosts.yml", "play.yml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in HOSTS}
+    inventory = {"all": {"hosts": HOSTS, "vars": LOCAL}}
+    asked = {name: f"{{{{ __image_{name} }}}}" for name in ASKED}
+    return show("hpcai.azure.image", inventory, asked, ansible_facts="{{ found }}")
 
 
 @pytest.mark.parametrize("name", ["jammy", "noble", "alma"])

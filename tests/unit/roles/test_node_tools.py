@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +17,21 @@ import yaml
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import catalog
 
-AnsiblePlaybook = Callable[..., subprocess.CompletedProcess[str]]
-Written = Callable[..., list[dict[str, Any]]]
+from .conftest import LOCAL
 
 ROLE = pathlib.Path(__file__).resolve().parents[3] / "roles/node_tools"
 SIZES = {"Standard_ND2hpcai_v1": {"vcpus": 2}}
+# The phases that a host goes through, and the variables that it has.
+HOSTS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "by_hand": (["install"], {"node_tools_vm_sizes": SIZES, "node_tools_vm_size": "Standard_ND2hpcai_v1"}),
+    "known": (["install"], {"node_tools_vm_sizes": {}, "node_tools_vm_size": "Standard_ND96asr_v4"}),
+    "configured": (
+        ["install", "configure", "install"],
+        {"node_tools_vm_sizes": SIZES, "node_tools_vm_size": "Standard_ND2hpcai_v1"},
+    ),
+    "skipping": (["install", "configure"], {"node_tools_boot_skip": ["fabric"], "node_tools_vm_sizes": {}}),
+}
+Written = dict[str, list[dict[str, Any]]]
 
 
 def tasks_that_write(name: str) -> list[dict[str, Any]]:
@@ -31,52 +40,58 @@ def tasks_that_write(name: str) -> list[dict[str, Any]]:
     return [task for task in listed if task.get("ansible.builtin.copy", {}).get("dest") == "/etc/hpcai/node.json"]
 
 
-@pytest.fixture
-def written(ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path) -> Written:
-    """Do those tasks of some phases, one after the other, in a folder; what stood there after each."""
+def play(host: str, folder: pathlib.Path) -> dict[str, Any]:
+    """Do those tasks of the host's phases in a folder, and keep what stands there after each."""
+    phases, _variables = HOSTS[host]
+    tasks: list[dict[str, Any]] = []
+    for number, phase in enumerate(phases):
+        (task,) = tasks_that_write(phase)
+        copy = {**task["ansible.builtin.copy"], "dest": f"{folder}/{host}/node.json"}
+        copy.pop("owner")
+        copy.pop("group")
+        tasks.append({**task, "ansible.builtin.copy": copy, "tags": "write"})
+        keep = {"argv": ["cp", f"{folder}/{host}/node.json", f"{folder}/{host}/{number}"]}
+        there = f"'{folder}/{host}/node.json' is exists"
+        tasks.append({"ansible.builtin.command": keep, "when": there, "tags": "write"})
+    return {"hosts": host, "gather_facts": False, "roles": ["hpcai.azure.node_tools"], "post_tasks": tasks}
 
-    def play(*phases: str, **variables: Any) -> list[dict[str, Any]]:
-        tasks: list[dict[str, Any]] = []
-        for number, phase in enumerate(phases):
-            (task,) = tasks_that_write(phase)
-            copy = {**task["ansible.builtin.copy"], "dest": f"{tmp_path}/node.json"}
-            copy.pop("owner")
-            copy.pop("group")
-            tasks.append({**task, "ansible.builtin.copy": copy})
-            tasks.append({"ansible.builtin.shell": f"cp {tmp_path}/node.json {tmp_path}/{number} || true"})
-        files = [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")]
-        node = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        text = [{"hosts": "all", "gather_facts": False, "vars_files": files, "vars": variables, "tasks": tasks}]
-        (tmp_path / "play.yml").write_text(yaml.safe_dump(text, sort_keys=False), encoding="utf-8")
-        (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"node": node}}}), encoding="utf-8")
-        extra = json.dumps(variables)
-        done = ansible_playbook(tmp_path, "-i", "hosts.yml", "play.yml", "-e", extra)
-        assert done.returncode == 0, done.stdout + done.stderr
-        copies = [tmp_path / str(number) for number in range(len(phases))]
-        return [json.loads(copy.read_text(encoding="utf-8")) if copy.exists() else {} for copy in copies]
 
-    return play
+@pytest.fixture(scope="module")
+def written(
+    ansible_playbook: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Written:
+    """What stood in each host's folder after each of its phases."""
+    folder = tmp_path_factory.mktemp("node_tools")
+    for host in HOSTS:
+        (folder / host).mkdir()
+    inventory = {"all": {"vars": LOCAL, "hosts": {host: variables for host, (_phases, variables) in HOSTS.items()}}}
+    plays = [play(host, folder) for host in HOSTS]
+    (folder / "play.yml").write_text(yaml.safe_dump(plays, sort_keys=False), encoding="utf-8")
+    (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+    done = ansible_playbook(folder, "-i", "hosts.yml", "play.yml", "--tags", "write", ANSIBLE_PIPELINING="true")
+    assert done.returncode == 0, done.stdout + done.stderr
+    copies = {host: [folder / host / str(number) for number in range(len(HOSTS[host][0]))] for host in HOSTS}
+    return {
+        host: [json.loads(copy.read_text("utf-8")) if copy.exists() else {} for copy in copies[host]] for host in HOSTS
+    }
 
 
 def test_an_image_knows_sizes_described_by_hand_and_not_its_own(written: Written) -> None:
     """The machines that are made of it find their size by the metadata service, and need its description."""
-    (baked,) = written("install", node_tools_vm_sizes=SIZES, node_tools_vm_size="Standard_ND2hpcai_v1")
-    assert baked == {"schema": 1, "vm_sizes": SIZES}
+    assert written["by_hand"] == [{"schema": 1, "vm_sizes": SIZES}]
 
 
 def test_an_image_without_sizes_described_by_hand_knows_nothing(written: Written) -> None:
-    assert written("install", node_tools_vm_sizes={}, node_tools_vm_size="Standard_ND96asr_v4") == [{}]
+    assert written["known"] == [{}]
 
 
 def test_what_is_configured_is_not_overwritten_by_what_would_be_baked(written: Written) -> None:
-    size = "Standard_ND2hpcai_v1"
-    after = written("install", "configure", "install", node_tools_vm_sizes=SIZES, node_tools_vm_size=size)
-    assert after[1] == after[2] == {"schema": 1, "vm_sizes": SIZES, "vm_size": size}
+    _baked, configured, again = written["configured"]
+    assert configured == again == {"schema": 1, "vm_sizes": SIZES, "vm_size": "Standard_ND2hpcai_v1"}
 
 
 def test_steps_are_left_out_in_images_and_clusters_alike(written: Written) -> None:
-    after = written("install", "configure", node_tools_boot_skip=["fabric"], node_tools_vm_sizes={})
-    assert [settings["boot_skip"] for settings in after] == [["fabric"], ["fabric"]]
+    assert [settings["boot_skip"] for settings in written["skipping"]] == [["fabric"], ["fabric"]]
 
 
 def test_the_steps_that_can_be_left_out_are_those_there_are() -> None:

@@ -10,53 +10,75 @@ import os
 import pathlib
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
 
+from .conftest import LOCAL
+
 AnsiblePlaybook = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def held(**answer: Any) -> dict[str, Any]:
-    """What was found where slurmd of a node keeps its configuration."""
-    return {"__slurm_held": {"stat": answer}}
+PRESENT = {"slurm.conf": "the present one", "gres.conf": "the present one"}
+
+
+def holding(**files: str) -> dict[str, Any]:
+    """What the module slurmd said of a node."""
+    return {"__slurm_slurmd": {"node": {"held": files}}}
 
 
 NODES = {
-    "fresh": held(exists=False),
-    "outdated": held(exists=True, checksum="of an older file"),
+    "fresh": holding(),
+    "present": holding(**PRESENT),
+    "outdated": holding(**{**PRESENT, "gres.conf": "an older one"}),
+    "lacking": holding(**{"slurm.conf": "the present one"}),
+    # Its slurmd was not looked at: it is no compute node of this run.
+    "unseen": {"__slurm_slurmd": {"skipped": True}},
 }
 
 
-@pytest.mark.parametrize(
-    ("put_to_work", "told"),
-    [
-        (["fresh"], False),
-        (["fresh", "outdated"], True),
-    ],
-)
-def test_only_nodes_that_hold_an_older_configuration_are_told(
-    ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path, put_to_work: list[str], told: bool
-) -> None:
-    scontrol = tmp_path / "bin/scontrol"
-    scontrol.parent.mkdir()
-    scontrol.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n', encoding="utf-8")
-    scontrol.chmod(stat.S_IRWXU)
-    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    inventory = {"all": {"hosts": {"ctl": None, **NODES}, "vars": local}}
-    push = {
+PUT_TO_WORK = {
+    "nothing older": ["fresh", "present", "unseen"],
+    "one outdated": ["fresh", "outdated"],
+    "one lacking": ["lacking"],
+}
+
+
+def push(name: str, folder: pathlib.Path) -> dict[str, Any]:
+    """A play for a case; its scontrol writes down in a file of the case's name what it was told."""
+    task = {
         "name": "Push",
         "ansible.builtin.include_role": {"name": "hpcai.azure.slurm", "tasks_from": "push"},
-        "vars": {"slurm_put_to_work": put_to_work},
+        "vars": {"slurm_put_to_work": PUT_TO_WORK[name], "__slurm_slurmctld": {"for_slurmd": {"files": PRESENT}}},
     }
-    play = {"name": "Push", "hosts": "ctl", "gather_facts": False, "tasks": [push]}
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
-    (tmp_path / "push.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
+    return {
+        "name": name,
+        "hosts": "ctl",
+        "gather_facts": False,
+        "environment": {"TOLD": f"{folder}/{name}"},
+        "tasks": [task],
+    }
+
+
+@pytest.fixture(scope="module")
+def told(ansible_playbook: AnsiblePlaybook, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What scontrol was told in each case."""
+    folder = tmp_path_factory.mktemp("push")
+    scontrol = folder / "bin/scontrol"
+    scontrol.parent.mkdir()
+    scontrol.write_text('#!/bin/sh\necho "$@" >> "$TOLD"\n', encoding="utf-8")
+    scontrol.chmod(stat.S_IRWXU)
+    inventory = {"all": {"hosts": {"ctl": None, **NODES}, "vars": LOCAL}}
+    plays = [push(name, folder) for name in PUT_TO_WORK]
+    (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+    (folder / "push.yml").write_text(yaml.safe_dump(plays, sort_keys=False), encoding="utf-8")
     path = f"{scontrol.parent}:{os.environ['PATH']}"
-    done = ansible_playbook(tmp_path, "-i", "hosts.yml", "push.yml", PATH=path)
+    done = ansible_playbook(folder, "-i", "hosts.yml", "push.yml", PATH=path, ANSIBLE_PIPELINING="true")
     assert done.returncode == 0, done.stdout + done.stderr
-    commands = (tmp_path / "told").read_text(encoding="utf-8") if (tmp_path / "told").exists() else ""
-    assert commands == ("reconfigure\n" if told else "")
+    return {name: (folder / name).read_text("utf-8") for name in PUT_TO_WORK if (folder / name).exists()}
+
+
+def test_only_nodes_that_hold_an_older_configuration_are_told(told: dict[str, str]) -> None:
+    assert told == {"one outdated": "reconfigure\n", "one lacking": "reconfigure\n"}

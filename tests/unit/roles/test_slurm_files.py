@@ -10,18 +10,17 @@ After a change that is meant, look at the difference that the test shows and edi
 from __future__ import annotations
 
 import pathlib
-import subprocess
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import slurmd_env
 
+from .conftest import LOCAL, Show
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 GOLDEN = pathlib.Path(__file__).parent / "golden"
+ROLE = "hpcai.azure.slurm"
 TEMPLATES = REPOSITORY / "roles/slurm/templates"
 
 
@@ -48,34 +47,59 @@ OVERRIDES: dict[str, Any] = {
         "DebugFlags": [],
         "UsePAM": True,
     },
-    "slurm_cgroup_conf": {"ConstrainDevices": None, "CgroupPlugin": "autodetect"},
+    "slurm_cgroup_conf": {"ConstrainDevices": None, "CgroupPlugin": "cgroup/v1"},
     "slurm_partitions": {
-        "compute": {"MaxTime": "24:00:00", "OverSubscribe": False},
+        "compute": {"MaxTime": "24:00:00", "OverSubscribe": False, "DefMemPerCPU": None},
         "spare": None,
         "all": {"Nodes": "ALL", "AllowGroups": ["admin", "ops"]},
     },
+    "slurm_release": "24.11.5",
+    "slurm_node_state": "cloud",
+    "slurm_node_conf": {
+        "nd96asr_v4": {"MemSpecLimit": 16384, "Weight": 10, "ThreadsPerCore": None},
+        "hopper": {"Weight": 20, "Gres": "gpu:h100:8,nic:8", "State": "UNKNOWN"},
+    },
+    "slurm_gpu_autodetect": "nvidia",
+    "slurm_gres": {
+        "nd128isr_gb300_v6": {"Name": "gpu", "Type": "b300", "File": "/dev/nvidia[0-3]", "Flags": "nvidia_gpu_env"},
+        "hopper": [{"NodeName": "hopper-[0-1]", "AutoDetect": "nvml"}],
+        "adapters": {"NodeName": "hopper-[0-1]", "Name": "nic", "Count": 8},
+    },
+    "slurm_topology": {"mixed": None, "spare": {"Nodes": "spare-[1-2]"}, "root": {"Switches": ["compute", "hopper"]}},
+    "slurm_plugstack": {"/usr/lib/slurm/lua.so": {"required": False, "args": ["/etc/slurm/plugin.lua"]}},
+    "slurm_containers": True,
+    "slurm_private_tmp": "",
 }
-FILES = {
-    "ctl": ["slurm.conf", "cgroup.conf"],
-    # The same cluster with the user's settings.
-    "overridden": ["slurm.conf", "cgroup.conf"],
-    "compute00000H": ["slurmd.conf"],
-}
+NAMES = ["slurm.conf", "cgroup.conf", "gres.conf", "topology.conf", "plugstack.conf", "job_container.conf"]
+# The first controller runs 22.05, as Debian 12 does; the others are the same cluster with another release, or other
+# settings.
+RELEASES = {"ctl": "22.05", "23.11": "23.11.10", "24.11": "24.11", "25.11": "25.11"}
+CONTROLLERS = [*RELEASES, "overridden"]
 CLUSTER: dict[str, Any] = {
     "all": {
         "vars": {
-            "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable,
+            **LOCAL,
             "azure_tags": {"hpcai_cluster": "golden"},
             "hpcai_vm_sizes": {"Standard_X8": {"vcpus": 8, "memory_mib": 10000}},
         },
         "children": {
-            "hpcai_controller": {"hosts": {"ctl": {"azure_private_ipv4": "10.77.0.4"}, "overridden": OVERRIDES}},
+            "hpcai_controller": {
+                "hosts": {
+                    **{name: {"azure_private_ipv4": "10.77.0.4", "slurm_release": RELEASES[name]} for name in RELEASES},
+                    "overridden": OVERRIDES,
+                }
+            },
             "hpcai_compute": {
                 "hosts": {
                     "compute00000H": compute_host("compute", "17", "compute00000H", "standard_nd96asr_v4", "10.77.0.7"),
                     "compute000000": compute_host("compute", "0", "compute000000", "Standard_ND96asr_v4", "10.77.0.6"),
                     "compute000003": compute_host("compute", "3", "compute000003", "Standard_ND96asr_v4", "10.77.0.9"),
+                    "hopper000000": compute_host(
+                        "hopper", "0", "hopper000000", "Standard_ND96isr_H100_v5", "10.77.3.4"
+                    ),
+                    "hopper000001": compute_host(
+                        "hopper", "1", "hopper000001", "Standard_ND96isr_H100_v5", "10.77.3.5"
+                    ),
                     "mixed-a": compute_host("mixed", None, "mixed-a", "Standard_X8", "10.77.1.4"),
                     "mixed-b": compute_host("mixed", None, "mixed-b", "Standard_ND96isr_H100_v5", "10.77.1.5"),
                     "mixed-c": compute_host("mixed", None, "mixed-c", "Standard_X8", "10.77.1.6"),
@@ -88,63 +112,85 @@ CLUSTER: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def written(
-    ansible_playbook: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
-) -> pathlib.Path:
+def written(show: Show, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The folder with what Ansible makes of the role's templates: HOST/FILE. None of the role's tasks runs."""
     folder = tmp_path_factory.mktemp("slurm_files")
-    for host in FILES:
+    template = (
+        f"lookup('ansible.builtin.template', '{TEMPLATES}/%s.j2', template_vars={{'item': {{'text': '@TEXT@'}}}})"
+    )
+    facts = {"hostname": "ctl"}
+    of_controllers = {"files": "{{ __slurm_files }}", "frame": f"{{{{ {template % 'slurm_file.conf'} }}}}"}
+    of_nodes = {"slurmd.conf": f"{{{{ {template % 'slurmd.conf'} }}}}", "slurmd.line": "{{ __slurm_slurmd_line }}"}
+    made = {
+        host: {file["name"]: told["frame"].replace("@TEXT@\n", file["text"]) for file in told["files"] if file["text"]}
+        for host, told in show(ROLE, CLUSTER, of_controllers, "hpcai_controller", ansible_facts=facts).items()
+    }
+    for host, files in {**made, **show(ROLE, CLUSTER, of_nodes, "compute00000H")}.items():
         (folder / host).mkdir()
-    template = {
-        "src": f"{TEMPLATES}/{{{{ item }}}}.j2",
-        "dest": f"{folder}/{{{{ inventory_hostname }}}}/{{{{ item }}}}",
-    }
-    playbook = {
-        "name": "Write the role's files",
-        "hosts": ",".join(FILES),
-        "gather_facts": False,
-        "roles": ["hpcai.azure.slurm"],
-        "post_tasks": [
-            {
-                "name": "Stand in for the gathered fact",
-                "ansible.builtin.set_fact": {"hostname": "ctl", "cacheable": True},
-                "tags": "render",
-            },
-            {
-                "name": "Write a file",
-                "ansible.builtin.template": template,
-                "loop": "{{ files[inventory_hostname] }}",
-                "vars": {"files": FILES},
-                "tags": "render",
-            },
-            {
-                "name": "Write what tells slurmd its name",
-                "ansible.builtin.copy": {
-                    "content": "{{ __slurm_slurmd_line }}",
-                    "dest": f"{folder}/{{{{ inventory_hostname }}}}/slurmd.line",
-                },
-                "tags": "render",
-            },
-        ],
-    }
-    (folder / "render.yml").write_text(yaml.safe_dump([playbook], sort_keys=False), encoding="utf-8")
-    (folder / "hosts.yml").write_text(yaml.safe_dump(CLUSTER, sort_keys=False), encoding="utf-8")
-    done = ansible_playbook(folder, "-i", "hosts.yml", "render.yml", "--tags", "render")
-    assert done.returncode == 0, done.stdout + done.stderr
+        for name, text in files.items():
+            (folder / host / name).write_text(text, encoding="utf-8")
     return folder
 
 
-@pytest.mark.parametrize("name", [f"{host}/{file}" for host, files in FILES.items() for file in files])
-def test_the_file_is_the_golden_one(written: pathlib.Path, name: str) -> None:
-    assert (written / name).read_text(encoding="utf-8") == (GOLDEN / name).read_text(encoding="utf-8")
+@pytest.mark.parametrize("host", [*CONTROLLERS, "compute00000H"])
+def test_the_files_are_the_golden_ones(written: pathlib.Path, host: str) -> None:
+    golden = {file.name: file.read_text(encoding="utf-8") for file in (GOLDEN / host).glob("*.conf")}
+    made = {file.name: file.read_text(encoding="utf-8") for file in (written / host).glob("*.conf")}
+    assert made == golden
+    # Where there is nothing to say, there is no file.
+    assert set(golden) <= {*NAMES, "slurmd.conf"}
+
+
+def settings(written: pathlib.Path, host: str, name: str = "slurm.conf") -> dict[str, str]:
+    """The settings of a file, without its lines of nodes and partitions."""
+    lines = (written / host / name).read_text(encoding="utf-8").splitlines()
+    pairs = (line.split("=", 1) for line in lines if "=" in line)
+    return {key: value for key, value in pairs if key not in ("NodeName", "PartitionName")}
 
 
 def test_a_null_or_an_empty_list_deletes_a_setting_of_the_role(written: pathlib.Path) -> None:
-    before = (written / "ctl/slurm.conf").read_text(encoding="utf-8")
-    after = (written / "overridden/slurm.conf").read_text(encoding="utf-8")
-    for setting in ("MpiDefault=", "TaskPlugin="):
-        assert setting in before
-        assert setting not in after
+    before, after = settings(written, "24.11"), settings(written, "overridden")
+    for key in ("MpiDefault", "TaskPlugin"):
+        assert key in before
+        assert key not in after
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "by_release"),
+    [
+        ("slurm.conf", "PrivateData", ["cloud", None, None, None]),
+        ("slurm.conf", "JobContainerType", ["job_container/tmpfs"] * 3 + [None]),
+        ("slurm.conf", "NamespaceType", [None, None, None, "namespace/tmpfs"]),
+        ("slurm.conf", "CryptoType", [None] * 4),
+        ("slurm.conf", "CredType", ["cred/munge"] * 4),
+        (
+            "slurm.conf",
+            "PrologFlags",
+            ["Alloc,Contain,DeferBatch"] + ["Alloc,Contain,DeferBatch,ForceRequeueOnFail"] * 3,
+        ),
+        ("cgroup.conf", "CgroupPlugin", ["autodetect"] * 3 + ["cgroup/v2"]),
+        ("cgroup.conf", "CgroupAutomount", [None] * 4),
+    ],
+)
+def test_what_came_or_went_between_releases(
+    written: pathlib.Path, file: str, key: str, by_release: list[str | None]
+) -> None:
+    assert [settings(written, host, file).get(key) for host in RELEASES] == by_release
+
+
+def test_the_defaults_hide_nothing_and_let_jobs_be_contained(written: pathlib.Path) -> None:
+    for host in CONTROLLERS:
+        text = (written / host / "slurm.conf").read_text(encoding="utf-8")
+        assert "config_overrides" not in text
+        assert "linuxproc" not in text
+        assert "ProctrackType=proctrack/cgroup" in text
+        assert "X11" not in text
+
+
+def test_unkillable_processes_get_five_times_the_time_of_a_message(written: pathlib.Path) -> None:
+    """Else nodes drain that are only slow: slurm.conf(5) of 25.11, UnkillableStepTimeout."""
+    ours = settings(written, "25.11")
+    assert int(ours["UnkillableStepTimeout"]) >= 5 * int(ours["MessageTimeout"])
 
 
 def test_slurmd_is_told_the_same_as_by_the_node_itself(written: pathlib.Path) -> None:
@@ -154,5 +200,7 @@ def test_slurmd_is_told_the_same_as_by_the_node_itself(written: pathlib.Path) ->
 
 
 def test_every_file_says_that_it_is_managed(written: pathlib.Path) -> None:
-    for name in (f"{host}/{file}" for host, files in FILES.items() for file in files):
-        assert "Ansible managed" in (written / name).read_text(encoding="utf-8").splitlines()[1]
+    files = list(written.glob("*/*.conf"))
+    assert len(files) > len(RELEASES)
+    for file in files:
+        assert "Ansible managed" in file.read_text(encoding="utf-8").splitlines()[1]

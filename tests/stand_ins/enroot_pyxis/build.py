@@ -1,0 +1,94 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The release files, of the same names and the same shape, out of what lies here; dpkg-deb and a C compiler make them.
+
+The same input gives the same bytes: the nodes' image is made anew when a file changes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import platform
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ENROOT, PYXIS = "4.1.2", "0.24.0"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_EPOCH = 1767225600
+
+_CONTROL = """\
+Package: {name}
+Version: {version}-1
+Architecture: {architecture}
+Maintainer: hpcai.azure contributors <noreply@example.com>
+Depends: {depends}
+Description: Stand-in for {name}, for tests
+ It has the commands that pyxis calls, for local squashfs files only.
+"""
+
+
+def build(folder: Path) -> list[Path]:
+    """Make the release files in a folder, which is made where it is missing, and return them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [
+        _package(folder, "enroot", "bash, squashfs-tools, util-linux", _enroot_tree),
+        _package(folder, "enroot+caps", f"enroot (= {ENROOT}-1)", lambda _root: None),
+        _source(folder / f"pyxis-{PYXIS}.tar.gz"),
+    ]
+
+
+def _package(folder: Path, name: str, depends: str, fill: Callable[[Path], None]) -> Path:
+    architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
+    target = folder / f"{name}_{ENROOT}-1_{architecture}.deb"
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary) / "root"
+        (root / "DEBIAN").mkdir(parents=True)
+        control = _CONTROL.format(name=name, version=ENROOT, architecture=architecture, depends=depends)
+        (root / "DEBIAN/control").write_text(control, encoding="utf-8")
+        fill(root)
+        root.chmod(0o755)
+        command = ["dpkg-deb", "--build", "--root-owner-group", "-Zgzip", str(root), str(target)]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "SOURCE_DATE_EPOCH": str(_EPOCH)})
+    return target
+
+
+def _enroot_tree(root: Path) -> None:
+    for path in ("usr/bin", "usr/share/enroot/hooks.d", "etc/enroot/enroot.conf.d"):
+        (root / path).mkdir(parents=True)
+    for path in ("hooks.d", "environ.d", "mounts.d"):
+        (root / "etc/enroot" / path).mkdir()
+    (root / "etc/enroot/enroot.conf").write_text("#ENROOT_DATA_PATH ${XDG_DATA_HOME}/enroot\n", encoding="utf-8")
+    programs = {
+        "enroot/enroot": "usr/bin/enroot",
+        "enroot/hooks/50-slurm-pmi.sh": "usr/share/enroot/hooks.d/50-slurm-pmi.sh",
+        "enroot/hooks/50-slurm-pytorch.sh": "usr/share/enroot/hooks.d/50-slurm-pytorch.sh",
+    }
+    for source, target in programs.items():
+        shutil.copyfile(HERE / source, root / target)
+        (root / target).chmod(0o755)
+    # Static: it runs whatever C library the node has.
+    compiler = ["gcc", "-O2", "-Wall", "-Wextra", "-static", "-o", str(root / "usr/bin/enroot-switchroot")]
+    subprocess.run([*compiler, str(HERE / "enroot/switchroot.c")], check=True)
+    for made in root.rglob("*"):
+        os.utime(made, (_EPOCH, _EPOCH))
+
+
+def _source(target: Path) -> Path:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for file in sorted((HERE / "pyxis").iterdir()):
+            content = file.read_bytes()
+            member = tarfile.TarInfo(f"pyxis-{PYXIS}/{file.name}")
+            member.size, member.mode, member.mtime = len(content), 0o644, _EPOCH
+            tar.addfile(member, io.BytesIO(content))
+    target.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
+    return target

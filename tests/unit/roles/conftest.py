@@ -1,0 +1,63 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What Ansible makes of a role's variables on many hosts, without a run of ansible-playbook for each case."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.play import Play
+from ansible.template import Templar, trust_as_template
+from ansible.vars.hostvars import HostVars
+from ansible.vars.manager import VariableManager
+
+Shown = dict[str, dict[str, Any]]
+Show = Callable[..., Shown]
+
+LOCAL = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+
+
+@pytest.fixture(scope="session")
+def show(tmp_path_factory: pytest.TempPathFactory) -> Show:
+    """What expressions are on each host, by host.
+
+    Ansible itself puts the variables together, as for a task of a play with the role, and evaluates; but in this
+    process. ansible-playbook starts a process for each host, which reads all plugins anew, and that takes longer than
+    everything else.
+    """
+
+    def shown(
+        role: str,
+        inventory: Mapping[str, Any],
+        expressions: Mapping[str, str],
+        hosts: str = "all",
+        **variables: Any,
+    ) -> Shown:
+        folder = tmp_path_factory.mktemp("show")
+        (folder / "hosts.yml").write_text(yaml.safe_dump(dict(inventory), sort_keys=False), encoding="utf-8")
+        content = {"name": "Show", "hosts": hosts, "gather_facts": False, "vars": variables, "roles": [role]}
+        (folder / "play.yml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        loader = DataLoader()
+        loader.set_basedir(str(folder))
+        known = InventoryManager(loader=loader, sources=[str(folder / "hosts.yml")])
+        manager = VariableManager(loader=loader, inventory=known)
+        HostVars(known, manager, loader)  # The manager keeps it, as `hostvars`.
+        written = loader.load_from_file(str(folder / "play.yml"), trusted_as_template=True)
+        play = Play.load(written, variable_manager=manager, loader=loader)
+        answers = {}
+        for host in known.get_hosts(hosts):
+            templar = Templar(loader=loader, variables=manager.get_vars(play=play, host=host))
+            answers[host.name] = {
+                name: templar.template(trust_as_template(expression)) for name, expression in expressions.items()
+            }
+        return answers
+
+    return shown

@@ -1,0 +1,253 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The alert rules ask for nothing that nobody writes, and fire when they should."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import record
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
+    TIERS,
+    VERDICTS,
+    Answer,
+    Check,
+    Reading,
+    Result,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.engine import TierRun
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.output import prometheus
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.output.as_json import as_document
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import outcome
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.decide import Decision
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.settings import Settings
+
+REPOSITORY = pathlib.Path(__file__).parents[3]
+RULES = REPOSITORY / "roles/health_checks/files/hpcai-health.rules.yml"
+GUIDE = REPOSITORY / "docs/docsite/rst/guide_health_azure.rst"
+OF_THE_EXPORTER = {"instance", "job"}
+PROMTOOL = shutil.which("promtool")
+# What a node and a controller have on their disks after a run and a look, whatever their verdicts.
+CHECK = Check("gpu_count", "GPUs", "They are there.", TIERS, lambda _context: Answer())
+RESULT = Result("gpu_count", "fail", "7 of 8 GPUs", Answer(readings=(Reading("gpus", 7, limit=8),)), latched=True)
+DURATION = r"\d+[smhd]"
+# All of PromQL that the rules use: aggregations, functions, set operators, modifiers.
+WORDS = {"max", "count", "by", "time", "absent", "avg_over_time", "and"}
+
+
+class _Strict(yaml.SafeLoader):
+    """Takes no key twice in one mapping: the second would silently replace the first."""
+
+
+def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    keys = [loader.construct_object(key) for key, _value in node.value]
+    assert len(set(keys)) == len(keys), f"{node.start_mark}: a key stands there twice: {keys}"
+    return dict(loader.construct_pairs(node, deep=True))
+
+
+_Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def groups() -> list[dict[str, Any]]:
+    """The groups of the file."""
+    read = yaml.load(RULES.read_text(encoding="utf-8"), _Strict)  # It is a SafeLoader.
+    assert set(read) == {"groups"}
+    return list(read["groups"])
+
+
+def rules() -> list[dict[str, Any]]:
+    """All rules of the file."""
+    return [rule for group in groups() for rule in group["rules"]]
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The labels of each metric in the text files that nodes and the arbiter write."""
+    folder = tmp_path_factory.mktemp("exporter")
+    root = Root(str(folder))
+    for tier in TIERS:
+        run = TierRun(tier, 0.0, 0.8, (CHECK,), (RESULT,))
+        prometheus.write(root, "", as_document(run, record.node_of(root, "Standard_ND96asr_v4", "0.1.0")))
+    told = outcome.document(Decision(), (), {}, Settings(), 0.0)
+    outcome.write_metrics(root, told, Settings(metrics="/arbiter"))
+    files = list(folder.rglob("*.prom"))
+    assert len(files) == len(TIERS) + 1
+    found: dict[str, set[str]] = {}
+    for file in files:
+        for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? ", file.read_text(encoding="utf-8"), re.MULTILINE):
+            found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
+    return found
+
+
+def series(name: str, value: str, **labels: str) -> dict[str, str]:
+    """A series of promtool's tests."""
+    told = ",".join(f'{label}="{word}"' for label, word in {"instance": "n1", **labels}.items())
+    return {"series": f"hpcai_health_{name}{{{told}}}", "values": value}
+
+
+def test_each_group_is_whole() -> None:
+    found = groups()
+    names = [group["name"] for group in found]
+    assert len(names) == len(set(names)) == 2
+    assert all(set(group) == {"name", "rules"} and group["rules"] for group in found)
+
+
+def test_each_rule_is_whole() -> None:
+    found = rules()
+    assert len(found) >= 10
+    names = [rule["alert"] for rule in found]
+    assert len(set(names)) == len(names)
+    for rule in found:
+        assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}, rule["alert"]
+        assert re.fullmatch(r"Hpcai[A-Za-z]+", rule["alert"])
+        assert re.fullmatch(DURATION, rule["for"]), rule["alert"]
+        assert set(rule["labels"]) == {"severity"}
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert set(rule["annotations"]) == {"summary", "description"}
+        assert all(text.strip() and "\n" not in text.strip() for text in rule["annotations"].values())
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+def test_an_expression_has_only_what_is_known(rule: dict[str, Any], metrics: dict[str, set[str]]) -> None:
+    """A misspelt function or metric is no error to a reader of YAML, and without promtool to nobody."""
+    expression = rule["expr"]
+    known = WORDS | metrics.keys() | set().union(*metrics.values()) | OF_THE_EXPORTER
+    rest = re.sub(rf'"[^"]*"|\[{DURATION}\]|\b\d+(\.\d+)?\b', " ", expression)
+    assert set(re.findall(r"[A-Za-z_]\w*", rest)) <= known
+    assert re.sub(r"[A-Za-z_]\w*|==|[-+*/<>=,(){}\s]", "", rest) == "", "letters that no expression has"
+    opened = []
+    for letter in re.sub(r'"[^"]*"', "", expression):
+        if letter in "([{":
+            opened.append(letter)
+        elif letter in ")]}":
+            assert opened, expression
+            assert opened.pop() + letter in ("()", "[]", "{}"), expression
+    assert not opened
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+def test_a_text_has_only_places_that_prometheus_fills(rule: dict[str, Any]) -> None:
+    for text in rule["annotations"].values():
+        left = re.sub(r"\{\{ (\$labels\.\w+|\$value( \| humanizeDuration)?) \}\}", "", text)
+        assert not set(left) & set("{}$"), text
+
+
+def test_rules_ask_for_metrics_that_are_written(metrics: dict[str, set[str]]) -> None:
+    asked = {name for rule in rules() for name in re.findall(r"\bhpcai_\w+", rule["expr"])}
+    assert asked
+    assert asked <= set(metrics)
+
+
+def test_the_guide_lists_these_alerts() -> None:
+    listed = re.findall(r"^``(Hpcai\w+)``", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed == [rule["alert"] for rule in rules()]
+
+
+def test_rules_select_by_labels_and_values_that_are_written(metrics: dict[str, set[str]]) -> None:
+    values = {"verdict": VERDICTS, "tier": TIERS}
+    seen = 0
+    for rule in rules():
+        for name, selector in re.findall(r"\b(hpcai_\w+)\{([^}]*)\}", rule["expr"]):
+            for label, value in re.findall(r'(\w+)="([^"]*)"', selector):
+                seen += 1
+                assert label in metrics[name]
+                assert value in values[label]
+    assert seen
+
+
+def test_texts_use_labels_that_the_expression_leaves(metrics: dict[str, set[str]]) -> None:
+    for rule in rules():
+        (kept,) = re.findall(r"^(?:max|count) by \(([\w, ]+)\)", rule["expr"]) or [""]
+        of_metrics = {label for name in re.findall(r"\bhpcai_\w+", rule["expr"]) for label in metrics[name]}
+        there = set(kept.split(", ")) if kept else of_metrics | OF_THE_EXPORTER
+        used = {label for text in rule["annotations"].values() for label in re.findall(r"\$labels\.(\w+)", text)}
+        assert used <= there, rule["alert"]
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not there: Debian has it in the package prometheus")
+def test_promtool_takes_the_rules() -> None:
+    done = subprocess.run([str(PROMTOOL), "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+VERDICT = {"tier": "periodic", "check": "gpu_count"}
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not there: Debian has it in the package prometheus")
+@pytest.mark.parametrize(
+    ("alert", "fires", "quiet"),
+    [
+        (
+            "HpcaiHealthCheckFails",
+            [series("check_verdict", "1x100", **VERDICT, verdict="fail")],
+            [series("check_verdict", "0x100", **VERDICT, verdict="fail")],
+        ),
+        (
+            "HpcaiHealthCheckFailsOnMany",
+            [series("check_verdict", "1x100", **VERDICT, verdict="fail", instance=f"n{n}") for n in range(4)],
+            [series("check_verdict", "1x100", **VERDICT, verdict="fail", instance=f"n{n}") for n in range(3)],
+        ),
+        (
+            "HpcaiHealthCheckCannotTell",
+            [series("check_verdict", "1x100", **VERDICT, verdict="unknown")],
+            [series("check_verdict", "0x50 1x50", **VERDICT, verdict="unknown")],
+        ),
+        (
+            "HpcaiHealthNotRun",
+            [series("run_timestamp_seconds", "0x100", tier="periodic")],
+            [series("run_timestamp_seconds", "0+60x100", tier="periodic")],
+        ),
+        (
+            "HpcaiHealthNoNodeTells",
+            [series("other", "1x100")],
+            [series("run_timestamp_seconds", "1x100", tier="periodic")],
+        ),
+        (
+            "HpcaiHealthPrologSlow",
+            [series("run_seconds", "3x100", tier="prolog")],
+            [series("run_seconds", "1x100", tier="prolog")],
+        ),
+        ("HpcaiHealthCapReached", [series("cap_reached", "1x100")], [series("cap_reached", "0x100")]),
+        (
+            "HpcaiHealthManyOut",
+            [series("nodes_out", "3x100"), series("max_out", "4x100")],
+            [series("nodes_out", "2x100"), series("max_out", "4x100")],
+        ),
+        ("HpcaiHealthNodesHeld", [series("nodes_held", "1x100")], [series("nodes_held", "0x100")]),
+        ("HpcaiHealthNodesToReplace", [series("nodes_to_replace", "2x100")], [series("nodes_to_replace", "0x100")]),
+        ("HpcaiHealthNodesUntold", [series("nodes_untold", "1x100")], [series("nodes_untold", "0x100")]),
+        ("HpcaiHealthActionsFailed", [series("actions_failed", "1x100")], [series("actions_failed", "0x100")]),
+        (
+            "HpcaiHealthArbiterStopped",
+            [series("arbiter_timestamp_seconds", "0x100")],
+            [series("arbiter_timestamp_seconds", "0+60x100")],
+        ),
+    ],
+)
+def test_alert_fires_when_it_should_and_only_then(
+    tmp_path: pathlib.Path, alert: str, fires: list[dict[str, str]], quiet: list[dict[str, str]]
+) -> None:
+    (rule,) = [rule for rule in rules() if rule["alert"] == alert]
+
+    def run(given: list[dict[str, str]]) -> int:
+        count = {"expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})', "eval_time": "95m"}
+        test = {"interval": "1m", "input_series": given, "promql_expr_test": [{**count, "exp_samples": []}]}
+        file = tmp_path / "test.yml"
+        file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}), encoding="utf-8")
+        done = subprocess.run([str(PROMTOOL), "test", "rules", str(file)], capture_output=True, text=True, check=False)
+        # No sample is expected, so that what fires fails the test and is named.
+        assert done.returncode == 0 or "got:" in done.stdout + done.stderr, done.stdout + done.stderr
+        return done.returncode
+
+    assert run(fires) != 0, rule
+    assert run(quiet) == 0, rule

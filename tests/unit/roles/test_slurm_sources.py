@@ -1,0 +1,196 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the role slurm installs, and from where, by operating system."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .conftest import LOCAL, Show
+
+
+def system(distribution: str, version: str, family: str = "Debian", **variables: Any) -> dict[str, Any]:
+    """A host with the facts of an operating system."""
+    facts = {
+        "distribution": distribution,
+        "distribution_version": version,
+        "distribution_major_version": version.split(".")[0],
+        "os_family": family,
+        "pkg_mgr": "apt" if family == "Debian" else "dnf",
+        "ansible_local": variables.pop("local", {}),
+    }
+    functions = ["controller", "login", "compute"]
+    return {"facts": facts, "slurm_functions": functions, "slurm_pam_adopt": False, **variables}
+
+
+def recorded(**changes: Any) -> dict[str, Any]:
+    """The local facts of a compute node of Debian 12."""
+    record = {
+        "packages": ["libpmix-dev", "munge", "slurm-client", "slurm-wlm-basic-plugins", "slurmd"],
+        "version": "22.05.8",
+        "source": "distribution",
+        "functions": ["compute"],
+    }
+    return {"local": {"hpcai_slurm": {**record, **changes}}, "slurm_functions": ["compute"]}
+
+
+def of_debian(**variables: Any) -> dict[str, Any]:
+    """A machine with Debian 12."""
+    host = system("Debian", "12", local=variables.pop("local", {}))
+    return {**host, **variables}
+
+
+HOSTS = {
+    "debian12": system("Debian", "12"),
+    "debian13": system("Debian", "13"),
+    "ubuntu22": system("Ubuntu", "22.04"),
+    "ubuntu24": system("Ubuntu", "24.04"),
+    "ubuntu24_repository": system("Ubuntu", "24.04", slurm_source="repository", slurm_repository={"suite": "insiders"}),
+    "rocky9": system("Rocky", "9.4", "RedHat", slurm_version="24.11"),
+    "rocky9_epel": system("Rocky", "9.4", "RedHat", slurm_source="distribution"),
+    "preinstalled": system("Debian", "12", slurm_source="preinstalled"),
+    "pinned": system("Debian", "12", slurm_version="22.05.8-4", slurm_packages_extra=["openmpi-bin"]),
+    "complete": of_debian(**recorded()),
+    "older_record": of_debian(**recorded(source=None)),
+    "other_version": of_debian(**recorded(), slurm_version="23.11"),
+    "same_version": of_debian(**recorded(), slurm_version="22.05"),
+    "similar_version": of_debian(**recorded(), slurm_version="22.0"),
+    "other_source": of_debian(**recorded(), slurm_source="repository"),
+    "other_function": of_debian(**recorded(functions=["login"], source="preinstalled"), slurm_source="preinstalled"),
+    "same_function": of_debian(**recorded(source="preinstalled"), slurm_source="preinstalled"),
+}
+OTHER_SUBJECTS = ("slurmdbd", "slurm-smd-slurmdbd", "slurm-slurmdbd", "mariadb-server", "python3-pymysql")
+"""Packages of accounting, which come and go with its settings."""
+VARIABLES = (
+    "__slurm_source",
+    "__slurm_packages",
+    "__slurm_packages_of_version",
+    "__slurm_complete",
+    "__slurm_has_sackd",
+    "__slurm_daemons",
+    "__slurm_repository",
+    "__slurm_repository_kind",
+)
+
+
+@pytest.fixture(scope="module")
+def told(show: Show) -> dict[str, dict[str, Any]]:
+    """The role's variables by host. None of the role's tasks runs."""
+    inventory = {"all": {"hosts": HOSTS, "vars": LOCAL}}
+    asked = {name: f"{{{{ {name} }}}}" for name in VARIABLES}
+    return show("hpcai.azure.slurm", inventory, asked, ansible_facts="{{ facts }}")
+
+
+@pytest.mark.parametrize(
+    ("host", "source", "packages"),
+    [
+        (
+            "debian12",
+            "distribution",
+            ["munge", "libpmix-dev", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld", "slurmd"],
+        ),
+        (
+            "ubuntu24",
+            "distribution",
+            ["munge", "libpmix-dev", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld", "sackd", "slurmd"],
+        ),
+        (
+            "ubuntu22",
+            "repository",
+            ["munge", "pmix", "libevent-dev", "libhwloc-dev", "slurm-smd", "slurm-smd-client", "slurm-smd-slurmctld",
+             "slurm-smd-sackd", "slurm-smd-slurmd"],
+        ),
+        ("rocky9", "repository", ["munge", "pmix", "slurm", "slurm-slurmctld", "slurm-sackd", "slurm-slurmd"]),
+        ("rocky9_epel", "distribution", ["munge", "pmix", "slurm", "slurm-slurmctld", "slurm-slurmd"]),
+        ("preinstalled", "preinstalled", []),
+    ],
+)  # fmt: skip
+def test_packages_and_their_source_follow_the_operating_system(
+    told: dict[str, dict[str, Any]], host: str, source: str, packages: list[str]
+) -> None:
+    assert told[host]["__slurm_source"] == source
+    assert [name for name in told[host]["__slurm_packages"] if name not in OTHER_SUBJECTS] == packages
+
+
+def test_a_version_counts_for_slurms_own_packages_only(told: dict[str, dict[str, Any]]) -> None:
+    pinned = [
+        name for name in told["pinned"]["__slurm_packages_of_version"] if name.split("=")[0] not in OTHER_SUBJECTS
+    ]
+    assert pinned == [
+        "munge",
+        "libpmix-dev",
+        "openmpi-bin",
+        "slurm-client=22.05.8-4*",
+        "slurm-wlm-basic-plugins=22.05.8-4*",
+        "slurmctld=22.05.8-4*",
+        "slurmd=22.05.8-4*",
+    ]
+    assert "slurm-24.11*" in told["rocky9"]["__slurm_packages_of_version"]
+    assert told["debian12"]["__slurm_packages_of_version"] == told["debian12"]["__slurm_packages"]
+
+
+@pytest.mark.parametrize(
+    ("host", "complete"),
+    [
+        ("debian12", False),
+        ("complete", True),
+        ("older_record", False),
+        ("other_version", False),
+        ("same_version", True),
+        ("similar_version", False),
+        ("other_source", False),
+        ("other_function", False),
+        ("same_function", True),
+    ],
+)
+def test_what_is_recorded_is_complete_or_not(told: dict[str, dict[str, Any]], host: str, complete: bool) -> None:
+    assert told[host]["__slurm_complete"] is complete
+
+
+def test_login_nodes_have_a_daemon_of_their_own_where_slurm_has_one(told: dict[str, dict[str, Any]]) -> None:
+    have = {host for host, variables in told.items() if variables["__slurm_has_sackd"]}
+    assert {"debian13", "ubuntu22", "ubuntu24", "rocky9"} <= have
+    assert not {"debian12", "rocky9_epel", "preinstalled"} & have
+    assert told["ubuntu24"]["__slurm_daemons"]["login"] == ["sackd"]
+    assert told["debian12"]["__slurm_daemons"]["login"] == []
+
+
+def test_apt_takes_slurm_from_the_repository_alone_and_only_with_its_key(told: dict[str, dict[str, Any]]) -> None:
+    source, preferences = told["ubuntu22"]["__slurm_repository_kind"]["files"]
+    assert source["path"] == "/etc/apt/sources.list.d/hpcai-slurm.sources"
+    assert source["content"].splitlines()[1:] == [
+        "Types: deb",
+        "URIs: https://packages.microsoft.com/repos/slurm-ubuntu-jammy/",
+        "Suites: stable",
+        "Components: main",
+        "Architectures: amd64",
+        "Signed-By: /etc/apt/keyrings/hpcai-slurm.asc",
+    ]
+    first, *others = preferences["content"].split("\n\n")
+    assert first.splitlines()[1:] == [
+        "Package: slurm slurm-* slurm-smd* pmix",
+        'Pin: origin "packages.microsoft.com"',
+        "Pin-Priority: 990",
+    ]
+    assert [other.splitlines()[1:] for other in others] == [
+        [f"Pin: release o={vendor}", "Pin-Priority: -1"] for vendor in ("Ubuntu", "Debian")
+    ]
+
+
+def test_dnf_takes_slurm_from_the_repository_and_checks_signatures(told: dict[str, dict[str, Any]]) -> None:
+    (repository,) = told["rocky9"]["__slurm_repository_kind"]["files"]
+    lines = repository["content"].splitlines()
+    assert "baseurl=https://packages.microsoft.com/yumrepos/slurm-el9/" in lines
+    assert "gpgcheck=1" in lines
+    assert "includepkgs=slurm slurm-* slurm-smd* pmix" in lines
+
+
+def test_the_users_settings_of_the_repository_add_to_what_is_known(told: dict[str, dict[str, Any]]) -> None:
+    repository = told["ubuntu24_repository"]["__slurm_repository"]
+    assert repository["suite"] == "insiders"
+    assert repository["url"].endswith("/slurm-ubuntu-noble/")
+    assert len(repository["key_sha256"]) == 64
