@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hosts by role. A role without hosts is an error: its tests would otherwise be skipped, and pass for nothing."""
+"""One converged cluster for all files of tests: its hosts, its users, and Azure behind it.
+
+A role without hosts is an error: its tests would otherwise be skipped, and pass for nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,67 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from testinfra import get_host
+from testinfra.backend.base import CommandResult
 from testinfra.host import Host
+
+from simulated.cluster import Cluster
+from simulated.node import Node, wait_for
+
+ENDPOINT = "http://127.0.0.1:8480"
+ORDER = (
+    # These look, and run jobs.
+    "test_cluster.py",
+    "test_packages.py",
+    "test_scheduling.py",
+    "test_users.py",
+    # A second slurmctld with thousands of nodes, on ports of its own.
+    "test_large.py",
+    "test_pairs.py",
+    # These drain a node and resume it.
+    "test_hooks.py",
+    "test_health.py",
+    # This changes slurm.conf, restarts daemons and puts all back.
+    "test_changes.py",
+    # These change what the cluster is made of, and leave two idle nodes, compute-0 and compute-3, behind.
+    "test_members.py",
+    "test_munge.py",
+    # A node is rebooted.
+    "test_containers.py",
+    # The controller loses its state, and gets it back.
+    "test_accounting.py",
+    # slurmctld is killed, and a machine loses power.
+    "test_survival.py",
+)
+"""The files, in the order in which they run. What restarts daemons, reboots nodes or has others come and go is last, so
+that it cannot spoil what only looks."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the files in their order; one that nobody has given a place is an error."""
+    homeless = sorted({item.path.name for item in items} - set(ORDER))
+    if homeless:
+        raise pytest.UsageError(f"give {', '.join(homeless)} a place in ORDER of molecule/cluster/tests/conftest.py")
+    items.sort(key=lambda item: ORDER.index(item.path.name))
 
 
 @pytest.fixture(scope="session")
-def inventory(request: pytest.FixtureRequest) -> dict[str, Any]:
+def inventory_source(request: pytest.FixtureRequest) -> Path:
+    """The inventory that the cluster was converged with, for further runs of playbooks."""
+    return Path(request.config.getoption("ansible_inventory"))
+
+
+@pytest.fixture(scope="session")
+def inventory(inventory_source: Path) -> dict[str, Any]:
     """What the inventory plugin gives."""
-    command = [str(Path(sys.executable).parent / "ansible-inventory"), "--list"]
-    source = request.config.getoption("ansible_inventory")
-    answer = subprocess.run([*command, "-i", source], capture_output=True, text=True, timeout=60, check=True)
+    command = [str(Path(sys.executable).parent / "ansible-inventory"), "--list", "-i", str(inventory_source)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return dict(json.loads(answer.stdout))
 
 
@@ -32,16 +82,17 @@ def by_role(inventory: dict[str, Any], role: str) -> list[Host]:
     names = inventory.get(f"hpcai_{role}", {}).get("hosts", [])
     if not names:
         pytest.fail(f"no host is in the group hpcai_{role}")
-    addresses = [_plain(inventory["_meta"]["hostvars"][name]["ansible_host"]) for name in names]
+    return [connect(plain(inventory["_meta"]["hostvars"][name]["ansible_host"])) for name in names]
+
+
+def connect(address: str) -> Host:
+    """A machine by its address."""
     key = Path(os.environ["HPCAI_SIMULATOR_STATE"]) / "id_ed25519"
     options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
-    return [
-        get_host(f"ssh://azureuser@{address}", sudo=True, ssh_identity_file=str(key), ssh_extra_args=options)
-        for address in addresses
-    ]
+    return get_host(f"ssh://azureuser@{address}", sudo=True, ssh_identity_file=str(key), ssh_extra_args=options)
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
     """ansible-inventory marks what must not be templated."""
     return str(value["__ansible_unsafe"] if isinstance(value, dict) else value)
 
@@ -55,5 +106,73 @@ def controller(inventory: dict[str, Any]) -> Host:
 
 @pytest.fixture(scope="session")
 def computes(inventory: dict[str, Any]) -> list[Host]:
-    """The compute nodes."""
+    """The compute nodes: compute-0 and compute-3."""
     return by_role(inventory, "compute")
+
+
+@dataclass(frozen=True)
+class User:
+    """An ordinary user on the login node.
+
+    Commands are taken as they stand: a per cent sign needs no doubling here, as it does with testinfra's own.
+    """
+
+    host: Host
+    name: str
+
+    def run(self, command: str, seconds: int = 90) -> CommandResult:
+        """Run a shell command, from a folder that everybody may enter. After so long it is ended, with status 124."""
+        with self.host.sudo(self.name):
+            return self.host.run(f"cd /tmp && timeout {seconds} sh -c %s", command)
+
+    def check_output(self, command: str, seconds: int = 90) -> str:
+        """What a command prints that has to succeed."""
+        done = self.run(command, seconds)
+        assert done.rc == 0, f"{self.name}: {command}: {done.rc}: {done.stdout}{done.stderr}"
+        return str(done.stdout).rstrip("\n")
+
+    def srun(self, options: str, command: str) -> str:
+        """What a job prints. Without nodes for it srun would wait for ever, and none of its limits would count."""
+        return self.check_output(f"srun --time=2 {options} {command}")
+
+    def sbatch(self, options: str, command: str) -> str:
+        """Submit a job; its number."""
+        said = self.check_output(f"sbatch --parsable --output=/dev/null {options} --wrap '{command}'")
+        return said.partition(";")[0]
+
+    def job(self, number: str) -> dict[str, str]:
+        """What slurmctld has of a job, by key: JobState, NodeList and so on."""
+        shown = self.check_output(f"scontrol --oneliner show job {number}")
+        return dict(word.split("=", 1) for word in shown.split() if "=" in word)
+
+
+@pytest.fixture(scope="session")
+def alice(controller: Host) -> User:
+    """An ordinary user."""
+    return User(controller, "alice")
+
+
+@pytest.fixture(scope="session")
+def bob(controller: Host) -> User:
+    """Another ordinary user."""
+    return User(controller, "bob")
+
+
+@pytest.fixture(scope="session")
+def azure() -> Cluster:
+    """Azure behind the cluster: capacity, restarts and deletions through the SDK, and playbooks on it."""
+    return Cluster(ENDPOINT, Path(os.environ["HPCAI_SIMULATOR_STATE"]))
+
+
+@pytest.fixture(scope="session")
+def node(azure: Cluster, inventory: dict[str, Any]) -> Callable[[str], Node]:
+    """Gives an instance by its id, as Azure, Slurm and ssh see it: its state, a job on it, commands there as root."""
+    (name,) = inventory["hpcai_controller"]["hosts"]
+    address = plain(inventory["_meta"]["hostvars"][name]["ansible_host"])
+    return lambda instance_id: Node.of(azure, address, instance_id)
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[[Callable[[], bool], float, Callable[[], object]], float]:
+    """Wait until something is so, at most so many seconds; what the last one returns stands in the error."""
+    return wait_for

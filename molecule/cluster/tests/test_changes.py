@@ -1,0 +1,153 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A change of Slurm's configuration brings what it needs, no more, and running jobs go on.
+
+The modules are run one by one on the converged cluster, after a change of its slurm.conf by hand; site.yml's own runs
+are other tests'. Afterwards all is as before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from simulated.cluster import program
+
+CONF, KEPT = "/etc/slurm/slurm.conf", "/root/slurm.conf.kept"
+END = "/tmp/test-changes-end"
+CACHE = "/var/lib/slurm/slurmd/conf-cache/slurm.conf"
+Module = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def module(inventory_source: Path) -> Module:
+    """Run one of the collection's modules on a host, as root; its answer."""
+
+    def run(host: str, name: str, **arguments: Any) -> dict[str, Any]:
+        words = [program("ansible"), host, "-i", str(inventory_source), "--become", "-m", f"hpcai.azure.{name}"]
+        # An empty mapping would be taken for free text.
+        words += ["-a", json.dumps(arguments)] if arguments else []
+        environment = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, env=environment)
+        answer = re.search(r"=> (\{.*\})", done.stdout, re.DOTALL)
+        assert answer, done.stdout + done.stderr
+        return dict(json.loads(answer[1]))
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def converge(module: Module, inventory: dict[str, Any]) -> Callable[[], list[list[str]]]:
+    """What the role does after a change: slurmctld, then each slurmd. What was done to each of them."""
+    (ctl,), nodes = inventory["hpcai_controller"]["hosts"], inventory["hpcai_compute"]["hosts"]
+
+    def run() -> list[list[str]]:
+        first = module(ctl, "slurmctld")
+        answers = [first, *(module(node, "slurmd", controller=first["for_slurmd"]) for node in nodes)]
+        assert all("commands" in answer for answer in answers), answers
+        return [answer["commands"] for answer in answers]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def settings(controller: Host, converge: Callable[[], list[list[str]]]) -> Iterator[Callable[..., None]]:
+    """Set keys of slurm.conf; they go afterwards."""
+    controller.check_output(f"cp {CONF} {KEPT}")
+
+    def put(**wanted: str) -> None:
+        lines = "".join(f"{key}={value}\\n" for key, value in wanted.items())
+        others = " ".join(f"-e '/^{key}=/d'" for key in wanted)
+        controller.check_output(f"sed {others} {KEPT} > {CONF} && printf '{lines}' >> {CONF}")
+
+    yield put
+    controller.check_output(f"cp {KEPT} {CONF}")
+    converge()
+    controller.check_output("scontrol reconfigure")
+
+
+def processes(controller: Host, computes: list[Host]) -> list[str]:
+    """The main processes of slurmctld and of each slurmd."""
+    shown = [controller.check_output("systemctl show --value --property=MainPID slurmctld")]
+    return shown + [host.check_output("systemctl show --value --property=MainPID slurmd") for host in computes]
+
+
+def test_converged_cluster_needs_nothing(
+    controller: Host, computes: list[Host], converge: Callable[[], list[list[str]]]
+) -> None:
+    before = processes(controller, computes)
+    assert converge() == [[], [], []]
+    assert processes(controller, computes) == before
+
+
+def test_key_that_reconfigure_is_enough_for_restarts_nothing(
+    controller: Host,
+    computes: list[Host],
+    settings: Callable[..., None],
+    converge: Callable[[], list[list[str]]],
+    eventually: Callable[..., float],
+) -> None:
+    before = processes(controller, computes)
+    settings(EpilogMsgTime="2001")
+    assert converge() == [["reconfigure"], [], []]
+    assert "2001 usec" in controller.check_output("scontrol show config | grep ^EpilogMsgTime")
+    for host in computes:
+        eventually(lambda host=host: "EpilogMsgTime=2001" in host.file(CACHE).content_string, 20, lambda: "not pushed")
+    assert processes(controller, computes) == before
+    assert converge() == [[], [], []]
+
+
+def test_keys_that_need_restarts_restart_and_a_running_job_goes_on(
+    controller: Host,
+    computes: list[Host],
+    settings: Callable[..., None],
+    converge: Callable[[], list[list[str]]],
+    alice: Any,
+    eventually: Callable[..., float],
+) -> None:
+    # It ends when it is told to, however long the changes take.
+    wait = f'srun --mpi=none sh -c "until test -e {END}; do sleep 1; done"'
+    job = alice.sbatch("--nodes=2 --ntasks=2 --time=5", wait)
+    step = f"pgrep --full '[s]lurmstepd: .{job}[.]0'"
+    eventually(lambda: all(host.run(step).rc == 0 for host in computes), 40, lambda: alice.job(job))
+    before = processes(controller, computes)
+    settings(MaxJobCount="9999", TaskPlugin="task/none")
+    assert converge() == [["restart"], ["restart"], ["restart"]]
+    after = processes(controller, computes)
+    assert not set(before) & set(after)
+    assert all(host.run(step).rc == 0 for host in computes)
+    assert "= 9999" in controller.check_output("scontrol show config | grep ^MaxJobCount")
+    for host in computes:
+        host.check_output(f"touch {END}")
+    eventually(lambda: alice.job(job)["JobState"] == "COMPLETED", 60, lambda: alice.job(job))
+    assert (alice.job(job)["Restarts"], alice.job(job)["ExitCode"]) == ("0", "0:0")
+    for host in computes:
+        host.check_output(f"rm {END}")
+
+
+def test_hardware_that_slurm_conf_does_not_promise_is_named_and_the_node_kept_out(
+    controller: Host, module: Module, inventory: dict[str, Any], eventually: Callable[..., float]
+) -> None:
+    """What a node has is made worse in the answer of slurmd -C, since no container has less than its host."""
+    (ctl,), (first, _second) = inventory["hpcai_controller"]["hosts"], inventory["hpcai_compute"]["hosts"]
+    node = module(first, "slurmd")["node"]
+    assert node["hardware"]["RealMemory"] >= 1945
+    less = {**node, "hardware": {**node["hardware"], "RealMemory": 1900}}
+    out = module(ctl, "slurm_nodes", put_to_work=["compute-0"], seen={"compute-0": less})
+    assert out["unfit"] == {"compute-0": "hpcai: hardware: RealMemory is 1900, configured 1945"}
+    shown = controller.check_output("sinfo --noheader --nodes=compute-0 --format='%%T %%E'")
+    assert shown == "drained hpcai: hardware: RealMemory is 1900, configured 1945"
+    back = module(ctl, "slurm_nodes", put_to_work=["compute-0"], seen={"compute-0": node})
+    assert (back["resumed"], back["unfit"]) == (["compute-0"], {})
+    state = "sinfo --noheader --nodes=compute-0 --format=%%T"
+    eventually(lambda: controller.check_output(state) == "idle", 30, lambda: controller.check_output(state))

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Jobs in containers, by ordinary users, before and after a reboot.
+
+enroot and pyxis are stand-ins here. The image is made on each node of programs that the node has, with an os-release of
+its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+IMAGE = "/var/tmp/hpcai-test.sqsh"
+MAKE_IMAGE = Path(__file__).resolve().parents[3] / "tests/site/make_image.sh"
+SHOW = "sh -c 'cat /etc/os-release; readlink /proc/self/ns/mnt'"
+JOB = "--mpi=none --ntasks=1 --mem=100"
+ON_THE_HOST = """\
+#!/bin/sh
+for word; do
+    shift
+    case $word in --container*) ;; *) set -- "$@" "$word" ;; esac
+done
+exec /usr/bin/srun "$@"
+"""
+RECORD, LINK = "/var/lib/hpcai/pyxis.json", "/usr/lib/hpcai/pyxis/spank_pyxis.so"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image(computes: list[Host]) -> Iterator[None]:
+    """An image on each compute node."""
+    program = base64.b64encode(MAKE_IMAGE.read_bytes()).decode()
+    for host in computes:
+        host.check_output("echo %s | base64 --decode | bash -s %s", program, IMAGE)
+    yield
+    for host in computes:
+        host.check_output("rm -f %s", IMAGE)
+
+
+def run_module(name: str, options: str, inventory_source: Path) -> str:
+    """What a module answers on all compute nodes."""
+    program = str(Path(sys.executable).parent / "ansible")
+    command = [program, "hpcai_compute", "-i", str(inventory_source), "--become", "-m", name, "-a", options]
+    env = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, env=env, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def in_container(user: Any, where: str, options: str = "") -> str:
+    """What a job sees in a container on a node."""
+    return str(user.srun(f"{JOB} --nodelist={where} --container-image={IMAGE} {options}", SHOW))
+
+
+def test_two_users_run_in_containers_twice_and_after_a_reboot(
+    computes: list[Host], alice: Any, bob: Any, node: Callable[[str], Any], eventually: Callable[..., float]
+) -> None:
+    """The second user is the one for whom folders of the first would be in the way."""
+    rebooted = node("0")
+    outside = alice.srun(f"{JOB} --nodelist=compute-0", SHOW)
+    assert "ID=debian" in outside.splitlines()
+    for user in (alice, bob, alice, bob):
+        inside = in_container(user, "compute-0")
+        assert "ID=hpcai-image" in inside.splitlines()
+        assert inside.splitlines()[-1] != outside.splitlines()[-1]
+    # A container has the boot id of its host.
+    started = "systemctl show --property=UserspaceTimestamp --value"
+    boot = rebooted.sh(started).strip()
+    rebooted.sh(
+        "mkdir -p /scratch/enroot/data/user-4001/pyxis_99999_99999.0/usr && "
+        "chown -R 4001:4001 /scratch/enroot/data/user-4001/pyxis_99999_99999.0"
+    )
+    rebooted.sh("nohup sh -c 'sleep 1; systemctl reboot' > /dev/null 2>&1 &")
+    eventually(lambda: rebooted.sh(started, check=False).strip() not in ("", boot), 120, lambda: "it did not reboot")
+    eventually(lambda: bool(rebooted.state() == "idle"), 120, rebooted.state)
+    for user in (bob, alice):
+        assert "ID=hpcai-image" in in_container(user, "compute-0")
+    # What a dead job had left is gone, and of the jobs that ended nothing is left.
+    assert rebooted.sh("ls -A /scratch/enroot/data/user-*/").replace("\n", " ").count("pyxis_") == 0
+    assert rebooted.verdicts()["containers"] == "pass"
+
+
+def test_folders_are_sticky_or_a_users_own(computes: list[Host]) -> None:
+    for host in computes:
+        for path in ("/scratch/enroot/data", "/scratch/enroot/cache", "/scratch/enroot/tmp", "/run/enroot"):
+            assert oct(host.file(path).mode) == "0o1777", path
+        assert oct(host.file("/scratch/pyxis").mode) == "0o755"
+        shown = host.check_output(
+            "find /scratch/enroot /scratch/pyxis /run/enroot -xdev -type d -perm -0002 ! -perm -1000"
+        )
+        assert shown == ""
+
+
+def test_a_wrong_image_is_named_and_drains_nothing(controller: Host, alice: Any) -> None:
+    done = alice.run(f"srun --time=2 {JOB} --container-image=/nonexistent.sqsh true")
+    assert done.rc != 0
+    assert "No such file or directory: /nonexistent.sqsh" in done.stderr
+    assert controller.check_output("sinfo --noheader --states=drain,drained,draining --format=%%N") == ""
+
+
+def test_a_named_container_goes_with_its_job(computes: list[Host], alice: Any) -> None:
+    in_container(alice, "compute-0", "--container-name=mine")
+    (host,) = [host for host in computes if host.check_output("hostname") == "compute000000"]
+    listed = host.run("ls /scratch/enroot/data/user-4001").stdout
+    assert "mine" not in listed
+
+
+def test_the_check_passes_in_containers_and_notices_a_step_on_the_host(alice: Any, computes: list[Host]) -> None:
+    assert "2 nodes ran Image of the tests in a container" in alice.check_output(
+        f"hpcnode containers check {IMAGE} --nodes 2"
+    )
+    # A plugin that starts no container: as where plugstack.conf does not reach a node.
+    alice.check_output(f"mkdir -p ~/fake && printf %s {shlex.quote(ON_THE_HOST)} > ~/fake/srun && chmod +x ~/fake/srun")
+    done = alice.run(f"PATH=$HOME/fake:$PATH hpcnode containers check {IMAGE}")
+    assert done.rc == 1
+    assert "the step ran on the host, not in the container" in done.stdout + done.stderr
+
+
+def test_pyxis_is_built_again_when_slurms_record_changes_and_only_then(
+    inventory_source: Path, computes: list[Host]
+) -> None:
+    host = computes[0]
+    before = json.loads(host.file(RECORD).content_string)
+    assert before["slurm"] in host.check_output("scontrol --version")
+    host.check_output('sed -i \'s/"slurm": "[^"]*"/"slurm": "21.08.5"/\' %s', RECORD)
+    options = "source=/usr/share/hpcai/pyxis/pyxis-0.24.0.tar.gz version=0.24.0"
+    first = run_module("hpcai.azure.pyxis_plugin", options, inventory_source)
+    assert first.count('"changed": true') == 1
+    assert '"reason": "it is for Slurm 21.08.5, and not ' in first
+    assert json.loads(host.file(RECORD).content_string)["slurm"] == before["slurm"]
+    assert '"changed": true' not in run_module("hpcai.azure.pyxis_plugin", options, inventory_source)
+    assert host.file(LINK).linked_to.endswith(f"/{before['slurm']}-0.24.0/spank_pyxis.so")

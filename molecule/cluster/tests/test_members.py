@@ -1,0 +1,107 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Nodes that come and go while the cluster works.
+
+Two instances are added. One is retired while it has a job, the other is deleted behind the cluster's back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from simulated.cluster import Cluster, Recap
+from simulated.node import Node
+
+JOIN_S = 120
+RETIRED, VANISHED = "17", "19"
+"""The ids that the simulator gives next."""
+
+
+@pytest.fixture(scope="module")
+def added(azure: Cluster, node: Callable[[str], Node], eventually: Callable[..., float]) -> dict[str, Node]:
+    """Two new instances, by their ids, as soon as a job has run on each."""
+    azure.set_capacity(4)
+    members = {number: node(number) for number in azure.instance_ids() if number not in ("0", "3")}
+    for each in members.values():
+        eventually(each.runs_a_job, JOIN_S, lambda each=each: (each.state(), each.boot()))
+    return members
+
+
+@pytest.fixture(scope="module")
+def job(alice: Any, added: dict[str, Node], eventually: Callable[..., float]) -> str:
+    """A job that is in the way: the number of one that runs on the node to be retired."""
+    number = str(alice.sbatch(f"--nodelist={added[RETIRED].name} --time=5", "sleep 45"))
+    eventually(lambda: alice.job(number)["JobState"] == "RUNNING", 30, lambda: alice.job(number))
+    return number
+
+
+@pytest.fixture(scope="module")
+def in_vain(azure: Cluster, inventory_source: Path, job: str) -> Recap:
+    """A run that has no time to wait for that job."""
+    return azure.playbook("playbooks/retire.yml", inventory_source, "-e", f"retire=compute-{RETIRED} retire_timeout=0")
+
+
+@pytest.fixture(scope="module")
+def retired(azure: Cluster, inventory_source: Path, in_vain: Recap) -> Recap:
+    """A run that waits."""
+    return azure.playbook("playbooks/retire.yml", inventory_source, "-e", f"retire=compute-{RETIRED}")
+
+
+@pytest.fixture(scope="module")
+def forgotten(azure: Cluster, inventory_source: Path, retired: Recap) -> Recap:
+    """A run of site.yml after the other instance has gone without a word."""
+    azure.delete_instances(VANISHED)
+    return azure.site(inventory_source)
+
+
+def conf(controller: Host) -> str:
+    """slurm.conf's node lines."""
+    return str(controller.check_output("grep ^NodeName= /etc/slurm/slurm.conf"))
+
+
+def test_new_nodes_join_and_run_jobs(added: dict[str, Node]) -> None:
+    assert sorted(added) == [RETIRED, VANISHED]
+
+
+def test_node_with_a_job_stays_drained_when_time_is_over_and_the_job_is_named(
+    azure: Cluster, alice: Any, added: dict[str, Node], job: str, in_vain: Recap
+) -> None:
+    said = " ".join(in_vain.output.split())
+    assert in_vain.rc != 0
+    assert f"Jobs still run on compute-{RETIRED} after 0 s: {job} (alice, running)" in said
+    assert added[RETIRED].state() == "draining"
+    assert alice.job(job)["JobState"] == "RUNNING"
+    assert RETIRED in azure.instance_ids()
+
+
+def test_retired_node_leaves_when_its_job_has_ended_by_itself(
+    azure: Cluster, controller: Host, alice: Any, job: str, retired: Recap
+) -> None:
+    assert retired.rc == 0, retired.output
+    assert alice.job(job)["JobState"] == "COMPLETED"
+    assert azure.instance_ids() == ["0", "3", VANISHED]
+    assert controller.run(f"scontrol show node compute-{RETIRED}").rc != 0
+    assert f"NodeName=compute-[0,3,{VANISHED}] " in conf(controller)
+
+
+def test_second_run_changes_nothing(azure: Cluster, inventory_source: Path, retired: Recap) -> None:
+    again = azure.playbook("playbooks/retire.yml", inventory_source, "-e", f"retire=compute-{RETIRED}")
+    assert again.rc == 0, again.output
+    assert again.changed == 0, again.output
+    assert f"Gone already: compute-{RETIRED}" in " ".join(again.output.split())
+
+
+def test_instance_that_is_gone_from_azure_leaves_by_the_next_run_of_site_yml(
+    controller: Host, forgotten: Recap
+) -> None:
+    assert forgotten.rc == 0, forgotten.output
+    assert "NodeName=compute-[0,3] " in conf(controller)
+    shown = controller.check_output("sinfo --Node --noheader --states=idle --format=%%N")
+    assert shown.split() == ["compute-0", "compute-3"]

@@ -1,0 +1,28 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is installed, and whose it is."""
+
+from __future__ import annotations
+
+import json
+
+from testinfra.host import Host
+
+
+def test_slurm_and_munge_have_the_same_ids_everywhere(controller: Host, computes: list[Host]) -> None:
+    for host in (controller, *computes):
+        ids = {name: host.check_output(f"id -u {name}; id -g {name}").split() for name in ("slurm", "munge")}
+        assert ids == {"slurm": ["64030", "64030"], "munge": ["11101", "11101"]}
+        # The packages were installed afterwards, and took the accounts as they were.
+        assert host.file("/var/lib/munge").user == "munge"
+        assert host.check_output("ps -o user= -C munged") == "munge"
+        assert host.check_output("find /etc/munge /etc/slurm /var/lib/munge /var/log/munge -nouser") == ""
+
+
+def test_the_record_tells_the_version_that_the_daemons_have(controller: Host, computes: list[Host]) -> None:
+    for host, daemon in ((controller, "slurmctld"), *((host, "slurmd") for host in computes)):
+        record = json.loads(host.file("/etc/ansible/facts.d/hpcai_slurm.fact").content_string)
+        assert host.check_output(f"{daemon} -V") == f"slurm-wlm {record['version']}"
+        assert record["source"] == "distribution"

@@ -1,0 +1,67 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What Slurm says of its nodes, and what ordinary users' jobs get of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+
+@pytest.fixture(scope="module")
+def shown(controller: Host) -> dict[str, str]:
+    """What `scontrol show node` says of a node, by key."""
+    line = controller.check_output("scontrol --oneliner show node compute-0")
+    return dict(word.split("=", 1) for word in line.split() if "=" in word)
+
+
+def test_sinfo_shows_one_partition_for_the_set(controller: Host) -> None:
+    """Exactly: partition, availability, time limit, nodes, state, names. A tilde says that a node is not there."""
+    lines = controller.check_output("sinfo --noheader --format='%%P %%a %%l %%D %%t %%N'").splitlines()
+    assert sorted(lines) == [
+        "compute* up infinite 2 idle compute-[0,3]",
+        "compute* up infinite 32 down~ compute-[4-35]",
+    ]
+
+
+def test_scontrol_shows_what_the_size_has(shown: dict[str, str]) -> None:
+    """Two CPUs and 2048 MiB less 5 %, as described for simulated nodes, and the stand-ins for GPUs."""
+    wanted = {
+        "NodeName": "compute-0",
+        "CPUTot": "2",
+        "RealMemory": "1945",
+        "AvailableFeatures": "nd96asr_v4",
+        "Gres": "gpu:2",
+        "State": "IDLE",
+        "Partitions": "compute",
+    }
+    assert {key: shown.get(key) for key in wanted} == wanted
+
+
+def test_mpi_ranks_of_an_ordinary_user_see_each_other_on_two_nodes(alice: Any) -> None:
+    program = "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.allreduce(c.rank + 1), MPI.Get_processor_name())"
+    lines = alice.srun("--mpi=pmix --nodes=2 --ntasks=4 --ntasks-per-node=2", f'python3 -c "{program}"').splitlines()
+    assert sorted(lines) == ["10 compute000000"] * 2 + ["10 compute000003"] * 2
+
+
+def test_two_jobs_share_a_node_and_see_different_gpus(alice: Any) -> None:
+    """Both begin before either ends."""
+    job = "srun --time=2 --mpi=none --nodelist=compute-0 --ntasks=1 --mem=200 --gres=gpu:1"
+    say = "echo began $SLURM_STEP_GPUS $CUDA_VISIBLE_DEVICES; sleep 8; echo ended"
+    lines = alice.check_output(f"{job} sh -c '{say}' & {job} sh -c '{say}' & wait").splitlines()
+    assert sorted(lines[:2]) == ["began 0 0", "began 1 1"]
+    assert lines[2:] == ["ended"] * 2
+
+
+def test_job_without_a_gpu_sees_none(alice: Any) -> None:
+    assert alice.srun("--mpi=none --ntasks=1", "sh -c 'echo ${CUDA_VISIBLE_DEVICES:-none}'") in ("none", "NoDevFiles")
+
+
+def test_more_gpus_than_a_node_has_are_refused_at_once(alice: Any) -> None:
+    done = alice.run("srun --mpi=none --nodes=1 --gres=gpu:3 true")
+    assert done.rc != 0
+    assert "Requested node configuration is not available" in done.stderr

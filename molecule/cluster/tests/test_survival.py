@@ -1,0 +1,95 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Jobs and nodes outlive what happens to slurmctld and to machines. Both nodes are idle again afterwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from testinfra.host import Host
+
+from simulated.cluster import RESOURCE_GROUP, SCALE_SET, Cluster
+from simulated.node import Node
+
+CPUS, JOBS, SECONDS = 4, 6, 45
+"""More jobs than the two nodes have CPUs. None may end between the last save of the queue and the kill: slurmctld would
+think that it still runs, until the node registers again minutes later, and then run it once more."""
+SAVED_S = 12
+"""slurmctld writes its queue 5 to 10 s after a change, and a killed one cannot."""
+BACK_S = 120
+
+
+def states(controller: Host, job: str) -> list[str]:
+    """The states of an array's jobs."""
+    shown = controller.check_output(f"scontrol --oneliner show job {job}")
+    return [state for line in shown.splitlines() for state in re.findall(r" JobState=(\S+)", line)]
+
+
+def running(computes: list[Host]) -> int:
+    """How many of the jobs have really started: slurmctld says RUNNING before their nodes know of them."""
+    return sum(int(host.run(f"pgrep --count --full '^[^ ]*sleep {SECONDS}$'").stdout) for host in computes)
+
+
+def test_jobs_outlive_a_slurmctld_that_is_restarted_and_one_that_is_killed(
+    controller: Host, computes: list[Host], alice: Any, eventually: Callable[..., float]
+) -> None:
+    job = alice.sbatch(f"--array=1-{JOBS} --ntasks=1 --mem=100 --time=5", f"sleep {SECONDS}")
+    eventually(lambda: running(computes) == CPUS, 30, lambda: states(controller, job))
+    controller.check_output("systemctl restart slurmctld")
+    eventually(lambda: controller.run("scontrol ping").rc == 0, 60, lambda: "no answer after the restart")
+    controller.check_output(f"sleep {SAVED_S}")
+    before = states(controller, job)
+    assert before.count("RUNNING") == CPUS
+    assert "PENDING" in before
+    controller.check_output("systemctl kill --kill-who=main --signal=SIGKILL slurmctld")
+    eventually(lambda: controller.run("scontrol ping").rc != 0, 20, lambda: "it still answers")
+    controller.run("systemctl reset-failed slurmctld")
+    controller.check_output("systemctl start slurmctld")
+    eventually(lambda: controller.run("scontrol ping").rc == 0, 60, lambda: "no answer after its death")
+    assert states(controller, job).count("RUNNING") == running(computes) == CPUS
+    eventually(lambda: states(controller, job) == ["COMPLETED"] * JOBS, 180, lambda: states(controller, job))
+    # Each in its first and only run.
+    shown = controller.check_output(f"scontrol --oneliner show job {job}")
+    assert re.findall(r" Restarts=(\S+)", shown) == ["0"] * JOBS
+
+
+def test_job_of_a_node_that_died_runs_elsewhere_and_the_node_comes_back(
+    controller: Host,
+    azure: Cluster,
+    alice: Any,
+    node: Callable[[str], Node],
+    eventually: Callable[..., float],
+) -> None:
+    machines = azure.sdk().virtual_machine_scale_set_vms
+    # For the time of the test a silent node is down soon; 300 s are for production.
+    controller.check_output("cp /etc/slurm/slurm.conf /root/slurm.conf.patient")
+    controller.check_output("sed -i -e '/^SlurmdTimeout=/d' -e '$aSlurmdTimeout=20' /etc/slurm/slurm.conf")
+    controller.check_output("scontrol reconfigure")
+    try:
+        job = alice.sbatch("--nodes=1 --exclusive --requeue --time=5", "sleep 15")
+        eventually(lambda: alice.job(job)["JobState"] == "RUNNING", 30, lambda: alice.job(job))
+        dead, other = alice.job(job)["NodeList"], {"compute-0": "compute-3", "compute-3": "compute-0"}
+        which = dead.rpartition("-")[2]
+        lost = node(which)
+        # At once, as power fails: nothing on it has the time to tell slurmctld of an end.
+        lost.sh(
+            f"systemctl kill --kill-who=all --signal=SIGKILL slurmd; pkill -KILL --full '[s]lurmstepd: .{job}[.]'; "
+            "systemctl stop slurmd"
+        )
+        machines.begin_power_off(RESOURCE_GROUP, SCALE_SET, which, skip_shutdown=True).result()
+        eventually(lambda: lost.state() == "down*", BACK_S, lost.state)
+        eventually(lambda: alice.job(job)["JobState"] == "PENDING", 30, lambda: alice.job(job))
+        # Slurm lets a requeued job wait until the credentials of its first start are over, for the node that it had.
+        controller.check_output(f"scontrol update JobId={job} StartTime=now")
+        eventually(lambda: alice.job(job)["JobState"] == "COMPLETED", 60, lambda: alice.job(job))
+        assert (alice.job(job)["NodeList"], alice.job(job)["Restarts"]) == (other[dead], "1")
+        machines.begin_start(RESOURCE_GROUP, SCALE_SET, which).result()
+        eventually(lambda: lost.state() == "idle", BACK_S, lambda: (lost.state(), lost.slurmd()))
+        assert lost.runs_a_job()
+    finally:
+        controller.check_output("cp /root/slurm.conf.patient /etc/slurm/slurm.conf")
+        controller.check_output("scontrol reconfigure")
