@@ -26,6 +26,7 @@ PLANTED = {
     "root/.ssh/authorized_keys": "ssh-ed25519 AAAA",
     "home/azureuser/.ssh/id_rsa": "x",
     "home/azureuser/notes.txt": "x",
+    "home/azureuser/.profile": "another than the skeleton's",
     "etc/munge/munge.key": "x",
     "etc/hpcai/munge.key": "x",
     "etc/hpcai/cluster.json": "{}",
@@ -52,6 +53,8 @@ PLANTED = {
     "opt/app/state.bin": "before the-munge-key-of-a-running-cluster after",
 }
 INNOCENT = {
+    "etc/skel/.profile": "umask 022\n",
+    "home/azureuser/.profile": "umask 022\n",
     "etc/machine-id": "",
     "etc/hpcai/node.json": '{"schema": 1, "vm_sizes": {"Standard_X": {"vcpus": 2}}}',
     "etc/shadow": "root:*:20000:0:99999:7:::\ndaemon:!:20000::::::\n",

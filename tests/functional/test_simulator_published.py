@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from simulator import published
-from simulator.arm import compute_payloads, network_payloads
+from simulator.arm import compute_payloads, impacts, network_payloads
 from simulator.keyvault import app as keyvault
 from simulator.testing import Simulator, running
 
@@ -34,6 +34,14 @@ SCENARIO: dict[str, Any] = {
         {"name": "flex", "capacity": 2, "orchestration_mode": "Flexible", "public_ip": True, "zones": ["1", "2"]},
     ],
 }
+REPORT = {
+    "startDateTime": "2026-11-22T16:40:00Z",
+    "impactedResourceId": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/v",
+    "impactCategory": "Resource.Hpc.Unhealthy.HpcMissingGpu",
+    "impactDescription": "7 of 8 GPUs",
+    "additionalProperties": {"PhysicalHostName": "GGBB90904476"},
+}
+"""All that a report of this collection holds."""
 UNPUBLISHED: dict[str, set[str]] = {}
 """Fields that the simulator sends although no example has them, by kind of resource, each with its reason."""
 
@@ -66,6 +74,7 @@ def payloads(simulator: Simulator) -> list[tuple[str, dict[str, Any]]]:
         ("public_address", network_payloads.public_address(alone)),
         ("set_public_address", network_payloads.public_address(uniform)),
         ("virtual_network", network_payloads.virtual_network(alone.network)),
+        ("workload_impact", impacts.payload(model.subscription, "report-001", REPORT, model.identities.uuid())),
         ("secret", keyvault.payload(vault, vault.put("key", "value"))),
     ]
 

@@ -35,7 +35,7 @@ from hardware.vm import Machine
 
 STAND_INS = Path(__file__).resolve().parents[1] / "stand_ins"
 BLOCKING = ("instance", "key", "gpu", "fabric", "scratch", "directories")
-STEPS = (*BLOCKING, "clocks", "nccl")
+STEPS = (*BLOCKING, "clocks", "nccl", "containers")
 GOOD = ("pass", "warn", "skip")
 
 

@@ -16,7 +16,8 @@ import pytest
 from hardware import qemu
 from hardware.image import prepare
 from hardware.scratch import Scratch
-from hardware.vm import Machine
+from hardware.slurm import CORES, DISKS, OneNode
+from hardware.vm import ALL, Machine
 
 LOGS = Path(__file__).resolve().parents[2] / ".test-logs"
 FAILED = pytest.StashKey[bool]()
@@ -49,6 +50,21 @@ def started(request: pytest.FixtureRequest) -> Iterator[Machine]:
         say(f"kernel {kernel} booted in {machine.boots[0]:.0f} s; console log in .test-logs/{console.name}")
         yield machine
         say(f"{len(machine.boots)} boots of {sum(machine.boots) / len(machine.boots):.0f} s on average")
+    finally:
+        machine.close()
+
+
+@pytest.fixture(scope="session")
+def one_node(started: Machine) -> Iterator[OneNode]:
+    """A second machine, as a cluster of one node. The other one is there, so image and accelerator are good."""
+    console = LOGS / "hardware-console-slurm.log"
+    console.unlink(missing_ok=True)
+    machine = Machine(started.image, started.acceleration, console, CORES)
+    try:
+        machine.start(without=ALL[DISKS:])
+        node = OneNode(machine)
+        node.configure()
+        yield node
     finally:
         machine.close()
 

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,35 +67,72 @@ def play(machine: Machine, *tasks: Task) -> list[Result]:
         (folder / "hosts.ini").write_text(f"{HOST} ansible_python_interpreter=/usr/bin/python3\n", encoding="utf-8")
         results = folder / "results"
         results.touch()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-        environment |= {
-            "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".collections"),
+        callbacks = {
             "ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS),
             "ANSIBLE_CALLBACKS_ENABLED": "results",
-            "ANSIBLE_SSH_ARGS": f"-F {machine.ssh_config}",
-            "ANSIBLE_SSH_RETRIES": "0",
-            "ANSIBLE_TIMEOUT": "60",
-            "ANSIBLE_NOCOLOR": "1",
             "HPCAI_RESULTS": str(results),
-            "LC_ALL": "C.UTF-8",
         }
-        program = str(Path(sys.executable).with_name("ansible-playbook"))
-        done = subprocess.run(
-            [program, "-i", str(folder / "hosts.ini"), str(folder / "play.yml")],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=LIMIT_S * len(tasks),
-            check=False,
-        )
+        done = _ansible_playbook(machine, folder, LIMIT_S * len(tasks), callbacks)
         answers = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
     if len(answers) != len(tasks) or any(answer["verdict"] == "unreachable" for answer in answers):
         raise RuntimeError(
             f"Ansible ran {len(answers)} of {len(tasks)} tasks: {done.stdout[-3000:]}{done.stderr[-2000:]}"
         )
     return [_result(answer) for answer in answers]
+
+
+def run_roles(machine: Machine, groups: Iterable[str], variables: Mapping[str, Any], *roles: str) -> str:
+    """Apply roles, each as ``name`` or ``name/entry point``, as site.yml does it; what Ansible printed.
+
+    :param groups: groups of the inventory that the machine is in.
+    :raises RuntimeError: a task failed.
+    """
+    tasks: list[dict[str, Any]] = [{"ansible.builtin.setup": {"gather_subset": ["min"]}}]
+    for role in roles:
+        name, _slash, entry = role.partition("/")
+        tasks.append({"ansible.builtin.import_role": {"name": f"hpcai.azure.{name}", "tasks_from": entry or "main"}})
+    with tempfile.TemporaryDirectory(prefix="hpcai-roles-") as name:
+        folder = Path(name)
+        play_of_roles = {"hosts": HOST, "gather_facts": False, "tasks": tasks}
+        (folder / "play.yml").write_text(json.dumps([play_of_roles]), encoding="utf-8")
+        # Variables of the host, as the inventory plugin gives them: roles look at those of other hosts too.
+        (folder / "host_vars").mkdir()
+        (folder / f"host_vars/{HOST}.yml").write_text(json.dumps(dict(variables)), encoding="utf-8")
+        lines = [f"{HOST} ansible_python_interpreter=/usr/bin/python3"]
+        for group in groups:
+            lines += [f"[{group}]", HOST]
+        (folder / "hosts.ini").write_text("\n".join([*lines, ""]), encoding="utf-8")
+        done = _ansible_playbook(machine, folder, 2 * LIMIT_S * len(roles), {})
+    if done.returncode:
+        raise RuntimeError(f"Ansible ended with {done.returncode}: {done.stdout[-6000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def _ansible_playbook(
+    machine: Machine, folder: Path, limit_s: float, more: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run play.yml of a folder on the machine, with hosts.ini beside it."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    environment |= {
+        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".collections"),
+        "ANSIBLE_SSH_ARGS": f"-F {machine.ssh_config}",
+        "ANSIBLE_SSH_RETRIES": "0",
+        "ANSIBLE_TIMEOUT": "60",
+        "ANSIBLE_NOCOLOR": "1",
+        "LC_ALL": "C.UTF-8",
+        **more,
+    }
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
+    return subprocess.run(
+        [program, "-i", str(folder / "hosts.ini"), str(folder / "play.yml")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=limit_s,
+        check=False,
+    )
 
 
 def module(machine: Machine, name: str, /, *, check: bool = False, **options: Any) -> Result:

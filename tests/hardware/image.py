@@ -23,9 +23,11 @@ from pathlib import Path
 
 from simulator.backends.containers import apt_sources
 from simulator.backends.containers.base_image import digest
-from simulator.backends.containers.places import cache_dir, locked
+from simulator.backends.containers.places import IMAGE_FILES, cache_dir, locked
 
 FILES = Path(__file__).resolve().parent / "image_files"
+ZIP_CACHE = IMAGE_FILES / "zip_cache.py"
+"""What the machines of both kinds have."""
 SUITE = "bookworm"
 KEPT = 2
 """Images that stay, by last use: two checkouts side by side do not rebuild each other's."""
@@ -79,7 +81,7 @@ def key() -> str:
     """Content hash of all that goes into the image."""
     parts = [SUITE.encode(), platform.machine().encode()]
     parts += [text.encode() for text in apt_sources.for_suite(SUITE) + apt_sources.options()]
-    for path in sorted(FILES.iterdir()):
+    for path in sorted([*FILES.iterdir(), ZIP_CACHE]):
         parts += [path.name.encode(), path.read_bytes()]
     return digest(parts)
 
@@ -144,7 +146,7 @@ def _command(folder: Path, output: Path) -> list[str]:
         # The initrd is made once, at the end, and not by each package that has a part in it.
         "--essential-hook=mkdir -p \"$1/etc/initramfs-tools\" && printf 'update_initramfs=no\\n' "
         '> "$1/etc/initramfs-tools/update-initramfs.conf"',
-        f'--customize-hook={FILES / "customize.sh"} "$1" {FILES} {output} {owner}',
+        f'--customize-hook={FILES / "customize.sh"} "$1" {FILES} {output} {owner} {ZIP_CACHE}',
         SUITE,
         "/dev/null",
         *source_files,

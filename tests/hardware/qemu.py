@@ -83,14 +83,24 @@ def node_of(number: int) -> int:
 
 
 def command(
-    image: Image, acceleration: tuple[str, str], overlay: Path, disks: dict[int, Path], console: Path, port: int
+    image: Image,
+    acceleration: tuple[str, str],
+    overlay: Path,
+    disks: dict[int, Path],
+    console: Path,
+    port: int,
+    cores: int = 1,
 ) -> list[str]:
-    """The whole command. ``disks`` are the NVMe disks that are plugged in, by number. QMP is on stdin and stdout."""
+    """The whole command. ``disks`` are the NVMe disks that are plugged in, by number. QMP is on stdin and stdout.
+
+    :param cores: CPUs of each NUMA node. More than one are the cores of a socket.
+    """
+    smp = str(NUMA_NODES) if cores == 1 else f"{cores * NUMA_NODES},sockets={NUMA_NODES},cores={cores},threads=1"
     argv = [
         PROGRAM,
         *("-name", "hpcai-hardware", "-nodefaults", "-no-user-config", "-display", "none"),
         *("-machine", "q35,usb=off,vmport=off,smm=off", "-accel", acceleration[0], "-cpu", acceleration[1]),
-        *("-smp", str(NUMA_NODES), "-m", f"{512 * NUMA_NODES}", "-rtc", "base=utc"),
+        *("-smp", smp, "-m", f"{512 * NUMA_NODES}", "-rtc", "base=utc"),
         *("-chardev", "stdio,id=qmp", "-mon", "chardev=qmp,mode=control"),
         *("-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console"),
         *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", KERNEL_ARGUMENTS),
@@ -102,7 +112,8 @@ def command(
     ]
     for node in range(NUMA_NODES):
         argv += ["-object", f"memory-backend-ram,id=memory{node},size=512M"]
-        argv += ["-numa", f"node,nodeid={node},cpus={node},memdev=memory{node}"]
+        cpus = str(node) if cores == 1 else f"{node * cores}-{(node + 1) * cores - 1}"
+        argv += ["-numa", f"node,nodeid={node},cpus={cpus},memdev=memory{node}"]
         argv += ["-device", f"pxb-pcie,id=numa{node},bus=pcie.0,numa_node={node},bus_nr={32 * (node + 1)}"]
     for number in range(DISKS):
         argv += ["-device", f"pcie-root-port,id=port{number},bus=numa{node_of(number)},chassis={number + 1}"]

@@ -27,6 +27,8 @@ from hardware.qemu import EmulatorError
 from simulator.backends.containers.places import cache_dir
 
 BOOT_PATIENCE_S = 300.0
+ANSWER_PATIENCE_S = 180.0
+"""Until ssh answers. Longer than any boot takes, also beside other work; what comes later is within BOOT_PATIENCE_S."""
 COMMAND_LIMIT_S = 180.0
 HOST = "hardware"
 ZEROS = bytes(1 << 16)
@@ -37,11 +39,19 @@ class CommandFailed(EmulatorError):
     """A command in the machine failed."""
 
 
+class EmulatorCrashed(EmulatorError):
+    """QEMU ended, or the kernel in it stood still before anything of ours ran.
+
+    QEMU 7.2 without hardware acceleration does so now and then in the first seconds of a boot.
+    """
+
+
 class Machine:
     """A machine of the image with disks of its own. Dies with this process, however that ends."""
 
-    def __init__(self, image: Image, acceleration: tuple[str, str], console: Path) -> None:
-        """Lay out its files; nothing runs yet."""
+    def __init__(self, image: Image, acceleration: tuple[str, str], console: Path, cores: int = 1) -> None:
+        """Lay out its files; nothing runs yet. It has so many CPUs on each NUMA node."""
+        self._cores = cores
         self.image = image
         self.acceleration = acceleration
         self.console = console
@@ -72,17 +82,32 @@ class Machine:
         """Power on with all disks but these, and wait until it answers."""
         began = time.monotonic()
         self._plugged = {number: path for number, path in self.disks.items() if number not in without}
+        self._power_on()
+        self._wait_for_boot("", began)
+
+    def _power_on(self) -> None:
         for _attempt in range(5):
             self._choose_port()
             if self._spawn():
-                break
-        else:
-            raise EmulatorError("no free port on the loopback interface after five attempts")
-        self.wait_for_boot("", began)
+                return
+        raise EmulatorError("no free port on the loopback interface after five attempts")
+
+    def _wait_for_boot(self, before: str, began: float) -> None:
+        """Wait for a boot. One in which the emulator failed is made up for by another, once."""
+        try:
+            self.wait_for_boot(before, began)
+        except EmulatorCrashed as error:
+            with self.console.open("a", encoding="utf-8") as console:
+                console.write(f"\n[tests] {error}; powered on once more\n")
+            self.power_cut()
+            self._power_on()
+            self.wait_for_boot(before, time.monotonic())
 
     def _spawn(self) -> bool:
         """Start QEMU; False where somebody took the port meanwhile."""
-        argv = qemu.command(self.image, self.acceleration, self._overlay, self._plugged, self.console, self._port)
+        argv = qemu.command(
+            self.image, self.acceleration, self._overlay, self._plugged, self.console, self._port, self._cores
+        )
         log = self._folder / "qemu.log"
         with log.open("wb") as errors:
             # The kernel ends QEMU when the thread that started it is gone, even if that was killed.
@@ -134,17 +159,24 @@ class Machine:
 
     def wait_for_boot(self, before: str, began: float) -> None:
         """Wait until ssh answers from another boot than ``before`` and systemd has started all there is to start."""
-        deadline = began + BOOT_PATIENCE_S
+        asked = time.monotonic()
         ask = "cat /proc/sys/kernel/random/boot_id; systemctl is-system-running --wait"
+        answered = False
         while True:
             answer = self._ssh(ask, 120, check=False)
             lines = answer.stdout.split()
+            answered = answered or bool(lines and lines[0] != before)
             if len(lines) == 2 and lines[0] != before:
                 break
             if self._process is None or self._process.poll() is not None:
-                raise EmulatorError(f"QEMU ended: {(self._folder / 'qemu.log').read_text(encoding='utf-8').strip()}")
-            if time.monotonic() > deadline:
-                raise EmulatorError(f"no answer within {BOOT_PATIENCE_S:.0f} s: {answer.stderr} (see {self.console})")
+                told = (self._folder / "qemu.log").read_text(encoding="utf-8").strip()
+                code = None if self._process is None else self._process.returncode
+                raise EmulatorCrashed(f"QEMU ended with {code}: {told or 'no message'}")
+            waited = time.monotonic() - asked
+            if not answered and waited > ANSWER_PATIENCE_S:
+                raise EmulatorCrashed(f"no answer within {waited:.0f} s: {answer.stderr} (see {self.console})")
+            if waited > BOOT_PATIENCE_S:
+                raise EmulatorError(f"did not finish booting within {waited:.0f} s: {answer.stderr} {lines}")
             time.sleep(0.5)
         self.boots.append(time.monotonic() - began)
 
@@ -158,7 +190,7 @@ class Machine:
         # Without a word of farewell to the connection that asked for it.
         self.run("systemctl --no-block reboot")
         self._forget_connection()
-        self.wait_for_boot(before, began)
+        self._wait_for_boot(before, began)
 
     def power_cut(self) -> None:
         """Off, at once. What the machine had not yet written to its disks is lost."""
@@ -220,8 +252,9 @@ class Machine:
         return done.returncode == 0
 
     def write(self, path: str, text: str, mode: str = "0644") -> None:
-        """Write a file in the machine."""
-        self.run(f"install -D -m {mode} /dev/stdin {shlex.quote(path)}", stdin=text)
+        """Write a file in the machine, so that it outlives a power cut."""
+        name = shlex.quote(path)
+        self.run(f"install -D -m {mode} /dev/stdin {name}; sync -f {name}", stdin=text)
 
     def wait_until(self, command: str, limit: float = 60) -> None:
         """Ask until a command succeeds."""

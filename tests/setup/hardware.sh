@@ -15,4 +15,4 @@ if [ "$(uname -m)" != x86_64 ]; then
 fi
 tests/setup/host.sh
 PYTHONPATH=tests .venv/bin/python -m hardware.image
-exec .venv/bin/python -m pytest tests/hardware -v --durations=8 "$@"
+exec .venv/bin/python -m pytest tests/hardware -v --durations=30 "$@"

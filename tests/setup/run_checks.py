@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run the checks of steps.py one after the other and say at the end what ran and what did not.
+"""Run the checks of steps.py, two at a time, and say at the end what ran and what did not.
 
 Each step's output goes to .test-logs/NAME.log; of a failed one the end is shown. A failure does not keep the others
 from running, except those that need the failed step.
@@ -24,29 +24,34 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from steps import STEPS, Step
+from steps import STAND_INS, STEPS, Step
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 LOGS = REPOSITORY / ".test-logs"
 COULD_NOT_RUN = 77
-TAIL_LINES = 60
+TAIL_LINES = 200
 HEARTBEAT_SECONDS = 60
+LANES = 2
+"""How many steps run at a time. The long ones wait for machines to boot and nodes to answer half of their time."""
 RUNNING: list[subprocess.Popen[bytes]] = []
 """Steps' processes, to be ended with this one."""
 # pytest's own last line: "=== 12 passed, 1 skipped in 3.21s ===".
 PYTEST_SUMMARY = re.compile(r"^=+ (?P<counts>\d+ (?:passed|failed|skipped|error)[^=]*) in [\d.]+s.*=+$", re.MULTILINE)
+# A line of its short summary: "FAILED tests/unit/test_a.py::test_b - AssertionError: ...".
+PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+::.*)$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a step ended: passed, failed or skipped, and a remark for the table."""
+    """How a step ended: passed, failed or skipped, a remark for the table, and which of its tests failed, with why."""
 
     name: str
     verdict: str
     seconds: float = 0.0
     remark: str = ""
+    failures: tuple[str, ...] = ()
 
 
 def environment(step: Step) -> dict[str, str]:
@@ -55,7 +60,12 @@ def environment(step: Step) -> dict[str, str]:
     path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     variables = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(folder), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
     # Settings of whoever started this must not decide what is tested.
-    return {name: value for name, value in variables.items() if not name.startswith(("ANSIBLE_", "PYTHONPATH"))}
+    foreign = ("ANSIBLE_", "PYTHONPATH", "HPCAI_ENROOT_FILES")
+    variables = {name: value for name, value in variables.items() if not name.startswith(foreign)}
+    if "stand-ins" in step.needs:
+        # One image of the nodes for all of these steps, and in it what the step of that name builds.
+        variables["HPCAI_ENROOT_FILES"] = str(REPOSITORY / STAND_INS)
+    return variables
 
 
 def wait_for(process: subprocess.Popen[bytes], step: Step, log: pathlib.Path, began: float) -> int | None:
@@ -124,10 +134,12 @@ def judge(step: Step, code: int | None, log: pathlib.Path, seconds: float) -> Ou
         return Outcome(step.name, "failed", seconds, f"ended after its limit of {step.limit} s")
     if code == COULD_NOT_RUN:
         return Outcome(step.name, "skipped", seconds, last_line(log))
-    summaries = list(PYTEST_SUMMARY.finditer(log.read_text(encoding="utf-8", errors="replace")))
+    text = log.read_text(encoding="utf-8", errors="replace")
+    summaries = list(PYTEST_SUMMARY.finditer(text))
     counts = summaries[-1]["counts"] if summaries else ""
     if code:
-        return Outcome(step.name, "failed", seconds, counts or f"exit code {code}")
+        failures = tuple(found["test"] for found in PYTEST_FAILURE.finditer(text))
+        return Outcome(step.name, "failed", seconds, counts or f"exit code {code}", failures)
     # Where every test was skipped, nothing was tested.
     verdict = "passed" if not summaries or "passed" in counts else "skipped"
     return Outcome(step.name, verdict, seconds, counts or (last_line(log) if step.tells else ""))
@@ -148,27 +160,60 @@ def unmet_need(need: str, outcomes: Mapping[str, Outcome]) -> Outcome | None:
     return outcome if outcome is not None and outcome.verdict != "passed" else None
 
 
-def run_all(steps: Sequence[Step]) -> list[Outcome]:
-    """Run the steps in order, leaving out those whose needs are not met."""
+def next_step(waiting: Sequence[Step], started: Collection[str], outcomes: Mapping[str, Outcome]) -> Step | None:
+    """The first waiting step whose needs have all ended; a need that is not part of this run counts as ended."""
+    unfinished = {step.name for step in waiting} | (set(started) - set(outcomes))
+    return next((step for step in waiting if not unfinished & set(step.needs)), None)
+
+
+def run_all(steps: Sequence[Step], lanes: int = LANES) -> list[Outcome]:
+    """Run the steps, as many at a time as there are lanes, leaving out those whose needs are not met.
+
+    A step starts as soon as a lane is free and its needs have ended, in the table's order.
+    """
     outcomes: dict[str, Outcome] = {}
-    beside: list[threading.Thread] = []
-    for number, step in enumerate(steps, start=1):
-        print(f"[{number:2}/{len(steps)}] {step.name}: {shlex.join(step.command)}", flush=True)
-        unmet = next(filter(None, (unmet_need(need, outcomes) for need in step.needs)), None)
-        if unmet is not None:
-            remark = f"not run: {unmet.name} {unmet.verdict}: {unmet.remark}"
-            tell(outcomes, Outcome(step.name, unmet.verdict, remark=remark), shown=False)
-        elif step.beside:
-            beside.append(threading.Thread(target=lambda step=step: tell(outcomes, run(step)), daemon=True))
-            beside[-1].start()
-        else:
-            tell(outcomes, run(step))
+    waiting, started = list(steps), list[str]()
+    changed = threading.Condition()
+    broken: list[BaseException] = []
+
+    def lane() -> None:
+        while True:
+            with changed:
+                while not (step := next_step(waiting, started, outcomes)) and waiting and not broken:
+                    changed.wait()
+                if step is None or broken:
+                    return
+                waiting.remove(step)
+                started.append(step.name)
+                print(f"[{len(started):2}/{len(steps)}] {step.name}: {shlex.join(step.command)}", flush=True)
+                unmet = next(filter(None, (unmet_need(need, outcomes) for need in step.needs)), None)
+            try:
+                if unmet is None:
+                    outcome = run(step)
+                else:
+                    remark = f"not run: {unmet.name} {unmet.verdict}: {unmet.remark}"
+                    outcome = Outcome(step.name, unmet.verdict, remark=remark)
+            except BaseException as error:
+                with changed:
+                    broken.append(error)
+                    changed.notify_all()
+                return
+            with changed:
+                tell(outcomes, outcome, shown=unmet is None)
+                changed.notify_all()
+
+    threads = [threading.Thread(target=lane, daemon=True) for _lane in range(lanes)]
+    for thread in threads:
+        thread.start()
     try:
-        for thread in beside:
+        for thread in threads:
             thread.join()
     except BaseException:
         end_all()
         raise
+    if broken:
+        end_all()
+        raise broken[0]
     return [outcomes[step.name] for step in steps]
 
 
@@ -182,19 +227,21 @@ def tell(outcomes: dict[str, Outcome], outcome: Outcome, shown: bool = True) -> 
 
 def end_all() -> None:
     """End what still runs."""
-    for process in RUNNING:
+    for process in tuple(RUNNING):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
 
 
-def summarize(outcomes: Sequence[Outcome]) -> str:
+def summarize(outcomes: Sequence[Outcome], wall: float) -> str:
     """The closing table; its last line is the count other programs read."""
     width = max(len(outcome.name) for outcome in outcomes)
     lines = [f"{o.name:{width}}  {o.verdict:7}  {o.seconds:6.0f} s  {o.remark}".rstrip() for o in outcomes]
     counts = collections.Counter(outcome.verdict for outcome in outcomes)
     total = sum(outcome.seconds for outcome in outcomes)
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
-    lines += ["", f"{total:.0f} s; the whole output of each step is in .test-logs/"]
+    # Named here as well, because whoever reads the end of a long output must learn what it was.
+    lines += [f"{o.name}: {failure}"[:400] for o in outcomes for failure in o.failures]
+    lines += ["", f"{total:.0f} s of steps, {wall:.0f} s in all; the whole output of each step is in .test-logs/"]
     lines += [f"{counts['passed']} passed, {counts['failed']} failed{skipped}"]
     return "\n".join(lines)
 
@@ -223,8 +270,9 @@ def main() -> int:
         return 0
     # Interrupted or ended from outside, the running step is ended as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    began = time.monotonic()
     outcomes = run_all(steps)
-    print(f"\n{summarize(outcomes)}", flush=True)
+    print(f"\n{summarize(outcomes, time.monotonic() - began)}", flush=True)
     return 1 if any(outcome.verdict == "failed" for outcome in outcomes) else 0
 
 

@@ -53,6 +53,8 @@ class Model:
         self.resource_groups: set[str] = set()
         """Lower-case names. A group outlives what was in it."""
         self.vaults = {vault.name.lower(): Vault(vault) for vault in scenario.key_vaults}
+        self.impacts: dict[str, dict[str, Any]] = {}
+        """Reports of workload impacts, by lower-case name."""
         self.tokens = Tokens()
         self._serial = 0
         for network in scenario.virtual_networks:

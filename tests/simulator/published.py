@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 FILE = Path(__file__).with_name("published_fields.json")
-OPEN = frozenset({"tags", "userAssignedIdentities"})
+OPEN = frozenset({"tags", "userAssignedIdentities", "additionalProperties"})
 """Fields whose keys are the user's own."""
 
 Tree = dict[str, Any]

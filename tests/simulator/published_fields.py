@@ -23,6 +23,7 @@ REPOSITORY = "https://github.com/Azure/azure-rest-api-specs"
 COMPUTE = "specification/compute/resource-manager/Microsoft.Compute/ComputeRP/stable/2024-11-01/examples"
 NETWORK = "specification/network/resource-manager/Microsoft.Network/stable/2021-02-01/examples"
 SECRETS = "specification/keyvault/data-plane/Microsoft.KeyVault/stable/7.4/examples"
+IMPACTS = "specification/impact/resource-manager/Microsoft.Impact/Impact/examples/2025-01-01-preview"
 SECRETS_COMMIT = "406a1f36a26f93eb601666296b8f225e8eee0444"
 NETWORK_COMMIT = "e729721df20047dcb4fdb675d234b6821f1a4f81"
 
@@ -80,6 +81,9 @@ KINDS: dict[str, list[Example]] = {
     "secret": [
         Example(f"{SECRETS}/GetSecret-example.json", SECRETS_COMMIT),
         Example(f"{SECRETS}/SetSecret-example.json", SECRETS_COMMIT),
+    ],
+    "workload_impact": [
+        Example(f"{IMPACTS}/WorkloadImpacts_Create_MaximumSet_Gen.json", "cd1a17dc3f61db6c461fbe5f952f872d98556b39")
     ],
     "virtual_network": [Example(f"{NETWORK}/VirtualNetworkListAll.json", NETWORK_COMMIT, "value")],
 }

@@ -52,7 +52,7 @@ PASSWORD = re.compile(rb"^[^:\n]+:\$[^:\n]+:", re.MULTILINE)
 _OF_A_MACHINE = re.compile("|".join(f"(?:{pattern})" for pattern in OF_A_MACHINE))
 _EMPTY = re.compile("|".join(f"(?:{pattern})" for pattern in EMPTY))
 _DOCUMENTATION = re.compile(r"usr/(share|local/share)/(doc|man|info)/.*")
-_HOME_OF_PEOPLE = re.compile(r"home/[^/]+/.+")
+_HOME_OF_PEOPLE = re.compile(r"home/[^/]+/(?P<rest>.+)")
 
 
 def scan(root: Path, known: Sequence[bytes] = ()) -> list[str]:
@@ -63,13 +63,22 @@ def scan(root: Path, known: Sequence[bytes] = ()) -> list[str]:
     found: list[str] = []
     for path, size in _files(root):
         name = str(path.relative_to(root))
-        if _OF_A_MACHINE.fullmatch(name) or _HOME_OF_PEOPLE.fullmatch(name):
+        if _OF_A_MACHINE.fullmatch(name) or _is_somebodys(root, path, name):
             found.append(f"/{name}: belongs to one machine or cluster")
         if _EMPTY.fullmatch(name) and size:
             found.append(f"/{name}: {size} bytes, should be empty")
         if size < LARGEST:
             found += [f"/{name}: {what}" for what in _inside(name, path.read_bytes(), known)]
     return found
+
+
+def _is_somebodys(root: Path, path: Path, name: str) -> bool:
+    """Whether it is a file in a home. A home as it is made, with the skeleton's files, is everybody's."""
+    home = _HOME_OF_PEOPLE.fullmatch(name)
+    if not home:
+        return False
+    skeleton = root / "etc/skel" / home["rest"]
+    return not (skeleton.is_file() and skeleton.read_bytes() == path.read_bytes())
 
 
 def _files(root: Path) -> Iterator[tuple[Path, int]]:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from .cluster import REPOSITORY, Cluster, Recap
+from simulated.cluster import REPOSITORY, Cluster, Recap
+
 from .ops_repository import OpsRepository
 
 NAME, PORT, NETWORK = "functional", 8490, "10.79.0.0/24"

@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from .cluster import REPOSITORY, Cluster, Recap, program
+from simulated.cluster import REPOSITORY, Cluster, Recap, program
 
 SITE = "- import_playbook: hpcai.azure.site\n"
 

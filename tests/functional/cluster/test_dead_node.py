@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .cluster import Cluster, Recap
+from simulated.cluster import Cluster, Recap
 
 DEAD, ALIVE = "10.79.0.6", "10.79.0.5"
 
@@ -49,7 +49,7 @@ def test_limited_run_names_it_too_and_blames_no_other(
     cluster: Cluster, controller: str, inventory: Path, run_with_dead_node: Recap
 ) -> None:
     """Without localhost, some node has to tell; it must not count as failed for that."""
-    run = cluster.site(inventory, "--limit", "ctl,compute000003", "-e", "hpcai_connect_timeout=5")
+    run = cluster.slurm(inventory, "--limit", "ctl,compute000003", "-e", "hpcai_connect_timeout=5")
     assert run.rc != 0
     assert "1 of 2 nodes are configured. These are not: compute000003." in run.summary
     assert run.hosts["ctl"]["failed"] == 0
@@ -72,7 +72,7 @@ def test_it_comes_back_with_the_next_run(
 
 def test_operators_reason_is_not_touched(cluster: Cluster, controller: str, inventory: Path) -> None:
     cluster.ssh(controller, "sudo scontrol update NodeName=compute-3 State=DRAIN Reason='bad fan, ticket 4711'")
-    run = cluster.site(inventory)
+    run = cluster.slurm(inventory)
     assert run.rc == 0, run.output
     assert cluster.nodes(controller)["compute-3"] == "drained"
     assert cluster.reasons(controller) == ["bad fan, ticket 4711"]
@@ -86,7 +86,7 @@ def test_restart_that_a_cut_off_run_left_undone_is_made_good(
     cluster.ssh(ALIVE, "sudo touch /etc/hpcai/slurmd.env")
     started = "systemctl show slurmd --property=ExecMainStartTimestampMonotonic --value"
     before = int(cluster.ssh(ALIVE, started))
-    run = cluster.site(inventory)
+    run = cluster.slurm(inventory)
     assert run.rc == 0, run.output
     assert run.hosts["compute000000"]["changed"] == 1
     assert int(cluster.ssh(ALIVE, started)) > before
@@ -96,13 +96,13 @@ def test_restart_that_a_cut_off_run_left_undone_is_made_good(
 def test_node_that_fails_midway_does_not_hold_up_the_others(cluster: Cluster, controller: str, inventory: Path) -> None:
     cluster.ssh(DEAD, "sudo systemctl mask --now munge")
     try:
-        run = cluster.site(inventory)
+        run = cluster.slurm(inventory)
         assert run.rc != 0
         assert run.hosts["compute000003"]["failed"] == 1
         assert run.hosts["compute000000"]["failed"] == run.hosts["ctl"]["failed"] == 0
         assert cluster.nodes(controller)["compute-3"].startswith("drain")
     finally:
         cluster.ssh(DEAD, "sudo systemctl unmask munge")
-    run = cluster.site(inventory)
+    run = cluster.slurm(inventory)
     assert run.rc == 0, run.output
     assert cluster.nodes(controller) == {"compute-0": "idle", "compute-3": "idle"}

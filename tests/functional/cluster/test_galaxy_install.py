@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .cluster import Cluster, Recap
+from simulated.cluster import Cluster, Recap
+
 from .ops_repository import OpsRepository
 
 

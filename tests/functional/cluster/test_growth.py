@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .cluster import Cluster
+from simulated.cluster import Cluster
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def grown(cluster: Cluster, controller: str, inventory: Path) -> Iterator[str]:
 
 def _leave_two(cluster: Cluster, inventory: Path) -> None:
     cluster.delete_instances(*[i for i in cluster.instance_ids() if i not in ("0", "3")])
-    run = cluster.site(inventory)
+    run = cluster.slurm(inventory)
     assert run.rc == 0, run.output
 
 
@@ -53,13 +53,13 @@ def test_run_after_growing_changes_nothing(cluster: Cluster, grown: str, invento
 
 
 def test_limited_run_removes_nothing(cluster: Cluster, grown: str, inventory: Path) -> None:
-    run = cluster.site(inventory, "--limit", "ctl,localhost")
+    run = cluster.slurm(inventory, "--limit", "ctl,localhost")
     assert run.rc == 0, run.output
     assert set(cluster.nodes(grown)) == {"compute-0", "compute-3", "compute-17"}
 
 
 def test_run_limited_to_nodes_is_summed_up_too(cluster: Cluster, grown: str, inventory: Path) -> None:
-    run = cluster.site(inventory, "--limit", "ctl,compute000003")
+    run = cluster.slurm(inventory, "--limit", "ctl,compute000003")
     assert run.rc == 0, run.output
     assert "All 2 nodes are configured: compute000003, ctl." in run.summary
     assert set(run.hosts) == {"ctl", "compute000003"}
@@ -69,7 +69,7 @@ def test_deleted_instance_leaves_and_running_job_survives(cluster: Cluster, grow
     cluster.ssh(grown, "sbatch --nodelist=compute-0 --output=/dev/null --wrap 'sleep 300'")
     job = cluster.ssh(grown, "squeue --noheader --format=%i").strip()
     cluster.delete_instances("17")
-    run = cluster.site(inventory)
+    run = cluster.slurm(inventory)
     assert run.rc == 0, run.output
     assert set(cluster.nodes(grown)) == {"compute-0", "compute-3"}
     assert cluster.ssh(grown, f"squeue --noheader --jobs={job} --format=%T").strip() == "RUNNING"
@@ -81,6 +81,6 @@ def test_new_instance_on_a_used_address_is_reached(cluster: Cluster, grown: str,
     before = set(cluster.instance_ids())
     cluster.set_capacity(3)
     (new,) = set(cluster.instance_ids()) - before
-    run = cluster.site(inventory)
+    run = cluster.slurm(inventory)
     assert run.rc == 0, run.output
     assert cluster.nodes(grown)[f"compute-{new}"] == "idle"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from azure.mgmt.compute.operations import VirtualMachineScaleSetVMsOperations
 
-from .cluster import RESOURCE_GROUP, SCALE_SET, Cluster
+from simulated.cluster import RESOURCE_GROUP, SCALE_SET, Cluster
 
 NODE, ADDRESS, INSTANCE = "compute-3", "10.79.0.6", "3"
 SYSTEM_DISK, LOCAL_DISK = "/var/tmp/kept-by-the-system-disk", "/mnt/kept-by-the-local-disk"
@@ -59,11 +59,11 @@ def test_deallocated_node_stays_in_the_cluster_but_takes_no_jobs(
     instances(cluster).begin_deallocate(RESOURCE_GROUP, SCALE_SET, INSTANCE).result()
     with pytest.raises(subprocess.CalledProcessError):
         cluster.ssh(ADDRESS, "true")
-    run = cluster.site(inventory)
+    run = cluster.slurm(inventory)
     assert run.rc == 0, run.output
     assert cluster.nodes(controller)[NODE].startswith("drain")
     instances(cluster).begin_start(RESOURCE_GROUP, SCALE_SET, INSTANCE).result()
-    run = cluster.site(inventory)
+    run = cluster.slurm(inventory)
     assert run.rc == 0, run.output
     assert cluster.nodes(controller)[NODE] == "idle"
 
@@ -91,7 +91,7 @@ def test_reimaged_node_is_another_machine_and_site_brings_it_back(
     assert machine_id(cluster) != marked
     assert host_key(ADDRESS) != key
     # The same machine by its id, with another key: that is for the operator to say, or anybody could claim it.
-    refused = cluster.site(inventory, "-e", "hpcai_connect_timeout=5")
+    refused = cluster.slurm(inventory, "-e", "hpcai_connect_timeout=5")
     assert refused.rc != 0
     assert "HOST IDENTIFICATION HAS CHANGED" in refused.output
     subprocess.run(["ssh-keygen", "-R", str(vm_id), "-f", str(cluster.state / "known_hosts")], check=True)

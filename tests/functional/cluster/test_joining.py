@@ -7,6 +7,7 @@ service and in the key vault. Between the first run of site.yml and the last tes
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +15,13 @@ from pathlib import Path
 import pytest
 from azure.mgmt.compute.operations import VirtualMachineScaleSetVMsOperations
 
+from simulated.cluster import REPOSITORY, RESOURCE_GROUP, SCALE_SET, Cluster
+from simulated.node import SECRET, VAULT, Identity, Node, admin, run_mpi, wait_for
 from simulator.backends.containers import images
 from simulator.backends.containers.podman import Podman
 from simulator.scan import scan
 
-from .cluster import REPOSITORY, RESOURCE_GROUP, SCALE_SET, Cluster
 from .conftest import simulator
-from .new_node import SECRET, VAULT, Identity, Node, admin, run_mpi, wait_for
 
 NAME, PORT, NETWORK = "joining", 8574, "10.92.0.0/24"
 CONTROLLER = "10.92.0.4"
@@ -109,6 +110,17 @@ def test_no_ansible_ran_in_between(replaced: Replacement, new: Node, old: Node) 
     assert replaced.runs_before > 0
     assert old.ansible_runs() == replaced.runs_before
     assert new.ansible_runs() == 0
+
+
+def test_it_lets_admins_log_in_and_nobody_else_who_has_no_job_there(new: Node) -> None:
+    key = "rm -rf ~/.ssh && mkdir -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519"
+    as_alice = "sudo --login --user=alice sh -c"
+    new.sh(f"{as_alice} {shlex.quote(key + ' && cp ~/.ssh/id_ed25519.pub ~/.ssh/authorized_keys')}")
+    # Its own admin asks all of this, by ssh.
+    log_in = "ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null localhost id 2>&1"
+    told = new.sh(f"{as_alice} {shlex.quote(log_in)}", check=False)
+    assert "Access denied by pam_slurm_adopt: you have no active jobs on this node" in told
+    assert "uid=4001" not in told
 
 
 def test_every_step_of_its_boot_phase_is_good(new: Node) -> None:

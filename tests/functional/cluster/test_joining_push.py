@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from .cluster import Cluster
-from .new_node import Node, wait_for
+from simulated.cluster import Cluster
+from simulated.node import Node, wait_for
 
 WAITING_S = 60
 """Seconds from the instance's first answer until its boot phase has ended."""

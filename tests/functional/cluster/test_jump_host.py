@@ -14,7 +14,7 @@ from pathlib import Path
 from functional.inventory.reading import Finished, ansible
 from functional.inventory.test_inventory_shipped import copy_of_shipped
 
-from .cluster import Cluster
+from simulated.cluster import Cluster
 
 SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
 PUBLIC, LOGIN = "10.79.0.200", "10.79.0.4"

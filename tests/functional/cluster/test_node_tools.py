@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from .cluster import REPOSITORY, Cluster, Recap
+from simulated.cluster import REPOSITORY, Cluster, Recap
 
 COMPUTES = {"compute000000": "10.79.0.5", "compute000003": "10.79.0.6"}
 SECOND = "10.79.0.6"

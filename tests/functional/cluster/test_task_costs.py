@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from .cluster import REPOSITORY, Cluster
+from simulated.cluster import REPOSITORY, Cluster
 
 MOST = 60
 COMPUTE = "compute000000"

@@ -17,6 +17,7 @@ from simulator.testing import Simulator, running
 
 from .clusters import CLUSTER
 from .reading import Source
+from .replacing import Controller
 
 
 @pytest.fixture
@@ -46,3 +47,9 @@ def source(simulate: Callable[..., Source]) -> Source:
 def simulator(source: Source) -> Simulator:
     """The simulator behind that source."""
     return source.simulator
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Controller:
+    """A quiet cluster."""
+    return Controller(tmp_path / "bin")

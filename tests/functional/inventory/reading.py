@@ -87,20 +87,24 @@ def ansible(program: str, *arguments: str | Path, cwd: Path, env: Mapping[str, s
     """Run one of Ansible's programs as in an ops repository with an empty ansible.cfg."""
     (cwd / "ansible.cfg").touch()
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "HPCAI_"))}
-    done = subprocess.run(
-        [BIN / program, *arguments],
-        cwd=cwd,
-        env={
-            **inherited,
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_HOME": str(cwd / ".ansible"),
-            **(env or {}),
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [BIN / program, *arguments],
+            cwd=cwd,
+            env={
+                **inherited,
+                "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+                "ANSIBLE_HOME": str(cwd / ".ansible"),
+                **(env or {}),
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        said = b"\n".join(text for text in (error.stdout, error.stderr) if isinstance(text, bytes))
+        pytest.fail(f"{program} did not end within {error.timeout:g} s. It said:\n{said.decode(errors='replace')}")
     return Finished(done.returncode, done.stdout, done.stderr)
 
 

@@ -3,13 +3,14 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Run by mmdebstrap on the finished root file system: customize.sh ROOT FOLDER-OF-THESE-FILES OUTPUT OWNER
+# Run by mmdebstrap on the finished root file system: customize.sh ROOT FOLDER-OF-THESE-FILES OUTPUT OWNER ZIP-CACHE
 # Leaves in OUTPUT what QEMU boots: kernel, initrd, root.img, and the key of the host.
 set -eu
 root=$1
 files=$2
 output=$3
 owner=$4
+zip_cache=$5
 
 # An emulated processor is slow: nothing runs in there that the tests do not need.
 chroot "$root" systemctl --quiet mask \
@@ -25,7 +26,18 @@ chroot "$root" systemctl --quiet mask \
 install -m 0644 "$files/network.service" "$root/etc/systemd/system/network.service"
 install -m 0644 "$files/50-test.conf" "$root/etc/ssh/sshd_config.d/50-test.conf"
 chroot "$root" systemctl --quiet enable network.service ssh.service
+# A test that wants Slurm configures and starts it; all the others are about a machine without.
+chroot "$root" systemctl --quiet disable munge.service slurmctld.service slurmd.service
+# The same for NFS, and for what it brings along.
+chroot "$root" systemctl --quiet disable nfs-server.service nfs-client.target rpcbind.service rpcbind.socket
+rm -f "$root/etc/munge/munge.key"
 chroot "$root" systemctl --quiet set-default multi-user.target
+
+packages=/usr/lib/python3/dist-packages
+install -m 0644 "$zip_cache" "$root$packages/hpcai_zip_cache.py"
+printf 'import hpcai_zip_cache\n' > "$root$packages/hpcai_zip_cache.pth"
+chroot "$root" python3 -m py_compile "$packages/hpcai_zip_cache.py"
+install -d "$root/var/cache/hpcai-zip"
 
 printf 'hardware\n' > "$root/etc/hostname"
 printf '127.0.0.1 localhost hardware\n' > "$root/etc/hosts"

@@ -16,7 +16,7 @@ from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from simulator import TOKEN, admin, misbehaviour
-from simulator.arm import longrunning, machines, network, scale_sets, set_instances
+from simulator.arm import impacts, longrunning, machines, network, scale_sets, set_instances
 from simulator.arm.context import Context, context
 from simulator.arm.errors import ArmError, refusal, subscription_not_found
 from simulator.arm.paging import query
@@ -44,7 +44,7 @@ def create_app(state: Context) -> Flask:
     """The application for one simulator."""
     app = Flask("simulator", static_folder=None)
     app.config["context"] = state
-    for blueprint in (scale_sets, set_instances, machines, network, longrunning, admin):
+    for blueprint in (scale_sets, set_instances, machines, network, impacts, longrunning, admin):
         app.register_blueprint(blueprint.blueprint)
     app.wsgi_app = LowerCasePaths(app.wsgi_app)  # type: ignore[method-assign]
     app.before_request(_begin)

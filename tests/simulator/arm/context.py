@@ -35,6 +35,8 @@ class Options:
     """Added to every request."""
     poll_ms: int = 1000
     """How long clients are told to wait between looks at a long-running operation."""
+    unregistered: tuple[str, ...] = ()
+    """Resource providers that the subscription is not registered for."""
     only_published: bool = False
     """Delete every field that Azure's published examples do not have."""
 

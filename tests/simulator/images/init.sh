@@ -8,9 +8,23 @@
 resolver=$(cat /etc/resolv.conf)
 umount /etc/resolv.conf /etc/hostname
 [ -s /etc/resolv.conf ] || printf '%s\n' "$resolver" > /etc/resolv.conf
+# With control groups of version 1, podman mounts this one twice, one upon the other. enroot heeds the lower one, in which a
+# machine's own groups are not to be seen.
+group=/sys/fs/cgroup/systemd
+if [ "$(grep -c " $group " /proc/self/mountinfo)" = 2 ]; then
+  mount --bind $group /mnt
+  umount $group/release_agent $group
+  umount $group
+  mount --move /mnt $group
+  mount --bind /dev/null $group/release_agent
+fi
 # Names that are in no name server: NAME=ADDRESS, with blanks in between.
 for entry in ${SIMULATOR_HOSTS:-}; do
   grep -q " ${entry%%=*}\$" /etc/hosts || printf '%s %s\n' "${entry#*=}" "${entry%%=*}" >> /etc/hosts
 done
 unset SIMULATOR_HOSTS
+# Stand for GPUs, where an inventory says so. They are /dev/null in truth, so whoever opens one does no harm.
+for number in 0 1; do
+  [ -e "/dev/stand-in-gpu$number" ] || mknod -m 0666 "/dev/stand-in-gpu$number" c 1 3
+done
 exec /lib/systemd/systemd

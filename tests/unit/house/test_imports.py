@@ -19,15 +19,16 @@ COLLECTION = "ansible_collections.hpcai.azure."
 
 # Inside the node core: a part imports itself and parts on a lower floor.
 FLOORS = {
+    "version": 0,
     "sku": 0,
     "machine": 1,
     "setup": 2,
     "pinning": 2,
-    "job": 2,
-    "slurm": 2,
-    "health": 2,
-    "boot": 3,
-    "cli": 4,
+    "slurm": 3,
+    "job": 4,
+    "health": 4,
+    "boot": 5,
+    "cli": 6,
 }
 # What the core may use where it happens to be installed.
 OPTIONAL_IN_CORE = {"pynvml"}

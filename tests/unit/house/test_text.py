@@ -64,5 +64,7 @@ def test_file_names_say_what_is_inside(files: list[pathlib.PurePosixPath]) -> No
 
 
 def test_no_file_grows_beyond_one_idea(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> None:
-    lengths = {str(file): len(readable(repository, file).splitlines()) for file in files if file.suffix in CODE}
+    # Ansible reads a role's argument specs out of one file, however many variables it has.
+    looked_at = [file for file in files if file.suffix in CODE and file.name != "argument_specs.yml"]
+    lengths = {str(file): len(readable(repository, file).splitlines()) for file in looked_at}
     assert not {name: length for name, length in lengths.items() if length > LONGEST_FILE}

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 import signal
 import subprocess
@@ -47,17 +46,37 @@ def test_a_step_whose_need_failed_fails_without_running(tmp_path: pathlib.Path) 
     assert not trace.exists()
 
 
-def test_a_step_beside_the_others_runs_with_them_and_counts_in_its_place(tmp_path: pathlib.Path) -> None:
+def test_two_steps_run_at_a_time_and_count_in_their_places(tmp_path: pathlib.Path) -> None:
     waits = "for i in 1 2 3 4 5 6 7 8 9 10; do test -e {0} && exit 0; sleep 0.5; done; exit 1"
-    long = dataclasses.replace(shell("long", waits.format(tmp_path / "later")), beside=True)
+    long = shell("long", waits.format(tmp_path / "later"))
     outcomes = run_checks.run_all([long, shell("later", f"touch {tmp_path / 'later'}")])
     assert [(outcome.name, outcome.verdict) for outcome in outcomes] == [("long", "passed"), ("later", "passed")]
 
 
-def test_a_step_beside_the_others_that_fails_fails_the_run() -> None:
-    outcomes = run_checks.run_all(
-        [dataclasses.replace(shell("long", "sleep 0.2; exit 3"), beside=True), shell("b", "")]
-    )
+def test_no_more_than_two_steps_run_at_a_time(tmp_path: pathlib.Path) -> None:
+    counts = f"touch {tmp_path}/$$; ls {tmp_path} | wc -l >> {tmp_path}.counts; sleep 0.3; rm {tmp_path}/$$"
+    tmp_path.mkdir(exist_ok=True)
+    run_checks.LOGS.mkdir()
+    outcomes = run_checks.run_all([shell(name, counts) for name in "abcd"])
+    assert [outcome.verdict for outcome in outcomes] == ["passed"] * 4
+    most = max(int(line) for line in pathlib.Path(f"{tmp_path}.counts").read_text().split())
+    # The folder of the logs counts as well.
+    assert most == 3
+
+
+def test_a_step_waits_for_what_it_needs_and_lets_others_go_first(tmp_path: pathlib.Path) -> None:
+    trace = tmp_path / "trace"
+    steps = [
+        shell("host", f"sleep 0.5; echo host >> {trace}"),
+        shell("nodes", f"echo nodes >> {trace}", needs=("host",)),
+        shell("unit", f"echo unit >> {trace}"),
+    ]
+    assert [outcome.verdict for outcome in run_checks.run_all(steps)] == ["passed"] * 3
+    assert trace.read_text().split() == ["unit", "host", "nodes"]
+
+
+def test_a_step_in_the_other_lane_that_fails_fails_the_run() -> None:
+    outcomes = run_checks.run_all([shell("long", "sleep 0.2; exit 3"), shell("b", "")])
     assert [outcome.verdict for outcome in outcomes] == ["failed", "passed"]
 
 
@@ -72,7 +91,7 @@ def test_what_needs_a_skipped_step_is_skipped() -> None:
 
 
 def test_a_program_that_is_missing_is_a_failure() -> None:
-    (outcome,) = run_checks.run_all([Step("missing", ("no-such-program-at-all",))])
+    (outcome,) = run_checks.run_all([Step("missing", ("no-such-program-at-all",), needs=())])
     assert outcome.verdict == "failed"
     assert "no-such-program-at-all did not start" in outcome.remark
 
@@ -97,7 +116,7 @@ def test_a_run_of_nothing_but_skipped_tests_has_not_passed() -> None:
 
 def test_the_summary_ends_in_the_plain_count() -> None:
     outcomes = run_checks.run_all([shell("a", "exit 0"), shell("b", "exit 1"), shell("c", "exit 77")])
-    assert run_checks.summarize(outcomes).splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
+    assert run_checks.summarize(outcomes, 1.0).splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
 
 
 def test_an_unknown_step_is_an_error() -> None:
@@ -142,3 +161,13 @@ def test_names_are_unique_and_needs_come_before() -> None:
     assert len(names) == len(set(names))
     for position, step in enumerate(STEPS):
         assert set(step.needs) <= set(names[:position])
+
+
+def test_the_summary_names_the_tests_that_failed() -> None:
+    said = "FAILED tests/test_a.py::test_b[x y] - assert 1 == 2"
+    outcomes = run_checks.run_all(
+        [shell("nodes", f"echo '{said}'; echo '=== 1 failed, 2 passed in 3.21s ==='; exit 1")]
+    )
+    lines = run_checks.summarize(outcomes, 1.0).splitlines()
+    assert "nodes: tests/test_a.py::test_b[x y] - assert 1 == 2" in lines
+    assert lines[-1] == "0 passed, 1 failed"

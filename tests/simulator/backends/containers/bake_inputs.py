@@ -3,33 +3,55 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which files of this repository the baked image is made of, so that it is baked again when one of them changes.
 
-What belongs in an image stands in the roles' `tasks/install*.yml`, and a few task files that those include, with their
-variables and the modules they may use; everything else of a role is configured later, and may change without a new
-image.
+What belongs in an image stands in the roles' `tasks/install*.yml`, and the task files that those include, with the
+roles' variables, templates and files and the modules they may use; everything else of a role is configured later, and
+may change without a new image.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
+CONTAINER_FILES = "HPCAI_ENROOT_FILES"
+"""Environment variable: a folder with the release files of enroot and pyxis, where the nodes are to have them."""
 VARIABLES = Path("inventories/simulated/group_vars/all.yml")
 """Variables that the playbook is run with."""
 
 _PATTERNS = (
     "playbooks/image.yml",
-    "roles/*/tasks/install*.yml",
     "roles/image/tasks/generalise.yml",
-    "roles/scratch/tasks/*.yml",
-    "roles/slurm/tasks/slurmd_unit.yml",
     "roles/slurm/templates/slurmd.conf.j2",
+    "roles/enroot_pyxis/files/**/*",
+    "roles/enroot_pyxis/templates/**/*",
     "roles/*/vars/**/*.yml",
     "roles/*/defaults/**/*.yml",
     "plugins/modules/*.py",
     "plugins/module_utils/**/*.py",
 )
+_INCLUDES = re.compile(r"(?:import|include)_tasks: *(\S+\.yml)")
 
 
 def bake_inputs(repository: Path) -> list[Path]:
-    """All files that the bake is made of, sorted."""
+    """All files of this repository that the bake is made of, sorted."""
     found = {path for pattern in _PATTERNS for path in repository.glob(pattern) if path.is_file()}
-    return sorted(found | {repository / VARIABLES})
+    return sorted(found | _task_files(repository) | {repository / VARIABLES})
+
+
+def _task_files(repository: Path) -> set[Path]:
+    """The task files of installing, with those that they include."""
+    found: set[Path] = set()
+    waiting = [*repository.glob("roles/*/tasks/install*.yml")]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += [path.parent / name for name in _INCLUDES.findall(path.read_text(encoding="utf-8"))]
+    return found
+
+
+def container_files() -> list[Path]:
+    """The release files of enroot and pyxis that the image gets, sorted; none where no folder is given."""
+    folder = os.environ.get(CONTAINER_FILES, "")
+    return sorted(path for path in Path(folder).iterdir() if path.is_file()) if folder else []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the tests of joining ask of a node, of Slurm and of the simulator."""
+"""What tests ask of a node, of Slurm and of the simulator."""
 
 from __future__ import annotations
 
@@ -71,6 +71,10 @@ class Node:
         """Run a command there as root."""
         return self.cluster.ssh(self.address, f"sudo sh -c {shlex.quote(command)}", check)
 
+    def write(self, path: str, content: bytes, mode: str) -> None:
+        """Write a file there."""
+        send(self.cluster, self.address, content, f"sudo install -D -m {mode} /dev/stdin {shlex.quote(path)}")
+
     def identity(self) -> Identity:
         """Who it is."""
         shown = self.cluster.sdk().virtual_machine_scale_set_vms.get(RESOURCE_GROUP, SCALE_SET, self.instance_id)
@@ -126,8 +130,7 @@ def admin(cluster: Cluster, method: str, path: str, body: dict[str, Any] | None 
 
 def run_mpi(cluster: Cluster, controller: str, *nodes: Node) -> list[str]:
     """Run an MPI job of one rank on each of these nodes; where the ranks ran."""
-    with MPI_PROGRAM.open(encoding="utf-8") as program:
-        _put(cluster, controller, program.read())
+    send(cluster, controller, MPI_PROGRAM.read_bytes(), "cat > machine_ids.py")
     names = ",".join(node.name for node in nodes)
     command = (
         "sbcast --force machine_ids.py /tmp/machine_ids.$SLURM_JOB_ID.py; "
@@ -143,13 +146,13 @@ def run_mpi(cluster: Cluster, controller: str, *nodes: Node) -> list[str]:
     return sorted(rank["computer_name"] for rank in answer["ranks"])
 
 
-def _put(cluster: Cluster, address: str, text: str) -> None:
+def send(cluster: Cluster, address: str, content: bytes, command: str) -> None:
+    """Run a command as the admin user, with this on its standard input."""
     key = Path(cluster.state / "id_ed25519")
     options = ["-F", "none", "-i", str(key), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
     subprocess.run(
-        ["ssh", *options, "-o", "LogLevel=ERROR", f"azureuser@{address}", "cat > machine_ids.py"],
-        input=text,
-        text=True,
+        ["ssh", *options, "-o", "LogLevel=ERROR", f"azureuser@{address}", command],
+        input=content,
         check=True,
         timeout=60,
     )

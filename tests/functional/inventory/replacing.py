@@ -1,0 +1,181 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A controller for replace.yml: this machine, with commands that stand for slurmctld and the arbiter.
+
+The nodes do not answer ssh, unless a test plays one that does. What a deletion does at Slurm's configuration would be
+written here, so it is tested in tests/functional/cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .reading import Finished, Source, ansible, facts
+
+NODES = ("compute-0", "compute-3", "compute-17")
+SCONTROL = r"""#!/bin/sh
+cd "$(dirname "$0")"
+case "$*" in
+    *"show nodes"*) cat nodes ;;
+    update*)
+        echo "$*" >> updates
+        new="State=IDLE"
+        [ "$3" = State=DRAIN ] && new="State=IDLE+DRAIN $4 [root@2026-11-22T16:40:00]"
+        sed -i "s|^$2 .*|$2 $new|" nodes
+        ;;
+    *) exit 1 ;;
+esac
+"""
+SQUEUE_AWAY = """#!/bin/sh
+cd "$(dirname "$0")"
+echo >> calls
+case $(wc -l < calls) in
+    1) echo "4711|alice|RUNNING|compute-3" ;;
+    2) echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1 ;;
+esac
+"""
+SQUEUE = """#!/bin/sh
+cat "$(dirname "$0")/jobs"
+"""
+HPCNODE = """#!/bin/sh
+cat "$(dirname "$0")/marked"
+exit 1
+"""
+
+
+class Controller:
+    """A folder of commands that stand for slurmctld and the arbiter."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        for name, text in (("scontrol", SCONTROL), ("squeue", SQUEUE), ("hpcnode", HPCNODE)):
+            (folder / name).write_text(text, encoding="utf-8")
+            (folder / name).chmod(stat.S_IRWXU)
+        (folder / "ssh").write_text("#!/bin/sh\nexit 255\n", encoding="utf-8")
+        (folder / "ssh").chmod(stat.S_IRWXU)
+        self.nodes()
+        (folder / "jobs").write_text("", encoding="utf-8")
+        self.mark()
+
+    def nodes(self, state: str = "IDLE", reason: str = "") -> None:
+        """Give all nodes a state."""
+        more = f" Reason={reason} [root@2026-11-22T16:40:00]" if reason else ""
+        lines = "".join(f"NodeName={name} State={state}{more}\n" for name in NODES)
+        (self.folder / "nodes").write_text(lines, encoding="utf-8")
+
+    def mark(self, *vm_ids: str) -> None:
+        """Let the arbiter mark machines."""
+        marked = [
+            {"node": "x", "vm_id": vm_id, "host": "GGBB1", "reason": "hpcai: health: replace"} for vm_id in vm_ids
+        ]
+        self.tell({"schema": 1, "command": "arbiter", "status": 1, "replace": marked, "runs": True})
+
+    def tell(self, document: dict[str, Any] | None) -> None:
+        """Let the arbiter say something; nothing is no hpcnode."""
+        if document is None:
+            (self.folder / "hpcnode").unlink()
+        (self.folder / "marked").write_text(json.dumps(document), encoding="utf-8")
+
+    @property
+    def updates(self) -> list[str]:
+        """What was changed at slurmctld."""
+        file = self.folder / "updates"
+        return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+
+def health(source: Source, host: str = "GGBB1", failed: str = "") -> dict[str, Any]:
+    """What the health checks of compute-3 answer, on this physical host."""
+    check: dict[str, Any] = {
+        "name": "gpu_count",
+        "verdict": "fail" if failed else "pass",
+        "summary": failed or "8 of 8 GPUs",
+        "action": "replace",
+        "fault": "NHC2009",
+        "findings": [],
+        "readings": [],
+    }
+    vm_id = facts(source.read(include_vms="tagged"), "compute000003")["azure_vm_id"]
+    return {
+        "schema": 1,
+        "command": "health",
+        "tier": "periodic",
+        "time": "2026-11-22T16:40:00Z",
+        "verdict": check["verdict"],
+        "node": {"name": "compute-3", "vm_id": vm_id, "host": host},
+        "checks": [check],
+    }
+
+
+def replace(
+    source: Source, controller: Controller, *flags: str, answer: dict[str, Any] | None = None, **variables: Any
+) -> Finished:
+    """Run the playbook.
+
+    :param answer: what the health checks of compute-3 say when it was moved; None does not answer ssh.
+    """
+    if variables.get("hpcai_replace_how") == "delete":
+        # So that no instance is free, for then Slurm's configuration would be written, and that on this machine.
+        (controller.folder / "jobs").write_text(f"4711|alice|RUNNING|{','.join(NODES)}\n", encoding="utf-8")
+        variables["hpcai_replace_timeout"] = 0
+        # What would be written is made up before it is known that nothing is.
+        variables["hpcai_vm_sizes"] = {"Standard_HB120rs_v3": {"vcpus": 120, "memory_mib": 458752}}
+    source.write(include_vms="tagged")
+    folder = source.path.parent
+    here = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": "python3"}
+    hosts: dict[str, Any] = {"ctl": here}
+    if answer is not None:
+        # Each module's answer at once: that of ping, of wait_for and of the checks.
+        text = json.dumps({"changed": False, "ping": "pong", "health": answer})
+        (controller.folder / "moved").write_text(f"#!/bin/sh\nprintf '%s' {shlex.quote(text)}\n", encoding="utf-8")
+        (controller.folder / "moved").chmod(stat.S_IRWXU)
+        python = str(controller.folder / "moved")
+        hosts["compute000003"] = {"ansible_connection": "local", "ansible_python_interpreter": python}
+        hosts["compute000003"]["ansible_become"] = False
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}), encoding="utf-8")
+    return ansible(
+        "ansible-playbook",
+        "-i",
+        source.path,
+        "-i",
+        "hosts.yml",
+        "-e",
+        json.dumps({"hpcai_replace_boot": 1, **variables}),
+        *flags,
+        "hpcai.azure.replace",
+        cwd=folder,
+        env={
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_SSH_EXECUTABLE": str(controller.folder / "ssh"),
+            "PATH": f"{controller.folder}:{os.environ['PATH']}",
+        },
+    )
+
+
+def words(done: Finished) -> str:
+    """What the run said, on one line."""
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def posts(source: Source) -> list[tuple[str, str]]:
+    """What was asked of Azure but to look."""
+    return [
+        (item["method"], item["path"].rsplit("/", 1)[1].lower())
+        for item in source.simulator.requests()
+        if item["method"] != "GET"
+    ]
+
+
+def task(done: Finished, name: str) -> str:
+    """What a task printed."""
+    after = done.stdout.rpartition(f"TASK [{name}]")[2]
+    return after.partition("\nTASK [")[0].partition("\nPLAY ")[0]

@@ -1,0 +1,187 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which nodes replace.yml means, and when it does nothing: unconfirmed, by a reimage, with jobs, without an arbiter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .reading import Source, facts
+from .replacing import SQUEUE_AWAY, Controller, posts, replace, words
+
+
+def test_marked_machines_are_meant_by_default(source: Source, controller: Controller) -> None:
+    vm_id = facts(source.read(include_vms="tagged"), "compute000000")["azure_vm_id"]
+    controller.mark(vm_id.upper(), "99999999-0000-4000-8000-000000000000")
+
+    done = replace(source, controller)
+
+    assert "wipes their local disks: compute-0. Nothing was done." in words(done)
+    assert posts(source) == []
+
+
+def test_nothing_marked_is_nothing_to_do(source: Source, controller: Controller) -> None:
+    done = replace(source, controller, hpcai_replace_confirm=True)
+
+    assert done.returncode == 0, words(done)
+    assert "No node is to be replaced." in words(done)
+    assert posts(source) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (None, "does not tell which nodes are marked: hpcnode does not run there."),
+        (
+            {"schema": 1, "command": "arbiter", "status": 2, "error": "no FILE: no arbiter runs here"},
+            "does not tell which nodes are marked: no FILE: no arbiter runs here.",
+        ),
+        (
+            {"schema": 1, "command": "arbiter", "status": 2, "replace": [], "runs": False},
+            "it has not looked lately, see 'systemctl status hpcai-health-arbiter'.",
+        ),
+    ],
+)
+def test_arbiter_that_does_not_tell_is_no_arbiter_that_marked_nothing(
+    source: Source, controller: Controller, told: dict[str, Any] | None, expected: str
+) -> None:
+    controller.tell(told)
+
+    done = replace(source, controller, hpcai_replace_confirm=True)
+
+    assert done.returncode != 0
+    assert expected in words(done)
+    assert "-e hpcai_replace=compute-3" in words(done)
+    assert posts(source) == []
+
+
+def test_check_mode_says_what_it_would_do(source: Source, controller: Controller) -> None:
+    done = replace(source, controller, "--check", hpcai_replace="compute-3")
+
+    assert done.returncode == 0, words(done)
+    assert "To be replaced: compute-3." in words(done)
+    assert "Nothing was changed." in words(done)
+    assert (controller.updates, posts(source)) == ([], [])
+
+
+@pytest.mark.parametrize("how", ["redeploy", "delete"])
+def test_check_mode_names_the_jobs_that_would_be_waited_for(source: Source, controller: Controller, how: str) -> None:
+    (controller.folder / "jobs").write_text("4711|alice|RUNNING|compute-3\n", encoding="utf-8")
+
+    done = replace(source, controller, "--check", hpcai_replace="compute-3", hpcai_replace_how=how)
+
+    assert done.returncode == 0, words(done)
+    assert "Would be waited for: compute-3 (4711 (alice, running))." in words(done)
+    assert "stay drained" not in words(done)
+    assert (controller.updates, posts(source)) == ([], [])
+
+
+def test_slurmctld_that_is_away_for_a_moment_does_not_end_the_wait(source: Source, controller: Controller) -> None:
+    (controller.folder / "squeue").write_text(SQUEUE_AWAY, encoding="utf-8")
+
+    done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True)
+
+    assert posts(source) == [("POST", "redeploy")], words(done)
+    assert (controller.folder / "calls").read_text(encoding="utf-8").count("\n") == 3
+
+
+def test_slurmctld_that_stays_away_ends_it_with_its_own_words(source: Source, controller: Controller) -> None:
+    away = SQUEUE_AWAY.replace("2)", "*)")
+    (controller.folder / "squeue").write_text(away, encoding="utf-8")
+
+    done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True, hpcai_replace_timeout=1)
+
+    assert done.returncode != 0
+    assert "Unable to contact slurm controller" in words(done)
+    assert posts(source) == []
+
+
+def test_node_with_jobs_is_not_moved(source: Source, controller: Controller) -> None:
+    (controller.folder / "jobs").write_text("4711|alice|RUNNING|compute-3\n", encoding="utf-8")
+
+    done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True, hpcai_replace_timeout=0)
+
+    assert done.returncode != 0
+    assert "Jobs still run on compute-3: 4711 (alice, running). Nothing was killed." in words(done)
+    assert "'scontrol update NodeName=compute-3 State=RESUME'" in words(done)
+    assert posts(source) == []
+
+
+def test_deletion_is_confirmed_too(source: Source, controller: Controller) -> None:
+    done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_how="delete")
+
+    assert done.returncode != 0
+    assert "when their jobs have ended, deleted, and new ones would come: compute-3. Nothing was done." in words(done)
+    assert (controller.updates, posts(source)) == ([], [])
+
+
+def test_node_with_jobs_is_not_deleted(source: Source, controller: Controller) -> None:
+    done = replace(
+        source, controller, hpcai_replace="compute-3", hpcai_replace_how="delete", hpcai_replace_confirm=True
+    )
+
+    assert done.returncode != 0
+    reason = "hpcai: retire: its hardware is faulty, a new instance will come"
+    assert controller.updates == [f"update NodeName=compute-3 State=DRAIN Reason={reason}"], words(done)
+    assert "Jobs still run on compute-3 after 0 s: 4711 (alice, running). Nothing was killed." in words(done)
+    assert posts(source) == []
+    assert source.simulator.scale_set("compute").capacity == 3
+
+
+def test_deletion_that_brings_no_other_is_refused_before_anything_is_drained(
+    source: Source, controller: Controller
+) -> None:
+    alone = min(host for host in source.read(include_vms="tagged").hosts if host.startswith("flex"))
+
+    done = replace(source, controller, hpcai_replace=alone, hpcai_replace_how="delete", hpcai_replace_confirm=True)
+
+    assert done.returncode != 0
+    assert ": no Uniform scale set would bring another in its place. Use redeploy. Nothing was done." in words(done)
+    assert (controller.updates, posts(source)) == ([], [])
+
+
+def test_instance_that_is_not_there_cannot_be_moved(source: Source, controller: Controller) -> None:
+    done = replace(source, controller, hpcai_replace="compute-5", hpcai_replace_confirm=True)
+
+    assert done.returncode != 0
+    assert "compute-5: there is no such instance (any more), so nothing can be moved." in words(done)
+    assert (controller.updates, posts(source)) == ([], [])
+
+
+def test_machine_that_does_not_run_is_not_taken_for_gone(source: Source, controller: Controller) -> None:
+    calls = source.simulator.compute().virtual_machine_scale_set_vms
+    calls.begin_power_off("hpcai-sim", "compute", "3").result()
+
+    done = replace(source, controller, hpcai_replace="compute-3")
+
+    assert "wipes their local disks: compute-3. Nothing was done." in words(done)
+
+
+@pytest.mark.parametrize(
+    ("variables", "flags", "expected"),
+    [
+        ({"hpcai_replace_how": "reimage"}, (), "a reimage keeps the machine on its physical host"),
+        ({"hpcai_replace_how": "hammer"}, (), "must be redeploy or delete, not hammer"),
+        ({}, ("--limit", "ctl"), "run this without --limit"),
+    ],
+)
+def test_what_mends_no_hardware_is_refused(
+    source: Source, controller: Controller, variables: dict[str, Any], flags: tuple[str, ...], expected: str
+) -> None:
+    done = replace(source, controller, *flags, hpcai_replace="compute-3", hpcai_replace_confirm=True, **variables)
+
+    assert done.returncode != 0
+    assert expected in words(done)
+    assert (controller.updates, posts(source)) == ([], [])
+
+
+def test_most_of_a_set_goes_by_force_only(source: Source, controller: Controller) -> None:
+    done = replace(source, controller, hpcai_replace="compute-[0,3]", hpcai_replace_confirm=True)
+
+    assert done.returncode != 0
+    assert "If that is meant, say so: -e hpcai_replace_force=true." in words(done)
+    assert (controller.updates, posts(source)) == ([], [])

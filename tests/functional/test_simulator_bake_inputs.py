@@ -1,0 +1,32 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The nodes' image is made anew when, and only when, something changes that it is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulator.backends.containers import baked_image
+from simulator.backends.containers.bake_inputs import CONTAINER_FILES, bake_inputs
+from simulator.backends.containers.places import REPOSITORY
+
+
+def test_files_of_enroot_and_pyxis_make_it_another_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(CONTAINER_FILES, raising=False)
+    without = baked_image.key()
+    monkeypatch.setenv(CONTAINER_FILES, str(tmp_path))
+    (tmp_path / "enroot.deb").write_bytes(b"one")
+    first = baked_image.key()
+    (tmp_path / "enroot.deb").write_bytes(b"another")
+    assert len({without, first, baked_image.key()}) == 3
+
+
+def test_a_roles_tasks_that_are_no_part_of_installing_change_nothing() -> None:
+    inputs = {str(path.relative_to(REPOSITORY)) for path in bake_inputs(REPOSITORY)}
+    included = {"roles/slurm/tasks/users.yml", "roles/shared_fs/tasks/packages.yml"}
+    assert {"roles/slurm/tasks/install.yml", "playbooks/image.yml", *included} <= inputs
+    assert "roles/slurm/tasks/controller.yml" not in inputs

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where `make site` gets the release files of enroot and pyxis from."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[1] / "setup/enroot_files.sh"
+ENROOT, PYXIS = "enroot/releases/download/v4.1.2", "pyxis/archive/refs/tags"
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves a folder, and counts."""
+
+    asked: list[str]
+
+    def log_message(self, *_args: object) -> None:
+        self.asked.append(self.path)
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Iterator[tuple[str, Path, list[str]]]:
+    """A server, its folder, and what it was asked for."""
+    folder, asked = tmp_path / "published", list[str]()
+    (folder / ENROOT).mkdir(parents=True)
+    (folder / PYXIS).mkdir(parents=True)
+    handler = type("Counting", (Handler,), {"asked": asked})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(folder)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", folder, asked
+    server.shutdown()
+    server.server_close()
+
+
+def find(repository: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the script as that of another clone."""
+    copy = repository / "tests/setup" / SCRIPT.name
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(SCRIPT, copy)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HPCAI_")}
+    return subprocess.run(
+        [str(copy)], capture_output=True, text=True, timeout=60, env={**kept, **environment}, check=False
+    )
+
+
+def package() -> str:
+    """The package's name for this machine."""
+    machine = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True, timeout=10)
+    return f"enroot_4.1.2-1_{machine.stdout.strip()}.deb"
+
+
+def test_a_folder_that_is_named_is_taken(tmp_path: Path) -> None:
+    assert find(tmp_path, HPCAI_ENROOT_FILES=str(tmp_path)).stdout == f"{tmp_path}\n"
+    # Empty: there shall be none, and nobody is asked.
+    done = find(tmp_path, HPCAI_ENROOT_FILES="", HPCAI_ENROOT_URL="http://127.0.0.1:9")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = find(tmp_path, HPCAI_ENROOT_FILES="/nonexistent")
+    assert done.returncode == 1
+    assert "HPCAI_ENROOT_FILES=/nonexistent: there is no such folder" in done.stderr
+
+
+def test_they_are_fetched_once_and_told_with_their_digests(
+    tmp_path: Path, published: tuple[str, Path, list[str]]
+) -> None:
+    url, folder, asked = published
+    (folder / ENROOT / package()).write_bytes(b"enroot")
+    (folder / PYXIS / "v0.24.0.tar.gz").write_bytes(b"pyxis")
+    for _attempt in range(2):
+        done = find(tmp_path, HPCAI_ENROOT_URL=url)
+        assert done.stdout == f"{tmp_path}/.cache/enroot_release\n"
+        assert f"{hashlib.sha256(b'enroot').hexdigest()}  {package()}\n" in done.stderr
+    assert (tmp_path / ".cache/enroot_release" / package()).read_bytes() == b"enroot"
+    assert len(asked) == 2
+
+
+def test_one_that_is_missing_leaves_the_site_without_containers(
+    tmp_path: Path, published: tuple[str, Path, list[str]]
+) -> None:
+    url, folder, _asked = published
+    (folder / ENROOT / package()).write_bytes(b"enroot")
+    done = find(tmp_path, HPCAI_ENROOT_URL=url)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"the release files of enroot and pyxis cannot be fetched from {url}" in done.stderr
+    assert not list((tmp_path / ".cache/enroot_release").glob("v0*"))

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Stand-ins for a simulated node's GPUs and InfiniBand ports, and what can befall them.
+
+A GPU is on the PCI bus and known to a stand-in for NVIDIA's library (tests/stand_ins/nvml); an InfiniBand port is what
+mlx5 shows of one below /sys/class. They are there from the moment that sysinit.target is reached, in each boot, and a
+boot mends what was wrong with them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Collection
+from pathlib import Path
+
+from .cluster import REPOSITORY
+from .node import Node
+
+BUILD = REPOSITORY / "tests/stand_ins/nvml/build.sh"
+LIBRARY = "/usr/lib/libnvidia-ml.so.1"
+CONFIG = "/var/lib/nvml-stand-in/config"
+DOWNED = "/sys/class/infiniband/mlx5_ib0/ports/1/counters/link_downed"
+SHOW = "/usr/local/sbin/show-stand-in-devices"
+UNIT = "stand-in-devices.service"
+UNIT_TEXT = f"""\
+[Unit]
+Description=Stand-ins for GPUs and InfiniBand ports in sysfs
+DefaultDependencies=no
+Before=sysinit.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={SHOW}
+
+[Install]
+WantedBy=sysinit.target
+"""
+# The machine is a container, and shows the devices of the host.
+SHOW_TEXT = f"""\
+#!/bin/sh -e
+sed -i /lost/d {CONFIG}
+mount -t tmpfs tmpfs /sys/bus/pci/devices
+mount -t tmpfs tmpfs /sys/module
+mkdir /sys/module/nvidia /sys/module/nvidia_uvm
+for number in $(seq {{gpus}}); do
+    device=/sys/bus/pci/devices/000$number:00:00.0
+    mkdir $device
+    echo 0x10de > $device/vendor; echo 0x030200 > $device/class; echo 0x20b0 > $device/device
+done
+mkdir -p /run/class
+# Links to the devices; a file of a class that may not be read is not missed.
+cp -a /sys/class/. /run/class/ 2> /dev/null || :
+mount --bind /run/class /sys/class
+for number in $(seq 0 $(({{hcas}} - 1))); do
+    port=/sys/class/infiniband/mlx5_ib$number/ports/1
+    mkdir -p $port/counters
+    echo '4: ACTIVE' > $port/state; echo '5: LinkUp' > $port/phys_state; echo InfiniBand > $port/link_layer
+    echo '200 Gb/sec (4X HDR)' > $port/rate; echo 0 > $port/counters/link_downed
+done
+"""
+
+
+class Devices:
+    """The stand-ins of one node."""
+
+    def __init__(self, node: Node, folder: Path) -> None:
+        """Of this node; the library is built in a folder."""
+        self.node = node
+        self.folder = folder
+
+    def put(self, gpus: int = 0, hcas: int = 0) -> None:
+        """Have so many, as the node's size promises from now on."""
+        subprocess.run([str(BUILD), str(self.folder)], check=True, capture_output=True, timeout=120)
+        node = self.node
+        node.write(LIBRARY, (self.folder / Path(LIBRARY).name).read_bytes(), "0755")
+        node.write(CONFIG, f"gpus={gpus}\nmodel=a100-40\n".encode(), "0644")
+        node.write(SHOW, SHOW_TEXT.format(gpus=gpus, hcas=hcas).encode(), "0755")
+        node.write(f"/etc/systemd/system/{UNIT}", UNIT_TEXT.encode(), "0644")
+        node.sh(f"ldconfig; systemctl daemon-reload; systemctl --quiet enable {UNIT}; systemctl start {UNIT}")
+        promise(node, gpu_count=gpus, hca_count=hcas)
+
+    def take_away(self) -> None:
+        """Have none; what lies over sysfs goes with the next boot, or now where nobody uses it."""
+        self.node.sh(
+            f"systemctl --quiet disable --now {UNIT}; umount --lazy /sys/class /sys/module /sys/bus/pci/devices; "
+            f"rm -rf {LIBRARY} {SHOW} /etc/systemd/system/{UNIT} {Path(CONFIG).parent} /run/class; "
+            "ldconfig; systemctl daemon-reload",
+            check=False,
+        )
+        promise(self.node, gpu_count=0, hca_count=0)
+
+    def lose_gpu(self, number: int) -> None:
+        """Have a GPU fall off the bus, until the next boot."""
+        self.node.sh(f"echo gpu.{number}.lost=1 >> {CONFIG}")
+
+    def flap(self, times: int) -> None:
+        """Have the link of the first port go down and come up again so often."""
+        self.node.sh(f"echo $(($(cat {DOWNED}) + {times})) > {DOWNED}")
+
+
+def promise(node: Node, **devices: int) -> None:
+    """Have all VM sizes promise so many devices, as the node has them from its inventory."""
+    held = dict(json.loads(node.sh("cat /etc/hpcai/node.json")))
+    for size in held["vm_sizes"].values():
+        size.update(devices)
+    node.write("/etc/hpcai/node.json", json.dumps(held).encode(), "0644")
+
+
+def check_only(node: Node, names: Collection[str]) -> None:
+    """Have only these checks run: of other devices a stand-in would have to show more."""
+    others = [one for one in json.loads(node.sh("hpcnode health list --json"))["checks"] if one["name"] not in names]
+    settings = dict(json.loads(node.sh("cat /etc/hpcai/health.json")))
+    settings["off"] = [one["name"] for one in others]
+    node.write("/etc/hpcai/health.json", json.dumps(settings).encode(), "0644")

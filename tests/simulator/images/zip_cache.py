@@ -1,0 +1,47 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Keeps what Python compiles out of zip archives, by the text that it was compiled of.
+
+Ansible sends each module with all that it imports in an archive, which Python compiles anew each time: a third of
+the work of a task, where all nodes of a test share the few processors of one machine, or have an emulated one. Imported
+by hpcai_zip_cache.pth at each start of Python; without that file nothing is kept.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import types
+import zipimport
+
+# hashlib would bring all of OpenSSL along, at each start.
+from _sha1 import sha1  # type: ignore[import-not-found]
+
+FOLDER = "/var/cache/hpcai-zip"
+_compile = vars(zipimport)["_compile_source"]
+
+
+def _kept(pathname: str, source: bytes) -> types.CodeType:
+    path = f"{FOLDER}/{sha1(source).hexdigest()}"
+    code: types.CodeType
+    try:
+        with open(path, "rb") as file:
+            code = marshal.load(file)
+        return code
+    except (OSError, EOFError, ValueError, TypeError):
+        # Not there yet, or cut off by the power cut of a test.
+        code = _compile(pathname, source)
+    own = f"{path}.{os.getpid()}"
+    try:
+        with open(own, "wb") as file:
+            marshal.dump(code, file)
+        os.replace(own, path)
+    except OSError:
+        # The disk is full, or this is not root.
+        pass
+    return code
+
+
+vars(zipimport)["_compile_source"] = _kept

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Makes a small image out of a few programs of this machine, with an os-release of its own:  make_image.sh FILE.sqsh
+
+set -euo pipefail
+
+image="$1"
+root="$(mktemp -d)"
+trap 'rm -rf "${root}"' EXIT
+
+mkdir -p "${root}"/{bin,dev,etc,proc,sys,tmp,usr/bin,usr/lib,run,var/tmp}
+chmod 0755 "${root}"
+chmod 1777 "${root}/tmp" "${root}/var/tmp"
+for program in sh bash cat ls readlink sleep id hostname env mkdir touch; do
+    path="$(command -v "${program}")"
+    cp -L "${path}" "${root}/bin/${program}"
+    # "name => path (address)", or the loader's path alone.
+    { ldd "${path}" || true; } | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' | while read -r library; do
+        [ -e "${library}" ] || continue
+        mkdir -p "${root}$(dirname "${library}")"
+        cp -Ln "${library}" "${root}${library}" || true
+    done
+done
+printf 'ID=hpcai-image\nNAME="Image of the tests"\nPRETTY_NAME="Image of the tests"\n' > "${root}/etc/os-release"
+printf 'root:x:0:0:root:/root:/bin/sh\n' > "${root}/etc/passwd"
+rm -f "${image}"
+mksquashfs "${root}" "${image}" -all-root -no-progress -quiet > /dev/null
+chmod 0644 "${image}"
