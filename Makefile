@@ -4,7 +4,7 @@
 
 # Each target sets up what it needs; on Debian 12, 13 or Ubuntu 24.04 nothing but make and git has to be there.
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-hardware site site-down docs bench clean
+.PHONY: help setup check test test-hardware mutants site site-down docs bench clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test: setup ## all checks, a whole cluster included (STEPS="unit molecule" runs 
 
 test-hardware: setup ## the tests on an emulated machine with NVMe disks and NUMA nodes
 	@tests/setup/hardware.sh
+
+mutants: setup ## turn each decision of the health checks round, and tell which no test notices (ONLY="swap judge")
+	@PYTHONPATH=tests .venv/bin/python -m mutation.health_checks $(ONLY)
 
 docs: setup ## build the documentation site
 	@tests/setup/docs.sh

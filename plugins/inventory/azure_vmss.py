@@ -281,7 +281,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._parse(inventory, path, remember=cache)
 
     def _parse(self, inventory: Any, path: str, *, remember: bool) -> None:
-        self._read_options(path)
+        self.read_source_options(path)
         started = time.monotonic()
         publisher = Publisher(inventory, self._construct)
         try:
@@ -304,7 +304,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         # Standard error, so that `ansible-inventory --list` still prints nothing but JSON on the other.
         self.display.display(summary(report, outcome, seconds), stderr=True)
 
-    def _read_options(self, path: str) -> None:
+    def read_source_options(self, path: str) -> None:
         """Read the options; all but those that hold templates for each host may be templates themselves."""
         config = self._read_config_data(path)
         self.templar.available_variables = self._vars or {}
