@@ -21,6 +21,8 @@ import pytest
 from hardware.controller import Result, Task, play
 from hardware.vm import Machine
 
+# The roles above these modules go through both modes in the scenario molecule/node, in far less time.
+pytestmark = pytest.mark.thorough
 STAND_IN = Path(__file__).resolve().parents[1] / "stand_ins/nvml/build.sh"
 STATE = "/run/nvml-stand-in"
 LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"

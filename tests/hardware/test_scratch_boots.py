@@ -42,6 +42,8 @@ FOLDERS = {
     "mountpoint": MOUNTPOINT,
     "folders": [{"path": "data/all", "group": "games", "mode": "2775"}],
 }
+# What a boot does to the scratch is in test_boot_phase.py too. Here are its rarer kinds, each a boot of its own.
+pytestmark = pytest.mark.thorough
 SLOW = 200_000
 """Bytes a second and disk: a file system takes a minute to make."""
 
