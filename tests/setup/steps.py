@@ -13,8 +13,8 @@ import dataclasses
 
 PYTEST = ("python", "-m", "pytest")
 # What depends on the versions of ansible-core and of Azure's SDK. What runs on the nodes imports neither, and has most
-# of the tests. What a playbook refuses takes as long as what it does, and which hosts are chosen, how they are reached and
-# what their tags may hold is decided by code of ours on facts that have been read: neither asks more of the versions.
+# of the tests. What a playbook refuses takes as long as what it does. Which hosts are chosen, how they are reached and
+# what their tags may hold is decided by code of ours on facts that have been read. Neither asks more of the versions.
 NODE = "tests/unit/plugins/module_utils/_node"
 INVENTORY = "tests/functional/inventory"
 OURS_ALONE = (
