@@ -43,6 +43,7 @@ class Mount:
         self.name = f"{os.getpid():X}-{int(time.time()):X}-{socket.gethostname()}"
         self._me = {"kind": "client", "name": self.name, "port": settings.port("connClientPortUDP")}
         self._me["address"] = settings.address()
+        self._in_touch = threading.Lock()
         self._helperd = ("127.0.0.1", settings.port("connHelperdPortTCP"))
         # The real client takes this port for the servers' datagrams, or another when it is taken.
         self._datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -105,18 +106,26 @@ class Mount:
         client.show(self.servers.found, self.settings)
         threading.Thread(target=self._keep_in_touch, args=(client,), daemon=True).start()
         Loop(device, FileSystem(self.servers).answer).run()
-        client.write("signing-off", "yes")
+        with self._in_touch:
+            client.write("signing-off", "yes")
         self._sign_off()
         client.remove()
 
     def _keep_in_touch(self, client: Client) -> None:
-        while not client.read("signing-off"):
-            with contextlib.suppress(OSError):
+        while True:
+            with self._in_touch, contextlib.suppress(OSError):
+                if client.read("signing-off"):
+                    return
                 self.servers.tell_management("register", **self._me)
                 self.servers.refresh()
             with contextlib.suppress(OSError):
                 client.show(self.servers.found, self.settings)
             time.sleep(SYNC_S)
+
+    def give_up(self) -> None:
+        """The management knew of us, perhaps."""
+        with contextlib.suppress(OSError):
+            self.servers.tell_management("remove", kind="client", name=self.name)
 
     def _sign_off(self) -> None:
         """The real one asks a management that is gone again and again, and whoever unmounts waits as long."""
@@ -152,6 +161,7 @@ def main(_argv: list[str]) -> int:
     """Started by mount.beegfs, which tells what to do and waits for a line: nothing for good, or what is wrong."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    calls.show_as(["[beegfs_client]"])
     asked = json.loads(sys.stdin.readline())
     _leave_cgroup()
     while "mount-hang" in faults("client"):
@@ -165,6 +175,7 @@ def main(_argv: list[str]) -> int:
         print("Operation canceled.", flush=True)
         if isinstance(error, Cancelled):
             mount.tell("Mount sanity check", str(error))
+            mount.give_up()
         return 1
     except OSError as error:
         print(f"{error.strerror}.", flush=True)

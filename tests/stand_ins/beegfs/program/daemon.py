@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from .calls import show_as
 from .faults import faults
 from .log import Log
 from .settings import VERSION, Settings, Wrong
@@ -76,7 +77,8 @@ class Daemon:
     def listen(self, port: int, handler: Handler) -> Server:
         """Take the port; the real ones say so in these words when it is not free."""
         if "hang-at-start" in faults(self.kind):
-            threading.Event().wait()
+            self._stop.wait()
+            self.leave()
         try:
             if "port-taken" in faults(self.kind):
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
@@ -155,6 +157,7 @@ class Daemon:
 
 def live(kind: str, words: list[str], serve: Callable[[Daemon], Callable[[], None]]) -> int:
     """The main function of each daemon: ``serve`` starts it and returns what to do at the end."""
+    show_as([f"/opt/beegfs/sbin/beegfs-{kind}", *words])
     try:
         daemon = Daemon(kind, words)
         daemon.obey()

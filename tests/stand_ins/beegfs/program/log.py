@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import datetime
-import sys
 import threading
 from pathlib import Path
 
@@ -18,11 +17,10 @@ class Log:
     """A log file, or standard output where none is named."""
 
     def __init__(self, file: str) -> None:
-        self._out = Path(file).open("a", encoding="utf-8") if file else sys.stdout
+        self._file = Path(file or "/dev/stdout")
 
     def __call__(self, context: str, text: str, level: int = 1) -> None:
         """Write one line."""
         now = datetime.datetime.now().strftime("%b%d %X")
-        with _lock:
-            self._out.write(f"({level}) {now} {threading.current_thread().name} [{context}] >> {text}\n")
-            self._out.flush()
+        with _lock, self._file.open("a", encoding="utf-8") as out:
+            out.write(f"({level}) {now} {threading.current_thread().name} [{context}] >> {text}\n")

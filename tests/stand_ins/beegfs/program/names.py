@@ -50,7 +50,7 @@ class Names:
                 entry.name: int(entry.read_text(encoding="ascii"), 16) for entry in directory.iterdir()
             }
         if ROOT not in self._inodes:
-            self._add({"mode": stat.S_IFDIR | 0o755, "uid": 0, "gid": 0, "parent": ROOT})
+            self._add({"mode": stat.S_IFDIR | 0o777, "uid": 0, "gid": 0, "parent": ROOT})
 
     # What lies on the disk.
 
