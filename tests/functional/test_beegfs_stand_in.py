@@ -215,8 +215,12 @@ def test_connections_tell_rdma_from_a_fallback(up: FileSystem, nodes: Nodes) -> 
     assert storage_connections() == [f"   Connections: TCP: 1 ({peer}); " for peer in peers]
     nodes[0].faults("client rdma")
     wait(lambda: storage_connections() == [f"   Connections: RDMA: 1 ({peer}); " for peer in peers])
+    strict = FileSystem(nodes, 1000, name="strict", connTCPFallbackEnabled="false")
+    strict.mount(nodes[0])
+    nodes[0].run("umount", strict.mountpoint)
     nodes[0].faults("client rdma", "client tcp-fallback")
     wait(lambda: storage_connections() == [f"   Connections: TCP: 1 ({peer} [fallback route]); " for peer in peers])
+    assert nodes[0].run(*strict.mount_command(), check=False).returncode == CANCELED
 
 
 def test_a_full_disk_refuses_what_is_written(up: FileSystem, nodes: Nodes) -> None:
@@ -261,6 +265,7 @@ def test_a_mount_without_its_servers_is_canceled(nodes: Nodes) -> None:
     kernel_log = "/var/log/beegfs-stand-in-kernel.log"
     assert "Is beegfs-helperd running?" in first.read(kernel_log)
     lone.start(first, "helperd")
+    wait(lambda: ":10006 " in first.run("ss", "-Hltn").stdout)
     assert canceled()
     assert "management server initialization timed out" in lone.log(first, "helperd")
     lone.start(first, "mgmtd", "storage")

@@ -170,6 +170,8 @@ class FileSystem:
         """All daemons, and wait until they are there."""
         first, second = self.nodes
         self.start(first, "mgmtd", "meta", "storage", "helperd")
+        # Numbers are given in the order of registration.
+        wait(lambda: "Online" in self.targets(first))
         self.start(second, "storage", "helperd")
         wait(lambda: self.targets(first).count("Online") == 2 and "n1" in self.ctl(first, "--nodetype=meta").stdout)
 

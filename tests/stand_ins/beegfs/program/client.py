@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from . import calls
-from .clients import KERNEL_LOG, Client, printk
+from .clients import KERNEL_LOG, Client, printk, reaches
 from .faults import faults
 from .filesystem import FileSystem
 from .fuse_loop import Loop
@@ -70,6 +70,8 @@ class Mount:
             raise Cancelled("Communication with user-space helper daemon failed. Is beegfs-helperd running?") from None
         self._meet_management(time.monotonic() + 1 + patience_ms / 1000)
         self.servers.retries = False
+        if not self.settings.true("connTCPFallbackEnabled") and reaches(self.settings) != "RDMA":
+            raise Cancelled("Retrieval of root directory entry failed. (Error: Communication error)")
         if not self.servers.found["meta"]:
             self.tell("Remoting (stat root dir)", "Unable to proceed without a working root metadata node")
         try:
@@ -172,10 +174,10 @@ def main(_argv: list[str]) -> int:
         device = mount.mount(asked["flags"])
     except (Wrong, Cancelled) as error:
         printk(f"{error} Mount sanity check failed. Canceling mount.")
-        print("Operation canceled.", flush=True)
         if isinstance(error, Cancelled):
             mount.tell("Mount sanity check", str(error))
             mount.give_up()
+        print("Operation canceled.", flush=True)
         return 1
     except OSError as error:
         print(f"{error.strerror}.", flush=True)

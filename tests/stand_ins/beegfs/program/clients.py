@@ -86,11 +86,19 @@ class Client:
             self.write(f"{kind}_nodes", text)
 
 
+def reaches(settings: Settings) -> str:
+    """By what a client reaches metadata and storage here: RDMA, TCP, or TCP as a fallback."""
+    wrong = faults("client")
+    if not settings.true("connUseRDMA"):
+        return "TCP"
+    if "tcp-fallback" in wrong:
+        return "fallback"
+    # Without a device TCP is the first choice, and no fallback.
+    return "RDMA" if "rdma" in wrong or (INFINIBAND.is_dir() and any(INFINIBAND.iterdir())) else "TCP"
+
+
 def _connections(kind: str, node: dict[str, Any], settings: Settings) -> str:
-    peer, wrong = f"{node['address']}:{node['port']}", faults("client")
-    present = "rdma" in wrong or (INFINIBAND.is_dir() and any(INFINIBAND.iterdir()))
-    # The real management knows no RDMA; without a device, or switched off, TCP is the first choice and no fallback.
-    if kind == "mgmt" or not (present and settings.true("connUseRDMA")):
-        fallback = " [fallback route]" if kind != "mgmt" and "tcp-fallback" in wrong else ""
-        return f"TCP: 1 ({peer}{fallback}); "
-    return f"TCP: 1 ({peer} [fallback route]); " if "tcp-fallback" in wrong else f"RDMA: 1 ({peer}); "
+    peer = f"{node['address']}:{node['port']}"
+    # The real management knows no RDMA.
+    by = "TCP" if kind == "mgmt" else reaches(settings)
+    return f"TCP: 1 ({peer} [fallback route]); " if by == "fallback" else f"{by}: 1 ({peer}); "

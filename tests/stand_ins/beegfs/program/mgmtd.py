@@ -87,7 +87,10 @@ class Registry:
         with self._lock:
             self._forget_clients()
             nodes = {
-                kind: [{"number": number, "state": self.state(kind, number), **one} for number, one in found.items()]
+                kind: [
+                    {"number": number, "state": self.state(kind, number), **one}
+                    for number, one in sorted(found.items())
+                ]
                 for kind, found in self._nodes.items()
             }
             targets = [

@@ -31,6 +31,7 @@ DEFAULTS = {
     "connPortShift": "0",
     "connStoragePortTCP": "8003",
     "connStoragePortUDP": "8003",
+    "connTCPFallbackEnabled": "true",
     "connUnmountRetries": "true",
     "connUseRDMA": "true",
     "logStdFile": "",
