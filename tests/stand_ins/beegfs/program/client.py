@@ -14,9 +14,9 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
 
 from . import calls
+from .cgroups import join_first
 from .clients import KERNEL_LOG, Client, printk, reaches
 from .faults import faults
 from .filesystem import FileSystem
@@ -147,25 +147,28 @@ class Mount:
                 time.sleep(AGAIN_S)
 
 
-def _leave_cgroup() -> None:
-    """To where the first process is: the real client is no process, and stops with no service or job."""
-    if not Path("/run/systemd/system").is_dir():
-        return
-    for line in Path("/proc/1/cgroup").read_text(encoding="ascii").splitlines():
-        _number, controllers, path = line.split(":", 2)
-        folder = controllers.removeprefix("name=") if controllers else ""
-        procs = Path("/sys/fs/cgroup", folder, path.lstrip("/"), "cgroup.procs")
-        with contextlib.suppress(OSError):
-            procs.write_text(str(os.getpid()), encoding="ascii")
+def _obey_first_process() -> None:
+    """A machine that shuts down need not wait for us; to anybody else a real client is deaf."""
+    signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    for number in signals:
+        # Who started us ignores them, and what is ignored cannot be waited for.
+        signal.signal(number, signal.SIG_DFL)
+
+    def listen() -> None:
+        while signal.sigwaitinfo(signals).si_pid != 1:
+            pass
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
 
 
 def main(_argv: list[str]) -> int:
     """Started by mount.beegfs, which tells what to do and waits for a line: nothing for good, or what is wrong."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    _obey_first_process()
     calls.show_as(["[beegfs_client]"])
     asked = json.loads(sys.stdin.readline())
-    _leave_cgroup()
+    join_first()
     while "mount-hang" in faults("client"):
         time.sleep(AGAIN_S)
     try:
