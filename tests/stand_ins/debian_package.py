@@ -2,15 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Debian packages of stand-ins, made by dpkg-deb. The same input gives the same bytes."""
+"""Debian packages of stand-ins, made by dpkg-deb, and an index for apt. The same input gives the same bytes."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 EPOCH = 1767225600
@@ -60,4 +61,17 @@ def make_package(
         root.chmod(0o755)
         command = ["dpkg-deb", "--build", "--root-owner-group", "-Zgzip", str(root), str(target)]
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)})
+    return target
+
+
+def write_index(folder: Path, packages: Iterable[Path]) -> Path:
+    """Make the folder a repository for apt: ``deb [trusted=yes] file:FOLDER ./``."""
+    entries = []
+    for package in packages:
+        command = ["dpkg-deb", "--field", str(package)]
+        fields = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        digest = hashlib.sha256(package.read_bytes()).hexdigest()
+        entries.append(f"{fields}Filename: ./{package.name}\nSize: {package.stat().st_size}\nSHA256: {digest}\n")
+    target = folder / "Packages"
+    target.write_text("\n".join(entries), encoding="utf-8")
     return target

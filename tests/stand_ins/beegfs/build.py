@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stand_ins.beegfs.program.settings import VERSION as REAL_VERSION
-from stand_ins.debian_package import make_package
+from stand_ins.debian_package import make_package, write_index
 
 PROGRAM = Path(__file__).parent / "program"
 # With the epoch of the real ones. No version of theirs sorts between: "apt-get install beegfs-meta=20:7.4.7*" finds it.
@@ -62,7 +62,7 @@ _CLEAN = f"find /{LIBRARY} -name __pycache__ -prune -exec rm -rf {{}} +\n"
 
 
 def build(folder: Path) -> list[Path]:
-    """Make the packages in a folder, which is made where it is missing, and return them."""
+    """Make the packages in a folder, which is made where it is missing and becomes a repository; return them."""
     folder.mkdir(parents=True, exist_ok=True)
     made = [_package(folder, "beegfs-common", _common, depends="python3:any", scripts={"prerm": _CLEAN})]
     for name in DAEMONS:
@@ -70,7 +70,10 @@ def build(folder: Path) -> list[Path]:
         made.append(_package(folder, f"beegfs-{name}", _daemon(name), scripts=scripts))
     made.append(_package(folder, "beegfs-utils", _utils))
     made.append(_package(folder, "libbeegfs-ib", lambda _root: None))
-    made.append(_package(folder, "beegfs-client-dkms", _client, architecture="all"))
+    # The real one needs dkms, and so has modprobe.
+    client = f"beegfs-common (= {VERSION}), kmod"
+    made.append(_package(folder, "beegfs-client-dkms", _client, depends=client, architecture="all"))
+    write_index(folder, made)
     return made
 
 
