@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -70,6 +71,8 @@ def test_apt_takes_the_folder_for_a_repository(folder: Path, tmp_path: Path) -> 
     (tmp_path / "cache/archives/partial").mkdir(parents=True)
     (tmp_path / "status").touch()
     options = {
+        "Dir::Etc::Main": "-",
+        "Dir::Etc::Parts": "-",
         "Dir::Etc::SourceList": str(sources),
         "Dir::Etc::SourceParts": "-",
         "Dir::State": str(tmp_path / "state"),
@@ -77,8 +80,11 @@ def test_apt_takes_the_folder_for_a_repository(folder: Path, tmp_path: Path) -> 
         "Dir::Cache": str(tmp_path / "cache"),
         "APT::Sandbox::User": "root",
     }
-    given = [f"--option={key}={value}" for key, value in options.items()]
-    subprocess.run(["apt-get", *given, "--quiet", "update"], capture_output=True, check=True)
-    shown = subprocess.run(["apt-cache", *given, "madison", *NAMES], capture_output=True, text=True, check=True).stdout
+    configuration = tmp_path / "apt.conf"
+    configuration.write_text("".join(f'{key} "{value}";\n' for key, value in options.items()), encoding="ascii")
+    env = {**os.environ, "APT_CONFIG": str(configuration)}
+    subprocess.run(["apt-get", "--quiet", "update"], capture_output=True, check=True, env=env)
+    asked = ["apt-cache", "madison", *sorted(NAMES)]
+    shown = subprocess.run(asked, capture_output=True, text=True, check=True, env=env).stdout
     assert {line.split("|")[0].strip() for line in shown.splitlines()} == NAMES
     assert shown.count("20:7.4.7+standin") == len(NAMES)
