@@ -21,6 +21,7 @@ from .clients import KERNEL_LOG, Client, printk, reaches
 from .faults import faults
 from .filesystem import FileSystem
 from .fuse_loop import Loop
+from .interrupts import Interrupts
 from .servers import Servers
 from .settings import Settings, Wrong
 from .stripes import Content
@@ -39,7 +40,8 @@ class Mount:
 
     def __init__(self, settings: Settings, mountpoint: str) -> None:
         self.settings, self.mountpoint = settings, mountpoint
-        self.servers = Servers(settings)
+        self._interrupts = Interrupts()
+        self.servers = Servers(settings, self._interrupts)
         self.name = f"{os.getpid():X}-{int(time.time()):X}-{socket.gethostname()}"
         self._me = {"kind": "client", "name": self.name, "port": settings.port("connClientPortUDP")}
         self._me["address"] = settings.address()
@@ -107,7 +109,7 @@ class Mount:
         client = Client.make(self.name, self.mountpoint)
         client.show(self.servers.found, self.settings)
         threading.Thread(target=self._keep_in_touch, args=(client,), daemon=True).start()
-        Loop(device, FileSystem(self.servers).answer).run()
+        Loop(device, FileSystem(self.servers).answer, self._interrupts).run()
         with self._in_touch:
             client.write("signing-off", "yes")
         self._sign_off()

@@ -64,7 +64,7 @@ class FileSystem:
         self._targets: dict[int, list[int]] = {}
         self._lists: dict[int, list[tuple[str, int, int]]] = {}
         self._handles = itertools.count(1)
-        self._silent = {fuse.FORGET, fuse.BATCH_FORGET, fuse.INTERRUPT}
+        self._silent = {fuse.FORGET, fuse.BATCH_FORGET}
         self._operations: dict[int, Callable[[int, Owner, memoryview], bytes]] = {
             fuse.START: self._start,
             fuse.LOOKUP: self._lookup,

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 
 from . import fuse_kernel as fuse
+from .interrupts import Interrupts
 
 THREADS_AT_MOST = 200
 Answer = Callable[[int, int, tuple[int, int], memoryview], "bytes | None"]
@@ -22,8 +23,8 @@ Answer = Callable[[int, int, tuple[int, int], memoryview], "bytes | None"]
 class Loop:
     """Serves one mount. A request that waits for a dead server holds up nobody else."""
 
-    def __init__(self, device: int, answer: Answer) -> None:
-        self._device, self._answer = device, answer
+    def __init__(self, device: int, answer: Answer, interrupts: Interrupts) -> None:
+        self._device, self._answer, self._interrupts = device, answer, interrupts
         self._lock = threading.Lock()
         self._threads = 0
         self._waiting = 0
@@ -63,7 +64,11 @@ class Loop:
 
     def _handle(self, request: memoryview) -> None:
         _length, operation, unique, node, uid, gid, _pid, _pad = fuse.REQUEST.unpack_from(request)
+        if operation == fuse.INTERRUPT:
+            self._interrupts.give_up(request[fuse.REQUEST.size :])
+            return
         failed = 0
+        self._interrupts.begin(unique)
         try:
             content = self._answer(operation, node, (uid, gid), request[fuse.REQUEST.size :])
         except OSError as error:
@@ -71,6 +76,8 @@ class Loop:
         except Exception:
             traceback.print_exc()
             failed, content = errno.EREMOTEIO, b""
+        finally:
+            self._interrupts.end()
         if content is None:
             return
         reply = fuse.REPLY.pack(fuse.REPLY.size + len(content), -failed, unique) + content

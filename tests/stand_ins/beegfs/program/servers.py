@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .interrupts import Interrupts
 from .settings import Settings
 from .wire import Peer, Peers, Reply
 
@@ -23,7 +24,8 @@ Question = tuple[int, dict[str, Any], "bytes | memoryview"]
 class Servers:
     """The management, the metadata server that has the names, and the storage targets."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, interrupts: Interrupts) -> None:
+        self._given_up = interrupts.given_up
         self._peers = Peers(settings.secret())
         self._patience_s = float(settings.number("connCommRetrySecs"))
         self.mgmtd: Peer = (settings.text("sysMgmtdHost"), settings.port("connMgmtdPortTCP"))
@@ -78,6 +80,8 @@ class Servers:
                 lost = isinstance(error, (ConnectionError, TimeoutError)) or error.errno in _LOST
                 if not lost:
                     raise
+            if self._given_up():
+                raise OSError(errno.EINTR, os.strerror(errno.EINTR))
             if not self.retries or time.monotonic() > until:
                 raise OSError(errno.ECOMM, os.strerror(errno.ECOMM))
             time.sleep(AGAIN_S)

@@ -86,6 +86,7 @@ class Server:
                 if self.mute:
                     threading.Event().wait()
                 if not hmac.compare_digest(str(hello.get("secret")), self._secret):
+                    self._log("AuthenticateChannel incoming", f"Peer sent wrong authentication: {peer[0]}:{peer[1]}", 2)
                     self._log("IncomingMsg", f"Rejecting message from unauthenticated peer: {peer[0]}:{peer[1]}")
                     return
                 send(sock, {})
