@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from stand_ins.beegfs import operations
 from stand_ins.beegfs.build import build
 from stand_ins.beegfs.two_nodes import FileSystem, Node, two_nodes, unable, wait
 
@@ -20,77 +21,7 @@ Nodes = tuple[Node, Node]
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 LEAST_MB_PER_S = 20
 CANCELED = 32
-
-OPERATIONS = """
-import errno, os, sys, threading
-os.chdir(sys.argv[1])
-os.mkdir("d", 0o750)
-with open("d/a", "wb") as out:
-    out.write(b"x" * 1000)
-os.truncate("d/a", 10)
-os.truncate("d/a", 20)
-assert open("d/a", "rb").read() == b"x" * 10 + b"\\0" * 10
-os.chown("d/a", 1234, 2345)
-os.chmod("d/a", 0o2640)
-os.utime("d/a", ns=(1, 2 * 10**9 + 3))
-found = os.stat("d/a")
-assert (found.st_uid, found.st_gid, found.st_mode & 0o7777, found.st_mtime_ns) == (1234, 2345, 0o2640, 2 * 10**9 + 3)
-os.mkdir("g")
-os.chown("g", 0, 77)
-os.chmod("g", 0o2775)
-os.mkdir("g/g")
-assert os.stat("g/g").st_gid == 77 and os.stat("g/g").st_mode & 0o2000
-os.rmdir("g/g")
-os.rmdir("g")
-os.symlink("a", "d/s")
-os.link("d/a", "d/l")
-assert os.readlink("d/s") == "a" and os.stat("d/s").st_nlink == 2
-os.rename("d/l", "b")
-open("victim", "w").write("old")
-os.rename("b", "victim")
-assert os.stat("victim").st_size == 20 and sorted(os.listdir()) == ["d", "victim"]
-calls = ((errno.ENOTEMPTY, "d", os.rmdir), (errno.EISDIR, "d", os.unlink), (errno.ENOENT, "no", os.stat))
-for number, path, call in calls:
-    try:
-        call(path)
-    except OSError as error:
-        assert error.errno == number, (path, error)
-    else:
-        raise AssertionError(path)
-sparse = os.open("sparse", os.O_RDWR | os.O_CREAT)
-os.pwrite(sparse, b"end", 3 * 1024 * 1024)
-assert os.pread(sparse, 4, 700 * 1024) == b"\\0" * 4 and os.fstat(sparse).st_size == 3 * 1024 * 1024 + 3
-os.fsync(sparse)
-os.unlink("sparse")
-assert os.pread(sparse, 3, 3 * 1024 * 1024) == b"end"
-os.close(sparse)
-odd = b"\\xff strange \\n name"
-open(odd, "w").close()
-assert odd in os.listdir(b".")
-os.unlink(odd)
-assert os.statvfs(".").f_blocks > 0
-with open("log", "a") as out:
-    out.write("one ")
-with open("log", "a") as out:
-    out.write("two")
-assert open("log").read() == "one two"
-
-def work(number):
-    for round in range(5):
-        content = bytes([number]) * (300_000 + number)
-        with open(f"thread{number}", "wb") as out:
-            out.write(content)
-        assert open(f"thread{number}", "rb").read() == content, number
-    done.append(number)
-
-done = []
-threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-assert len(done) == 8, done
-"""
+OPERATIONS = Path(operations.__file__ or "")
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +85,7 @@ def test_programs_find_what_they_expect_of_a_file_system(up: FileSystem, nodes: 
     for number, node in enumerate(nodes):
         folder = f"{up.mountpoint}/work{number}"
         node.run("mkdir", folder)
-        node.run("python3", "-c", OPERATIONS, folder, timeout=60)
+        node.run("python3", str(OPERATIONS), folder, timeout=60)
     source = "/usr/lib/python3/dist-packages" if Path("/usr/lib/python3/dist-packages").exists() else "/etc"
     tree = sorted(Path(source).rglob("*.py"))[:30] or sorted(Path(source).glob("*.conf"))
     script = f'cd {up.mountpoint} && mkdir copy unpacked && cp -p "$@" copy && tar c copy | tar x -C unpacked'
@@ -227,6 +158,9 @@ def test_a_full_disk_refuses_what_is_written(up: FileSystem, nodes: Nodes) -> No
     full = nodes[0].run(*command, check=False)
     assert "No space left on device" in full.stderr
     assert nodes[0].run("stat", "--file-system", "--format=%a", up.mountpoint).stdout == "0\n"
+    for node in nodes:
+        node.faults("meta disk-full")
+    assert "No space left on device" in nodes[0].run("mkdir", f"{up.mountpoint}/more", check=False).stderr
     for node in nodes:
         node.faults()
     nodes[0].run(*command)
@@ -330,9 +264,12 @@ def test_a_port_or_folder_in_use_is_refused_in_the_real_ones_words(nodes: Nodes)
 def test_unmounting_waits_for_a_management_that_is_gone(up: FileSystem, nodes: Nodes) -> None:
     first, _ = nodes
     again = FileSystem(nodes, 1000, name="again")
+    once = FileSystem(nodes, 1000, name="once", connUnmountRetries="false")
     again.mount(first)
+    once.mount(first)
     first.run("kill", up.running["n1", "mgmtd"])
     wait(lambda: not first.runs(up.running["n1", "mgmtd"]))
+    first.run("umount", once.mountpoint)
     unmount = first.start("umount", again.mountpoint)
     wait(lambda: again.mountpoint not in first.read("/proc/mounts"))
     time.sleep(0.6)
