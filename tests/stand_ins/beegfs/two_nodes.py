@@ -18,7 +18,7 @@ from typing import Any
 
 ADDRESSES = {"n1": "10.99.0.1", "n2": "10.99.0.2"}
 PATIENCE_S = 10.0
-# dash reaps what is left to it while it waits, as the first process of a system must.
+# dash reaps what is left to it while it waits, as the first process of a system must. It ends with whoever started it.
 _FIRST = """
 hostname "$0"
 mount --make-rprivate /
@@ -34,7 +34,9 @@ mount --bind "$1/opt/beegfs" /opt/beegfs
 mkdir -p /etc/beegfs
 ip link set lo up
 echo ready
-while :; do sleep 1000 & wait; done
+exec 3<&0
+cat <&3 > /dev/null &
+wait $!
 """
 
 
@@ -61,7 +63,7 @@ class Node:
         spaces = ["--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self._process = subprocess.Popen(
             ["unshare", *spaces, "sh", "-ec", _FIRST, name, str(installed)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
