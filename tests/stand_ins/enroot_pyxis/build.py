@@ -11,29 +11,17 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
-import platform
 import shutil
 import subprocess
 import tarfile
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from stand_ins.debian_package import EPOCH, make_package
+
 HERE = Path(__file__).parent
 ENROOT, PYXIS = "4.1.2", "0.24.0"
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_EPOCH = 1767225600
-
-_CONTROL = """\
-Package: {name}
-Version: {version}-1
-Architecture: {architecture}
-Maintainer: hpcai.azure contributors <noreply@example.com>
-Depends: {depends}
-Description: Stand-in for {name}, for tests
- It has the commands that pyxis calls, for local squashfs files only.
-"""
+PURPOSE = "It has the commands that pyxis calls, for local squashfs files only."
 
 
 def build(folder: Path) -> list[Path]:
@@ -47,18 +35,7 @@ def build(folder: Path) -> list[Path]:
 
 
 def _package(folder: Path, name: str, depends: str, fill: Callable[[Path], None]) -> Path:
-    architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
-    target = folder / f"{name}_{ENROOT}-1_{architecture}.deb"
-    with tempfile.TemporaryDirectory() as temporary:
-        root = Path(temporary) / "root"
-        (root / "DEBIAN").mkdir(parents=True)
-        control = _CONTROL.format(name=name, version=ENROOT, architecture=architecture, depends=depends)
-        (root / "DEBIAN/control").write_text(control, encoding="utf-8")
-        fill(root)
-        root.chmod(0o755)
-        command = ["dpkg-deb", "--build", "--root-owner-group", "-Zgzip", str(root), str(target)]
-        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "SOURCE_DATE_EPOCH": str(_EPOCH)})
-    return target
+    return make_package(folder, name, f"{ENROOT}-1", depends=depends, purpose=PURPOSE, fill=fill)
 
 
 def _enroot_tree(root: Path) -> None:
@@ -78,8 +55,6 @@ def _enroot_tree(root: Path) -> None:
     # Static: it runs whatever C library the node has.
     compiler = ["gcc", "-O2", "-Wall", "-Wextra", "-static", "-o", str(root / "usr/bin/enroot-switchroot")]
     subprocess.run([*compiler, str(HERE / "enroot/switchroot.c")], check=True)
-    for made in root.rglob("*"):
-        os.utime(made, (_EPOCH, _EPOCH))
 
 
 def _source(target: Path) -> Path:
@@ -88,7 +63,7 @@ def _source(target: Path) -> Path:
         for file in sorted((HERE / "pyxis").iterdir()):
             content = file.read_bytes()
             member = tarfile.TarInfo(f"pyxis-{PYXIS}/{file.name}")
-            member.size, member.mode, member.mtime = len(content), 0o644, _EPOCH
+            member.size, member.mode, member.mtime = len(content), 0o644, EPOCH
             tar.addfile(member, io.BytesIO(content))
     target.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
     return target
