@@ -76,13 +76,20 @@ class MetadataHandler(BaseHTTPRequestHandler):
         pass
 
 
-def host_state() -> dict[str, str]:
-    """What a simulator changes on the host, to be compared before and after (only what can be ours)."""
-    links = [link for link in json.loads(run(["ip", "-json", "link"])) if link["ifname"].startswith("hp")]
+def host_state(*folders: Path) -> dict[str, str]:
+    """What simulators with these state folders change on the host, to be compared before and after.
+
+    Others come and go beside these tests, with networks of their own.
+    """
+    tags = [tag_of(NAME, folder) for folder in folders]
+    marks = tuple(mark for tag in tags for mark in (f"hpcai{tag}", f"hpcai-{tag}-", f"hpcai_{tag}", f"hp{tag[:5]}"))
+    links = [link["ifname"] for link in json.loads(run(["ip", "-json", "link"]))]
+    tables = [line.split()[-1] for line in run(["nft", "list", "tables"]).splitlines()]
+    spaces = [path.name for path in Path("/run/netns").glob("*")]
     return {
-        "links": " ".join(sorted(link["ifname"] for link in links)),
-        "namespaces": " ".join(sorted(path.name for path in Path("/run/netns").glob("hpcai-*"))),
-        "tables": run(["nft", "list", "tables"]),
+        "links": " ".join(sorted(name for name in links if name.startswith(marks))),
+        "namespaces": " ".join(sorted(name for name in spaces if name.startswith(marks))),
+        "tables": " ".join(sorted(name for name in tables if name.startswith(marks))),
         "iptables": run(["iptables", "-S"]),
         "mounts": "\n".join(line for line in Path("/proc/mounts").read_text().splitlines() if NAME in line),
         "containers": " ".join(sorted(c["Id"] for c in podman.Podman().containers({"hpcai.simulator": NAME}))),
@@ -145,20 +152,21 @@ class Lab:
 
 
 @pytest.fixture(scope="module")
-def before() -> dict[str, str]:
+def image() -> None:
     images.prepare(lambda line: print(line, flush=True))
-    return host_state()
 
 
 @pytest.fixture(scope="module")
-def lab(before: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("lab"))
+    before = host_state(made.state_dir)
     try:
         made.up()
+        assert all(host_state(made.state_dir)[what] for what in ("links", "namespaces", "tables"))
         yield made
     finally:
         made.down()
-    assert host_state() == before
+    assert host_state(made.state_dir) == before
 
 
 def test_machine_is_provisioned_from_its_metadata(lab: Lab) -> None:
@@ -254,7 +262,7 @@ def test_machine_that_nobody_can_log_in_to_is_an_error_with_its_journal(lab: Lab
     with pytest.raises(NodeNotReady, match=r"m2 \(10\.79\.128\.6\).*provisioned machine000002"):
         lab.backend.wait_ready(stranger.vm_id, 20)
     lab.backend.delete(stranger.vm_id)
-    assert "m2" not in host_state()["namespaces"]
+    assert "m2" not in host_state(lab.state_dir)["namespaces"]
     assert not (backend.machines_folder(lab.state_dir) / "m2").exists()
     lab.backend.delete(stranger.vm_id)
 
@@ -266,16 +274,15 @@ def test_address_range_in_use_is_refused_by_name(lab: Lab, tmp_path: Path) -> No
     assert lab.answers(0)
 
 
-@pytest.mark.usefixtures("before")
+@pytest.mark.usefixtures("image")
 def test_cleanup_after_kill_leaves_nothing_and_touches_no_foreign_container(tmp_path: Path) -> None:
-    earlier = host_state()
-    foreign_state = tmp_path / "foreign"
+    foreign_state, state_dir = tmp_path / "foreign", tmp_path / "state"
+    earlier = host_state(state_dir, foreign_state)
     store = podman.Podman()
     store.run(
         "create", "--pull=never", "--name=foreign", "--network=none", f"--label=hpcai.simulator={NAME}",
         f"--label=hpcai.simulator.state={foreign_state}", images.present(), "true",
     )  # fmt: skip
-    state_dir = tmp_path / "state"
     state_dir.mkdir()
     script = textwrap.dedent(f"""
         import sys, time
@@ -294,7 +301,7 @@ def test_cleanup_after_kill_leaves_nothing_and_touches_no_foreign_container(tmp_
         assert process.stdout.readline() == "up\n"
         process.send_signal(signal.SIGKILL)
     try:
-        left = host_state()
+        left = host_state(state_dir, foreign_state)
         assert f"hpcai{tag_of(NAME, state_dir)}" in left["links"]
         assert (state_dir / "machines" / "m0").is_dir()
         backend.cleanup(NAME, state_dir)
@@ -303,6 +310,6 @@ def test_cleanup_after_kill_leaves_nothing_and_touches_no_foreign_container(tmp_
     finally:
         backend.cleanup(NAME, state_dir)
         store.remove_containers(["foreign"])
-    assert host_state() == earlier
+    assert host_state(state_dir, foreign_state) == earlier
     assert not (state_dir / "machines").exists()
     backend.cleanup(NAME, state_dir)
