@@ -185,6 +185,8 @@ def _variables(tool: Azcopy) -> dict[str, str]:
         AZCOPY_LOG_LOCATION=f"{tool.folder}/logs",
         AZCOPY_JOB_PLAN_LOCATION=f"{tool.folder}/plans",
         AZCOPY_DISABLE_SYSLOG="true",
+        # A file has its name when it is whole, and not before.
+        AZCOPY_DOWNLOAD_TO_TEMP_PATH="true",
     )
     if tool.limits.connections:
         ours["AZCOPY_CONCURRENCY_VALUE"] = str(tool.limits.connections)

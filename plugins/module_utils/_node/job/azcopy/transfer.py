@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -22,12 +22,21 @@ _SKIPPED = re.compile(r"Skipping (?P<name>.*?) as it cannot be scanned due to er
 
 
 def download(
-    tool: Azcopy, place: Place, names: Sequence[str], folder: str, on_progress: OnProgress | None = None
+    tool: Azcopy,
+    place: Place,
+    names: Sequence[str],
+    folder: str,
+    on_progress: OnProgress | None = None,
+    patterns: Sequence[str] = (),
+    taken: Callable[[str], bool] | None = None,
 ) -> Outcome:
     """Copy blobs, by their names below ``place``, to the same names below ``folder``, as they are stored.
 
     What lies there under these names is removed first. An MD5 that is stored with a blob is checked.
 
+    :param patterns: ask azcopy for these patterns of file names in the place of a list: it lists the container then,
+        and does not ask for each blob by itself. What else they match comes along.
+    :param taken: whether somebody has taken a file away that had arrived.
     :raises NameRefused: azcopy cannot carry a name; then nothing was done.
     :raises BlobError: azcopy could not be started, or the account's name is unknown.
     """
@@ -41,8 +50,13 @@ def download(
     limits = tool.limits
     words = ["copy", tool.credential.sign(place.address), folder, "--from-to", "BlobLocal", *_capped(tool)]
     words += ["--block-size-mb", f"{limits.block_mib:g}"] if limits.block_mib else []
-    said = _with_list(tool, [*words, "--as-subdir=false", "--check-md5", "FailIfDifferent"], names, place, on_progress)
-    absent = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
+    words += ["--as-subdir=false", "--check-md5", "FailIfDifferent"]
+    if patterns:
+        said = call(tool, [*words, "--recursive", "--include-pattern", ";".join(patterns)], place, on_progress)
+    else:
+        said = _with_list(tool, words, names, place, on_progress)
+    # In this order: what is not there any more was taken before.
+    absent = [name for name in names if not os.path.isfile(os.path.join(folder, name)) and not (taken and taken(name))]
     return _outcome(said, place, names, absent)
 
 
