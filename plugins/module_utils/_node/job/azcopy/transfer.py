@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
+from .asking import filter_for
 from .names import check_names
 from .outcome import OTHER, VANISHED, Failure, Outcome, sentence_of, why_of, why_of_code
 from .place import Place
@@ -27,6 +28,7 @@ def download(
     names: Sequence[str],
     folder: str,
     on_progress: OnProgress | None = None,
+    listed: int = 0,
     patterns: Sequence[str] = (),
     taken: Callable[[str], bool] | None = None,
 ) -> Outcome:
@@ -34,8 +36,9 @@ def download(
 
     What lies there under these names is removed first. An MD5 that is stored with a blob is checked.
 
-    :param patterns: ask azcopy for these patterns of file names in the place of a list: it lists the container then,
-        and does not ask for each blob by itself. What else they match comes along.
+    :param listed: how many blobs there are below the place, if that is known: then azcopy lists them where that is
+        quicker than to ask for each by itself.
+    :param patterns: of file names, that stand for exactly these. What has come since and matches comes along.
     :param taken: whether somebody has taken a file away that had arrived.
     :raises NameRefused: azcopy cannot carry a name; then nothing was done.
     :raises BlobError: azcopy could not be started, or the account's name is unknown.
@@ -51,8 +54,9 @@ def download(
     words = ["copy", tool.credential.sign(place.address), folder, "--from-to", "BlobLocal", *_capped(tool)]
     words += ["--block-size-mb", f"{limits.block_mib:g}"] if limits.block_mib else []
     words += ["--as-subdir=false", "--check-md5", "FailIfDifferent"]
-    if patterns:
-        said = call(tool, [*words, "--recursive", "--include-pattern", ";".join(patterns)], place, on_progress)
+    chosen = filter_for(names, listed, patterns)
+    if chosen:
+        said = call(tool, [*words, *chosen], place, on_progress)
     else:
         said = _with_list(tool, words, names, place, on_progress)
     # In this order: what is not there any more was taken before.

@@ -14,6 +14,8 @@ from typing import Protocol
 
 _REFINED = 20_000
 _SWAPS = 2_000
+_GOOD_ENOUGH = 2_000
+"""A difference of a 2,000th is not worth looking for more."""
 
 
 class Sized(Protocol):
@@ -95,6 +97,8 @@ def _refine(shards: list[list[Sized]]) -> None:
         high = max(range(len(shards)), key=lambda number: (used[number], -number))
         low = min(range(len(shards)), key=lambda number: (used[number], number))
         gap = used[high] - used[low]
+        if gap * _GOOD_ENOUGH <= used[high]:
+            return
         best = _best_exchange(shards[high], shards[low], gap)
         if best is None:
             return

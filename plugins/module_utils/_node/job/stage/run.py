@@ -157,7 +157,9 @@ def stage(
     try:
         taker.start()
         try:
-            outcomes = _carry(wanted, tool, todo, names, incoming, taker, watch) if not lacking else []
+            outcomes = (
+                _carry(wanted, tool, todo, names, incoming, taker, watch, len(listing.blobs)) if not lacking else []
+            )
         finally:
             taker.finish()
     finally:
@@ -186,9 +188,19 @@ def stage(
 
 
 def _carry(
-    wanted: Wanted, tool: Azcopy, todo: Todo, names: Sequence[str], incoming: str, taker: Taker, watch: Watch
+    wanted: Wanted,
+    tool: Azcopy,
+    todo: Todo,
+    names: Sequence[str],
+    incoming: str,
+    taker: Taker,
+    watch: Watch,
+    listed: int,
 ) -> list[Outcome]:
-    """Run the azcopies."""
+    """Run the azcopies.
+
+    :param listed: how many blobs there are below the source.
+    """
     if not names:
         return []
     # A pattern asks for all that the shard has: with a part of it there, a list asks for less.
@@ -203,7 +215,7 @@ def _carry(
 
         own = replace(tool, folder=os.path.join(tool.folder, str(number)))
         try:
-            return download(own, wanted.place, parts[number], incoming, note, patterns, taker.has_taken)
+            return download(own, wanted.place, parts[number], incoming, note, listed, patterns, taker.has_taken)
         except NoRoom:
             return Outcome(why=FULL, words=sentence_of(FULL))
 

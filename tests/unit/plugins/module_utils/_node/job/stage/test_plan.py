@@ -65,7 +65,7 @@ def test_the_bound_is_never_above_what_the_best_division_has() -> None:
         sizes = [made.randint(1, 12) for _number in range(made.randint(1, 7))]
         count = made.randint(1, 3)
         best = min(
-            max(sum(size for size, to in zip(sizes, given) if to == shard) for shard in range(count))
+            max(sum(size for size, to in zip(sizes, given, strict=True) if to == shard) for shard in range(count))
             for given in itertools.product(range(count), repeat=len(sizes))
         )
         assert bound_of(sizes, count) <= best
