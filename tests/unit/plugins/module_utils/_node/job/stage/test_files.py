@@ -179,7 +179,7 @@ def test_a_file_that_is_another_one_gets_none(tmp_path: Path, facts: dict[str, o
     assert not list((tmp_path / "in").iterdir())
 
 
-@pytest.mark.parametrize("tail", [b"", b"\0" * 700, gzip.compress(b"and more")])
+@pytest.mark.parametrize("tail", [b"", b"\0" * 700, gzip.compress(b"and more")], ids=["one", "padded", "two"])
 def test_gzip_of_several_members_and_with_padding_is_decompressed(tmp_path: Path, tail: bytes) -> None:
     plain = bytes(40_000_000)
     blob, source = arrived(tmp_path, gzip.compress(plain) + tail)
