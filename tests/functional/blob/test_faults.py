@@ -63,6 +63,8 @@ def test_a_wrong_sas_is_told_and_never_shown(node: Node, plain: str, tmp_path: P
     assert "access was denied (403): the SAS is wrong, expired or lacks a permission" in done["error"]
     secret = wrong_sas().partition("sig=")[2]
     assert secret not in done["out"] + done["said"]
+    (logs,) = node.work.glob("hpcai-stage-*")
+    assert f"azcopy's logs are in {logs}." in done["error"]
 
 
 def test_a_sas_that_ends_between_listing_and_copying_is_told(node: Node, plain: str, tmp_path: Path) -> None:

@@ -145,7 +145,11 @@ def test_all_nodes_work_from_one_listing(node: Node, account: Azurite, tmp_path:
     assert node("verify", "--target", str(target))["status"] == 0
 
     # The first node of the next step lists anew; the old shard of the other one is told apart.
+    # And what a killed run of its own has left of azcopy's logs goes when all is there; those of others stay.
+    for left in ("hpcai-stage-8-0-killed", "hpcai-stage-8-1-failed"):
+        (node.work / left / "logs").mkdir(parents=True)
     later = node(*words, **{**step, "SLURM_STEP_ID": "4"}, SLURM_NODEID="0")
+    assert [path.name for path in node.work.glob("hpcai-stage-*")] == ["hpcai-stage-8-1-failed"]
     assert later["digest"] != first["digest"]
     mixed = node("verify", "--target", str(target))
     assert mixed["status"] == 1

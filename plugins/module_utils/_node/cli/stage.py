@@ -27,7 +27,7 @@ _DESCRIPTION = """\
 Copies what lies below a folder of a container to TARGET, by azcopy, as the user who calls it. In a job each node copies
 its shard to a file system that all share:
 
-  srun --ntasks-per-node=1 hpcnode stage run --source URL --target /beeond/data
+  srun --ntasks-per-node=1 hpcnode stage run --source URL --target DIR
 
 run lists the source on the first node, divides the blobs by bytes (or by names, with --pattern), copies what TARGET
 lacks, and brings each file to its name only when its length, its MD5 where one is stored, and gzip's own check sum
@@ -43,6 +43,8 @@ Defaults are in /etc/hpcai/blob.json. Exit status 1: something could not be copi
 """
 
 _WITH_SOURCE = ("run", "plan")
+_WORK = "hpcai-stage-"
+"""Folders of logs and plans: this, the job, the shard, and what makes it unlike others."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +53,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="DIR", help="the folder to stage to")
     parser.add_argument("--shard", metavar="I/N", default="", help="which shard (the node's number in the step)")
     parser.add_argument("--all", action="store_true", help="each node copies everything, to a disk of its own")
-    parser.add_argument("--pattern", default="", help="divide by names, such as '*_{000..063}.tfrecord.gz'")
+    parser.add_argument(
+        "--pattern", metavar="GLOB", default="", help="divide by names, such as '*_{000..063}.tfrecord.gz'"
+    )
     parser.add_argument("--decompress", action="store_true", help="decompress blobs with Content-Encoding gzip")
     parser.add_argument("--full", action="store_true", help="read what is there and compare hashes, not sizes")
     parser.add_argument("--relist", action="store_true", help="outside of a job: list anew, whatever lies in TARGET")
@@ -80,6 +84,11 @@ def _execute(args: argparse.Namespace) -> Answer:
         raise UsageError(
             f"{args.action} needs --source" if args.action in _WITH_SOURCE else "--source goes with run, plan"
         )
+    root = Root(args.root)
+    if args.action in ("run", "clean") and not root.is_this_machine:
+        raise UsageError(f"stage {args.action} works on the running machine only: leave out --root")
+    if args.action in ("status", "verify"):
+        args.target = root.at(os.path.abspath(args.target))
     for name in ("every", "stall", "limit", "wait"):
         if getattr(args, name) <= 0:
             raise UsageError(f"--{name} must be more than 0")
@@ -96,8 +105,9 @@ def _run(args: argparse.Namespace) -> Answer:
         sys.stderr.write(f"{head}{len(listing.blobs)} blobs listed, listing {listing.digest}\n")
         done = stage(wanted, tool, listing, lambda sight: _tell(f"{head}{sight.in_words()}\n"), args.every)
     except BaseException as error:
-        _tidy(tool)
-        raise _as_usage(error) from None
+        raise _as_usage(_with_logs(error, tool)) from None
+    if not done.problem:
+        _sweep(tool)
     data = {**asdict(done), "shard": list(wanted.shard)}
     return Answer(BAD if done.problem else GOOD, f"{wanted.word}: {done.in_words()}", data)
 
@@ -211,7 +221,7 @@ def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
     # A machine without scratch has the settings as well.
     preset = settings.work_folder if os.path.isdir(settings.work_folder) else tempfile.gettempdir()
     job = os.environ.get("SLURM_JOB_ID", "none")
-    folder = tempfile.mkdtemp(prefix=f"hpcai-stage-{job}-{number}-", dir=args.work or preset)
+    folder = tempfile.mkdtemp(prefix=f"{_WORK}{job}-{number}-", dir=args.work or preset)
     wanted = Wanted(
         place=place,
         target=os.path.abspath(args.target or "."),
@@ -261,10 +271,27 @@ def _tell(line: str) -> None:
     sys.stderr.flush()
 
 
-def _tidy(tool: Azcopy) -> None:
-    """Leave no folder without a log in it."""
-    if not any(files for _folder, _folders, files in os.walk(tool.folder)):
-        shutil.rmtree(tool.folder, ignore_errors=True)
+def _with_logs(error: BaseException, tool: Azcopy) -> BaseException:
+    """Name the folder of azcopy's logs where it has some that tell more; leave no other folder."""
+    from ..job.azcopy.outcome import BlobError
+
+    if isinstance(error, BlobError) and any(files for _folder, _folders, files in os.walk(tool.folder)):
+        return BlobError(f"{error} azcopy's logs are in {tool.folder}.", error.why)
+    shutil.rmtree(tool.folder, ignore_errors=True)
+    return error
+
+
+def _sweep(tool: Azcopy) -> None:
+    """Remove what earlier runs of this shard of this job left that were killed or failed: now it is all there."""
+    parent, name = os.path.split(tool.folder)
+    prefix = name[: name.rindex("-") + 1]
+    if prefix.startswith(f"{_WORK}none-"):
+        return
+    with os.scandir(parent) as entries:
+        for entry in entries:
+            mine = entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+            if mine and entry.name.startswith(prefix):
+                shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _remove(path: str) -> None:
