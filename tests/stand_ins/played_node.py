@@ -42,6 +42,8 @@ class PlayedNode:
     def __init__(self, folder: Path, size: str, role: str) -> None:
         self.folder, self.role = folder, role
         self.environment: dict[str, str] = {}
+        # As site.yml gathers them; most roles need none of them.
+        self.minimal_facts = False
         self.tree = SizedMachine.of_size(folder, size)
         (folder / "above").mkdir()
         # Without a network nobody can answer for the metadata service.
@@ -89,7 +91,8 @@ class PlayedNode:
         """Run the role on it, and return how that ended."""
         imported = {"name": f"hpcai.azure.{self.role}", "tasks_from": entry_point}
         task = {"name": "Role", "ansible.builtin.import_role": imported}
-        play = {"name": "Role", "hosts": "node", "gather_facts": False, "tasks": [task]}
+        facts = {"gather_facts": self.minimal_facts, "gather_subset": ["min"]}
+        play = {"name": "Role", "hosts": "node", **facts, "tasks": [task]}
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         inventory = {"all": {"hosts": {"node": {**local, **variables}}}}
         (self.folder / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")

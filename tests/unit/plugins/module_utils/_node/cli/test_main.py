@@ -294,6 +294,7 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "pins": "",
         "containers": "status",
         "job": "status",
+        "stage": "status --target /data",
         "slurm": "list",
         "arbiter": "status",
     }

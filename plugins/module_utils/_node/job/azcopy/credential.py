@@ -1,0 +1,104 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""By which right blobs are read and written. A SAS is a secret: it is in azcopy's arguments, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...machine.config import ConfigError
+
+IDENTITY, WORKLOAD, SAS, NONE = "identity", "workload", "sas", "none"
+KINDS = (IDENTITY, WORKLOAD, SAS, NONE)
+SAS_VARIABLE = "HPCAI_BLOB_SAS"
+"""The environment variable that holds a SAS where no file does. It is not handed on to what is started."""
+
+_WORKLOAD_VARIABLES = ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
+_CLIENT_ID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+# A query: a newline or a blank in it would be a second argument's beginning or a truncated file.
+_TOKEN = re.compile(r"[\x21-\x7e]*sig=[\x21-\x7e]+")
+
+
+@dataclass(frozen=True)
+class Credential:
+    """By which right.
+
+    :ivar kind: one of KINDS.
+    :ivar client_id: with IDENTITY, which of the machine's; empty where there is but one.
+    :ivar token: with SAS, what stands behind the question mark.
+    """
+
+    kind: str
+    client_id: str = ""
+    token: str = field(default="", repr=False)
+
+    def sign(self, url: str) -> str:
+        """Return the URL for azcopy's arguments. It is a secret where there is a SAS."""
+        return f"{url}?{self.token}" if self.token else url
+
+    def variables(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment for azcopy: the given one with our right, and with nobody else's."""
+        ours = {
+            name: value
+            for name, value in given.items()
+            if name != SAS_VARIABLE and not name.startswith(("AZCOPY_AUTO_LOGIN", "AZCOPY_MSI_", "AZCOPY_SPA_"))
+        }
+        if self.kind in (IDENTITY, WORKLOAD):
+            ours["AZCOPY_AUTO_LOGIN_TYPE"] = "MSI" if self.kind == IDENTITY else "WORKLOAD"
+        if self.kind == IDENTITY and self.client_id:
+            ours["AZCOPY_MSI_CLIENT_ID"] = self.client_id
+        return ours
+
+
+def credential_of(
+    kind: str, client_id: str = "", sas_file: str = "", environment: Mapping[str, str] | None = None
+) -> Credential:
+    """Return the credential of that kind, a SAS read from its file or from SAS_VARIABLE.
+
+    :raises ConfigError: it cannot be had; the message names the file or the variable, and nothing of the secret.
+    """
+    variables = os.environ if environment is None else environment
+    if kind == IDENTITY:
+        if client_id and not _CLIENT_ID.fullmatch(client_id):
+            raise ConfigError(f"the client id {client_id!r} is none: it has the form of a GUID.")
+        return Credential(IDENTITY, client_id)
+    if kind == WORKLOAD:
+        missing = [name for name in _WORKLOAD_VARIABLES if not variables.get(name)]
+        if missing:
+            raise ConfigError(f"workload identity needs {', '.join(missing)} in the environment.")
+        return Credential(WORKLOAD)
+    if kind == SAS:
+        token = _read(sas_file) if sas_file else variables.get(SAS_VARIABLE, "")
+        return Credential(SAS, token=_checked(token, sas_file or f"the variable {SAS_VARIABLE}"))
+    if kind == NONE:
+        return Credential(NONE)
+    raise ConfigError(f"credential {kind!r} is unknown: it may be {', '.join(KINDS)}.")
+
+
+def _checked(text: str, where: str) -> str:
+    token = text.strip().lstrip("?")
+    if not token:
+        raise ConfigError(f"{where} holds no SAS: mint a short-lived one, and put it there.")
+    if not _TOKEN.fullmatch(token) or "://" in token:
+        raise ConfigError(f"what {where} holds is no SAS: it is one line such as 'sv=...&sp=rl&...&sig=...', no URL.")
+    return token
+
+
+def _read(path: str) -> str:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise ConfigError(f"the SAS file {path} cannot be read: {error.strerror}.") from None
+    with open(handle, encoding="ascii", errors="replace") as file:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid not in (0, os.geteuid()):
+            raise ConfigError(f"the SAS file {path} is not yours: it must be a file of your own or root's.")
+        if stat.S_IMODE(facts.st_mode) & 0o077:
+            raise ConfigError(f"the SAS file {path} is open to others: chmod 600 it, and mint a new SAS.")
+        return file.read(65536)

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""How fast, with how many connections, and for how long."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+HEADROOM = 0.92
+"""What of an account's limit is planned with: 8 times 2,300 Mbps under 20 Gbps, the figures of Azure's NDv4 guide."""
+
+# A capped download fails where a block is more than a second's worth of the cap (measured with azcopy 10.32.2).
+_BLOCK_MIB_PER_MBPS = 0.119
+_ROUND_MBPS = 10
+_LARGEST_BLOCK_MIB = 8.0
+_SMALLEST_BLOCK_MIB = 0.03125
+_SMALLEST_CAP_MBPS = 1.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one azcopy may take.
+
+    :ivar cap_mbps: megabits a second; 0 for no cap.
+    :ivar connections: how many at a time; 0 leaves it to azcopy.
+    :ivar total_s: how long it may run.
+    :ivar stall_s: how long it may run without any progress: azcopy itself tries again for hours.
+    """
+
+    cap_mbps: float = 0.0
+    connections: int = 0
+    total_s: float = 86400.0
+    stall_s: float = 300.0
+
+    @property
+    def block_mib(self) -> float:
+        """The size of a block that fits under the cap; 0 leaves it to azcopy."""
+        return block_mib(self.cap_mbps)
+
+
+def block_mib(cap_mbps: float) -> float:
+    """Return the largest block, a power of two in MiB, that a capped download can do with; 0 where nothing is capped.
+
+    :raises ValueError: the cap is too small for any.
+    """
+    if cap_mbps <= 0:
+        return 0.0
+    if cap_mbps < _SMALLEST_CAP_MBPS:
+        raise ValueError(
+            f"a cap of {cap_mbps:g} Mbps is too small for azcopy: it must be {_SMALLEST_CAP_MBPS:g} at least."
+        )
+    most = min(cap_mbps * _BLOCK_MIB_PER_MBPS, _LARGEST_BLOCK_MIB)
+    return max(_SMALLEST_BLOCK_MIB, 2.0 ** math.floor(math.log2(most)))
+
+
+def share_of_account(account_gbps: float, processes: int) -> float:
+    """Return the cap in Mbps for each of ``processes`` azcopies that share an account's limit.
+
+    Eight under 20 Gbps get 2,300 each: 18,400 together, so that the account does not throttle.
+
+    :raises ValueError: no share is left to cap with.
+    """
+    if account_gbps <= 0 or processes < 1:
+        raise ValueError("an account's limit is more than 0 Gbps, and is shared by one process at least.")
+    exact = account_gbps * 1000 * HEADROOM / processes
+    share = math.floor(exact / _ROUND_MBPS + 1e-9) * _ROUND_MBPS if exact >= _ROUND_MBPS else math.floor(exact)
+    if share < _SMALLEST_CAP_MBPS:
+        raise ValueError(
+            f"{account_gbps:g} Gbps shared by {processes} processes is less than {_SMALLEST_CAP_MBPS:g} Mbps each: "
+            "use fewer."
+        )
+    return float(share)

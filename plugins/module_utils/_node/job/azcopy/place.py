@@ -1,0 +1,91 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Where blobs lie: a container, and a folder in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+_CONTAINER = re.compile(r"\$(root|web|logs)|[a-z0-9](-?[a-z0-9]){2,62}")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_SIG = re.compile(r"(sig=)[^&\s\"'\\]*", re.IGNORECASE)
+
+
+class PlaceError(ValueError):
+    """This is no place for blobs; the message says what one looks like."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A container of blobs and a folder in it.
+
+    :ivar url: the container's, without a slash at its end: ``https://ACCOUNT.blob.core.windows.net/CONTAINER``.
+    :ivar prefix: the folder, ending with a slash; empty for the whole container. Names are relative to it.
+    """
+
+    url: str
+    prefix: str = ""
+
+    @property
+    def host(self) -> str:
+        """The name or address of the account's server."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int | None:
+        """Where it listens, if that is stated."""
+        return urlsplit(self.url).port
+
+    @property
+    def address(self) -> str:
+        """The URL of the folder, its name quoted."""
+        return f"{self.url}/{quote(self.prefix)}" if self.prefix else self.url
+
+    def below(self, folder: str) -> Place:
+        """Return the place of a folder in this one.
+
+        :raises PlaceError: it is no folder's name.
+        """
+        return Place(self.url, self.prefix + _prefix(folder))
+
+
+def place_of(url: str, prefix: str = "") -> Place:
+    """Return the place at ``url``: a container's, or that of a folder in one.
+
+    :param prefix: a folder below it.
+    :raises PlaceError: it is none. What the message quotes holds no secret.
+    """
+    parts = urlsplit(url)
+    shown = redacted(url.partition("?")[0])
+    if parts.query or parts.fragment or parts.username or "@" in parts.netloc:
+        raise PlaceError(
+            f"{shown} comes with a query, a fragment or a password: a SAS does not belong into a URL. Put it into a "
+            "file of mode 0600 (--sas-file)."
+        )
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+        raise PlaceError(f"{shown}: the URL of a container starts with https:// (http only for this machine itself).")
+    # An account at an address has its name in the path, as Azurite's has: http://127.0.0.1:10000/ACCOUNT/CONTAINER.
+    folders = [part for part in parts.path.split("/") if part]
+    in_path = 1 if re.fullmatch(r"[\d.]+|.*:.*|localhost", parts.hostname or "") else 0
+    if not parts.hostname or len(folders) <= in_path or not _CONTAINER.fullmatch(folders[in_path]):
+        raise PlaceError(
+            f"{shown} names no container: it looks like https://ACCOUNT.blob.core.windows.net/CONTAINER[/FOLDER]."
+        )
+    base = f"{parts.scheme}://{parts.netloc}/{'/'.join(folders[: in_path + 1])}"
+    return Place(base, _prefix("/".join(folders[in_path + 1 :])) + _prefix(prefix))
+
+
+def _prefix(folder: str) -> str:
+    parts = [part for part in folder.split("/") if part]
+    if any(part in (".", "..") or not part.isprintable() or "\\" in part for part in parts):
+        raise PlaceError(f"{folder!r} is no folder in a container: '.', '..', '\\' and control characters cannot be.")
+    return "/".join(parts) + "/" if parts else ""
+
+
+def redacted(text: str) -> str:
+    """Return the text without the signature of a SAS."""
+    return _SIG.sub(r"\1-REDACTED-", text)

@@ -1,0 +1,241 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""azcopy as it is called here: with which right, within which limits, its logs and plans in a folder of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .credential import Credential
+from .events import END, ERROR, INFO, INIT, PROGRESS, Event
+from .limits import Limits
+from .outcome import (
+    NO_AZCOPY,
+    OTHER,
+    OVERDUE,
+    STALLED,
+    THROTTLED,
+    UNREACHABLE,
+    UNRESOLVED,
+    BlobError,
+    sentence_of,
+    why_of,
+)
+from .place import Place, redacted
+from .process import Ended, run_azcopy
+
+PROGRAM = "azcopy"
+_RESOLVE_S = 15.0
+# What its log has of a question that was turned away, and asked again: of an answer without a body no status.
+_RETRIED = re.compile(r"Try=([2-9]|\d\d+)/.*RESPONSE STATUS CODE ERROR")
+_PROXIES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    :ivar files: how many are done.
+    :ivar bytes_done: of those and of parts.
+    :ivar bytes_expected: of all that azcopy has found so far.
+    :ivar busy_percent: how many of its requests the account turned away.
+    """
+
+    files: int
+    bytes_done: int
+    bytes_expected: int
+    busy_percent: float
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Azcopy:
+    """How azcopy is called.
+
+    :ivar folder: where its logs and plans are, and lists of files; made where it is missing.
+    :ivar credential: by which right.
+    :ivar limits: what it may take.
+    :ivar program: azcopy itself.
+    """
+
+    folder: str
+    credential: Credential
+    limits: Limits = field(default_factory=Limits)
+    program: str = PROGRAM
+
+
+@dataclass
+class Said:
+    """What a run said.
+
+    :ivar events: lines to people and errors, redacted.
+    :ivar failed: transfers that failed, by their source.
+    :ivar end: the last line about all of them.
+    :ivar log: where its log is.
+    """
+
+    rc: int = 0
+    why: str = ""
+    words: str = ""
+    events: list[str] = field(default_factory=list)
+    failed: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    end: Event | None = None
+    log: str = ""
+    seconds: float = 0.0
+    network_errors: float = 0.0
+    busy: float = 0.0
+
+
+def call(
+    tool: Azcopy,
+    words: Sequence[str],
+    place: Place,
+    on_progress: OnProgress | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Said:
+    """Run azcopy with these words, and return what it said, causes found out.
+
+    :raises BlobError: the account's name cannot be resolved, or azcopy cannot be started.
+    """
+    _resolve(place)
+    said = Said()
+
+    def hear(event: Event) -> None:
+        if event.kind in (PROGRESS, END) and event.content:
+            said.failed.update({str(one.get("Src")): one for one in event.failed})
+            said.end = event
+            said.busy = max(said.busy, event.number("ServerBusyPercentage"))
+            said.network_errors = event.number("NetworkErrorPercentage")
+            if on_progress:
+                on_progress(_progress(event))
+        elif event.kind == INIT:
+            said.log = str(event.content.get("LogFileLocation") or "")
+        elif event.kind in (INFO, ERROR):
+            said.events.append(redacted(event.text))
+        if on_event:
+            on_event(event)
+
+    limits = tool.limits
+    began = time.monotonic()
+    try:
+        said.rc = run_azcopy(
+            [tool.program, *words, "--output-type", "json", "--log-level", "ERROR"],
+            _variables(tool),
+            hear,
+            limits.total_s,
+            limits.stall_s,
+        )
+    except Ended as ended:
+        said.rc = -1
+        said.why = STALLED if ended.stalled else OVERDUE
+        tail = _tail(said.log)
+        if said.busy or _RETRIED.search(tail) or any(why_of(text) == THROTTLED for text in (tail, *said.events)):
+            said.why = THROTTLED
+        elif ended.stalled and said.network_errors:
+            said.why = UNREACHABLE
+        limit = f"nothing moved for {limits.stall_s:g} s" if ended.stalled else f"not done within {limits.total_s:g} s"
+        said.words = sentence_of(said.why, limit)
+    except OSError as error:
+        raise BlobError(f"{sentence_of(NO_AZCOPY)} ({tool.program}: {error.strerror}).", NO_AZCOPY) from None
+    said.seconds = time.monotonic() - began
+    if said.rc > 0 and not said.failed:
+        text = next((one for one in reversed(said.events) if why_of(one) != OTHER), "\n".join(said.events[-2:]))
+        said.why = why_of(text)
+        said.words = sentence_of(said.why, "" if said.why != OTHER else _short(text))
+    return said
+
+
+def write_list(tool: Azcopy, names: Sequence[str]) -> str:
+    """Write the names into a file for azcopy, readable to nobody else, and return its path."""
+    import tempfile
+
+    os.makedirs(tool.folder, mode=0o700, exist_ok=True)
+    handle, path = tempfile.mkstemp(prefix="list.", suffix=".txt", dir=tool.folder)
+    with open(handle, "wb") as file:
+        file.write("".join(f"{name}\n" for name in names).encode())
+    return path
+
+
+def log_lines(said: Said) -> dict[str, str]:
+    """Return what azcopy's log says of the transfers that failed, by the URL or path they came from."""
+    found = {}
+    with contextlib.suppress(OSError), open(said.log, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            for mark in ("DOWNLOADFAILED: ", "UPLOADFAILED: ", "COPYFAILED: ", "DELETEFAILED: "):
+                if mark in line:
+                    source, _code, words = line.partition(mark)[2].partition(" : ")
+                    found[source.partition("?")[0].strip()] = redacted(words.strip())
+    return found
+
+
+def _variables(tool: Azcopy) -> dict[str, str]:
+    os.makedirs(tool.folder, mode=0o700, exist_ok=True)
+    ours = tool.credential.variables(os.environ)
+    # Its settings, and a login that somebody once did by hand, are in the home: neither is wanted here.
+    ours.update(
+        HOME=tool.folder,
+        AZCOPY_LOG_LOCATION=f"{tool.folder}/logs",
+        AZCOPY_JOB_PLAN_LOCATION=f"{tool.folder}/plans",
+        AZCOPY_DISABLE_SYSLOG="true",
+        # A file has its name when it is whole, and not before.
+        AZCOPY_DOWNLOAD_TO_TEMP_PATH="true",
+    )
+    if tool.limits.connections:
+        ours["AZCOPY_CONCURRENCY_VALUE"] = str(tool.limits.connections)
+    return ours
+
+
+def _progress(event: Event) -> Progress:
+    return Progress(
+        files=int(event.number("TransfersCompleted")),
+        bytes_done=int(event.number("TotalBytesTransferred")),
+        bytes_expected=int(event.number("TotalBytesExpected")),
+        busy_percent=event.number("ServerBusyPercentage"),
+    )
+
+
+def _resolve(place: Place) -> None:
+    """Look up the account's name: azcopy tries again for minutes before it says that there is none."""
+    if any(os.environ.get(name) for name in _PROXIES):
+        # Then the proxy looks it up.
+        return
+    said: list[str] = []
+
+    def ask() -> None:
+        try:
+            socket.getaddrinfo(place.host, place.port or 443, type=socket.SOCK_STREAM)
+            said.append("")
+        except OSError as error:
+            said.append(error.strerror or str(error))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_RESOLVE_S)
+    problem = said[0] if said else f"no answer within {_RESOLVE_S:g} s"
+    if problem:
+        raise BlobError(f"{place.host}: {sentence_of(UNRESOLVED, problem)}.", UNRESOLVED)
+
+
+def _tail(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 16384))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:300]

@@ -1,0 +1,155 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What has been staged and verified: a line for each file, written when it is whole and at its place.
+
+A run that is killed leaves all lines but perhaps a part of the last one, which is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...machine.config import SCHEMA, ConfigError
+from ..azcopy.events import Blob
+
+_ENDING = ".jsonl"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A file that was staged.
+
+    :ivar name: the blob's, relative to the place.
+    :ivar path: the file's, relative to the target; without ``.gz`` where it was decompressed.
+    :ivar stored: bytes as the blob is stored.
+    :ivar md5: the stored MD5; empty where there is none.
+    :ivar modified: when the blob was written.
+    :ivar size: bytes on disk.
+    :ivar sha256: of what is on disk.
+    """
+
+    name: str
+    path: str
+    stored: int
+    md5: str
+    modified: str
+    size: int
+    sha256: str
+
+    def is_of(self, blob: Blob, path: str) -> bool:
+        """Whether it was made of this very blob, and lies where it should now."""
+        mine = (self.name, self.path, self.stored, self.md5, self.modified)
+        return mine == (blob.name, path, blob.size, blob.md5, blob.last_modified)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a manifest is about.
+
+    :ivar digest: of the listing it was planned from.
+    :ivar number: which shard, from 0.
+    :ivar count: of how many.
+    :ivar pattern: how the shards were planned; empty for by bytes.
+    :ivar decompress: whether what is stored compressed was decompressed.
+    """
+
+    digest: str
+    number: int
+    count: int
+    pattern: str = ""
+    decompress: bool = False
+
+
+def file_name(number: int, count: int) -> str:
+    """Return the name of a shard's manifest."""
+    return f"manifest-{number:05d}-of-{count:05d}{_ENDING}"
+
+
+class Journal:
+    """A manifest while it is written; several threads may add to it.
+
+    :param path: where; what another run left is replaced.
+    :raises OSError: it cannot be written.
+    """
+
+    def __init__(self, path: str, header: Header, known: Mapping[str, Staged]) -> None:
+        self._lock = threading.Lock()
+        temporary = f"{path}.new"
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(_line({"schema": SCHEMA, **asdict(header)}))
+            for staged in known.values():
+                file.write(_line(asdict(staged)))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        # Open as long as the run goes on.
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  # pylint: disable=consider-using-with
+
+    def add(self, staged: Staged) -> None:
+        """Note a file. It is on its way to the disk when this returns."""
+        with self._lock:
+            self._file.write(_line(asdict(staged)))
+            self._file.flush()
+
+    def close(self) -> None:
+        """Bring all to the disk."""
+        with self._lock:
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+
+def read_manifests(folder: str) -> Iterator[tuple[Header, dict[str, Staged]]]:
+    """Yield all manifests of a folder: what they are about, and what they hold, by the blobs' names.
+
+    :raises ConfigError: one is of a newer schema.
+    """
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.startswith("manifest-") and name.endswith(_ENDING))
+    except FileNotFoundError:
+        names = []
+    for name in names:
+        found = _read(os.path.join(folder, name))
+        if found:
+            yield found
+
+
+def staged_so_far(folder: str) -> dict[str, Staged]:
+    """Return what all manifests of a folder hold, by the blobs' names: the number of shards may have been another."""
+    found: dict[str, Staged] = {}
+    for _header, files in read_manifests(folder):
+        found.update(files)
+    return found
+
+
+def _read(path: str) -> tuple[Header, dict[str, Staged]] | None:
+    header: Header | None = None
+    files: dict[str, Staged] = {}
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if not line.endswith("\n"):
+                break
+            try:
+                stated = json.loads(line)
+                if header is None:
+                    if stated.pop("schema") > SCHEMA:
+                        raise ConfigError(f"{path} is of a newer schema: update hpcnode, or remove the state folder.")
+                    header = Header(**stated)
+                else:
+                    staged = Staged(**stated)
+                    files[staged.name] = staged
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                if isinstance(error, ConfigError):
+                    raise
+                break
+    return (header, files) if header else None
+
+
+def _line(stated: Mapping[str, Any]) -> str:
+    return json.dumps(stated, separators=(",", ":")) + "\n"

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Which node copies which blobs: balanced by bytes, and the same whoever computes it."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+_REFINED = 20_000
+_SWAPS = 2_000
+_GOOD_ENOUGH = 2_000
+"""A difference of a 2,000th is not worth looking for more."""
+
+
+class Sized(Protocol):
+    """What is divided: something with a name and a size."""
+
+    @property
+    def name(self) -> str:
+        """How it is called; no two are called the same."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good a division is.
+
+    :ivar largest: bytes of the largest shard: the one that all wait for.
+    :ivar bound: bytes that no division can do better than.
+    """
+
+    largest: int
+    bound: int
+
+    @property
+    def ratio(self) -> float:
+        """How much longer than the best one it could take; 1.0 is the best there is."""
+        return self.largest / self.bound if self.bound else 1.0
+
+
+def shards_of(blobs: Sequence[Sized], count: int) -> list[list[str]]:
+    """Return the names for each of ``count`` shards, sorted in each.
+
+    The largest goes first, each to the shard with the fewest bytes, then fewest files. What is left of a difference is
+    made smaller by exchanging files between the fullest and the emptiest shard. Nothing hangs on the order in which
+    they come.
+
+    :raises ValueError: there is no shard.
+    """
+    if count < 1:
+        raise ValueError(f"{count} shards: there must be one at least.")
+    loads = [(0, 0, number) for number in range(count)]
+    shards: list[list[Sized]] = [[] for _number in range(count)]
+    for blob in sorted(blobs, key=lambda one: (-one.size, one.name)):
+        used, files, number = loads[0]
+        heapq.heapreplace(loads, (used + blob.size, files + 1, number))
+        shards[number].append(blob)
+    if len(blobs) <= _REFINED:
+        _refine(shards)
+    return [sorted(blob.name for blob in shard) for shard in shards]
+
+
+def quality_of(blobs: Sequence[Sized], shards: Sequence[Sequence[str]]) -> Quality:
+    """Return how good a division is against what none can beat: the mean, the largest file, two that must share."""
+    sizes = {blob.name: blob.size for blob in blobs}
+    largest = max((sum(sizes[name] for name in shard) for shard in shards), default=0)
+    return Quality(largest, bound_of([blob.size for blob in blobs], len(shards)))
+
+
+def bound_of(sizes: Sequence[int], count: int) -> int:
+    """Return the bytes that the fullest of ``count`` shards has at least.
+
+    With k times as many files as shards, and one more, some shard has k + 1 of these, at the least the smallest ones.
+    """
+    ordered = sorted(sizes, reverse=True)
+    if not ordered:
+        return 0
+    until = [0, *itertools.accumulate(ordered)]
+    mean = -(-until[-1] // count)
+    crowded = (until[turn * count + 1] - until[turn * count - turn] for turn in range((len(ordered) - 1) // count + 1))
+    return max(mean, *crowded)
+
+
+def _refine(shards: list[list[Sized]]) -> None:
+    """Exchange files between the fullest and the emptiest shard while that makes the fullest one smaller."""
+    used = [sum(blob.size for blob in shard) for shard in shards]
+    for _step in range(_SWAPS):
+        high = max(range(len(shards)), key=lambda number: (used[number], -number))
+        low = min(range(len(shards)), key=lambda number: (used[number], number))
+        gap = used[high] - used[low]
+        if gap * _GOOD_ENOUGH <= used[high]:
+            return
+        best = _best_exchange(shards[high], shards[low], gap)
+        if best is None:
+            return
+        given, taken = best
+        moved = given.size - (taken.size if taken else 0)
+        shards[high].remove(given)
+        shards[low].append(given)
+        if taken:
+            shards[low].remove(taken)
+            shards[high].append(taken)
+        used[high] -= moved
+        used[low] += moved
+
+
+def _best_exchange(high: Sequence[Sized], low: Sequence[Sized], gap: int) -> tuple[Sized, Sized | None] | None:
+    """The file to give, and the one to take for it, that bring the two closest together; None if none does."""
+    givers = sorted(high, key=lambda one: (one.size, one.name))
+    takers: list[Sized | None] = [None, *sorted(low, key=lambda one: (one.size, one.name))]
+    best: tuple[int, Sized, Sized | None] | None = None
+    place = 0
+    for given in givers:
+        # Both sorted: the best partner of a larger file is no smaller one.
+        wanted = given.size - gap / 2
+        while place + 1 < len(takers) and _size(takers[place + 1]) <= wanted:
+            place += 1
+        for at in (place, place + 1):
+            if at < len(takers):
+                taken = takers[at]
+                moved = given.size - _size(taken)
+                away = abs(2 * moved - gap)
+                if 0 < moved < gap and (best is None or away < best[0]):
+                    best = (away, given, taken)
+    return (best[1], best[2]) if best else None
+
+
+def _size(blob: Sized | None) -> int:
+    return blob.size if blob else 0

@@ -1,0 +1,269 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Staging one shard: what is missing or wrong is copied, what is right stays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from ..azcopy.events import Blob
+from ..azcopy.outcome import FULL, Failure, Outcome, sentence_of
+from ..azcopy.tool import Azcopy, Progress
+from ..azcopy.transfer import download
+from .accept import hash_of
+from .listing import Listing
+from .manifest import Header, Journal, Staged, file_name, staged_so_far
+from .naming import paths_of
+from .plan import shards_of
+from .progress import Sight, Watch, size
+from .taker import Taker
+from .wanted import Wanted, names_for, selected
+
+_EVERY_S = 10.0
+
+
+class NoRoom(RuntimeError):
+    """The disk is full; what is copied can stop."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it.
+
+    :ivar digest: of the listing.
+    :ivar files: how many files the shard has.
+    :ivar size: bytes of these as they are stored.
+    :ivar kept: how many were there already.
+    :ivar copied: how many were brought to their place.
+    :ivar bytes_copied: bytes of these as they are stored.
+    :ivar bytes_over_wire: bytes that azcopy moved.
+    :ivar problem: what went wrong in one line; empty if nothing did.
+    :ivar left: names that are not staged.
+    :ivar logs: the folder of azcopy's logs and plans, kept after a failure only.
+    """
+
+    digest: str
+    files: int
+    size: int
+    kept: int
+    copied: int
+    bytes_copied: int
+    bytes_over_wire: int
+    seconds: float
+    problem: str = ""
+    left: tuple[str, ...] = ()
+    logs: str = ""
+
+    def in_words(self) -> str:
+        """Return it in one line."""
+        if self.problem:
+            logs = f"; azcopy's logs are in {self.logs}" if self.logs else ""
+            return f"{len(self.left)} of {self.files} files are not staged: {self.problem}{logs}"
+        rate = f" at {self.bytes_copied / self.seconds / 1e6:.0f} MB/s" if self.copied and self.seconds else ""
+        return (
+            f"{self.files} files, {size(self.size)}: {self.copied} copied ({size(self.bytes_copied)}{rate}), "
+            f"{self.kept} were there"
+        )
+
+
+@dataclass(frozen=True)
+class Todo:
+    """What a shard lacks.
+
+    :ivar blobs: all blobs of the shard, by name.
+    :ivar paths: where they belong below the target, by name.
+    :ivar known: those that are there, by name.
+    :ivar missing: the names of the others.
+    :ivar patterns: what azcopy can be asked for in place of a list of all.
+    """
+
+    blobs: Mapping[str, Blob]
+    paths: Mapping[str, str]
+    known: Mapping[str, Staged]
+    missing: Sequence[str]
+    patterns: Sequence[str]
+
+
+def todo_of(wanted: Wanted, listing: Listing) -> Todo:
+    """Return what the shard lacks. Changes nothing.
+
+    :raises WantedError: nothing is to be staged at all.
+    :raises NameRefused: two blobs cannot lie beside each other on a disk.
+    """
+    chosen = selected(listing.blobs, wanted.pattern)
+    all_paths = paths_of(chosen, wanted.decompress)
+    names, patterns = names_for(chosen, wanted)
+    mine = set(names)
+    blobs = {blob.name: blob for blob in chosen if blob.name in mine}
+    paths = {name: all_paths[name] for name in names}
+    earlier = staged_so_far(wanted.state)
+    known = {}
+    for name in names:
+        staged = earlier.get(name)
+        if staged and staged.is_of(blobs[name], paths[name]) and not problem_with(staged, wanted.target, wanted.full):
+            known[name] = staged
+    return Todo(blobs, paths, known, [name for name in names if name not in known], patterns)
+
+
+def problem_with(staged: Staged, target: str, full: bool) -> str:
+    """Return what is wrong with a file that was staged; nothing if it is as it was.
+
+    :param full: read it and compare its hash.
+    """
+    path = os.path.join(target, staged.path)
+    try:
+        found = os.stat(path).st_size
+        if found != staged.size:
+            return f"{staged.path} has {found} bytes, not {staged.size}"
+        if full and hash_of(path) != staged.sha256:
+            return f"{staged.path} has other content than when it was staged"
+    except OSError as error:
+        return f"{staged.path} cannot be read: {error.strerror}"
+    return ""
+
+
+def stage(
+    wanted: Wanted,
+    tool: Azcopy,
+    listing: Listing,
+    tell: Callable[[Sight], None] | None = None,
+    every_s: float = _EVERY_S,
+) -> Result:
+    """Stage one shard.
+
+    :param tool: its limits are those of one process.
+    :param tell: is told how far it is.
+    :raises BlobError: azcopy cannot be started, or the account's name is unknown.
+    """
+    todo = todo_of(wanted, listing)
+    number, count = wanted.shard
+    os.makedirs(wanted.state, exist_ok=True)
+    header = Header(listing.digest, number, count, wanted.pattern, wanted.decompress)
+    incoming = os.path.join(wanted.state, f"incoming-{number:05d}-of-{count:05d}")
+    arrived = _tidy(incoming, todo)
+    names = [name for name in todo.missing if name not in arrived]
+    lacking = _room_lacking(wanted.target, sum(todo.blobs[name].size for name in names))
+    journal = Journal(os.path.join(wanted.state, file_name(number, count)), header, todo.known)
+    wanted_blobs = {name: todo.blobs[name] for name in todo.missing}
+    taker = Taker(incoming, wanted.target, wanted_blobs, todo.paths, journal, wanted.decompress, wanted.workers)
+    watch = Watch(len(names), sum(todo.blobs[name].size for name in names), tell, every_s)
+    try:
+        taker.start()
+        try:
+            outcomes = (
+                _carry(wanted, tool, todo, names, incoming, taker, watch, len(listing.blobs)) if not lacking else []
+            )
+        finally:
+            taker.finish()
+    finally:
+        journal.close()
+    seconds = watch.sight.seconds
+    if tell and names:
+        tell(watch.sight)
+    problem, left = _judge(outcomes, taker, todo.missing, lacking)
+    shutil.rmtree(incoming, ignore_errors=True)
+    if not problem:
+        shutil.rmtree(tool.folder, ignore_errors=True)
+    staged = taker.staged
+    return Result(
+        digest=listing.digest,
+        files=len(todo.blobs),
+        size=sum(blob.size for blob in todo.blobs.values()),
+        kept=len(todo.known),
+        copied=len(staged),
+        bytes_copied=sum(one.stored for one in staged.values()),
+        bytes_over_wire=sum(outcome.bytes_over_wire for outcome in outcomes),
+        seconds=seconds,
+        problem=problem,
+        left=tuple(left),
+        logs=tool.folder if problem and os.path.isdir(tool.folder) else "",
+    )
+
+
+def _carry(
+    wanted: Wanted,
+    tool: Azcopy,
+    todo: Todo,
+    names: Sequence[str],
+    incoming: str,
+    taker: Taker,
+    watch: Watch,
+    listed: int,
+) -> list[Outcome]:
+    """Run the azcopies.
+
+    :param listed: how many blobs there are below the source.
+    """
+    if not names:
+        return []
+    # A pattern asks for all that the shard has: with a part of it there, a list asks for less.
+    patterns = todo.patterns if len(names) == len(todo.blobs) and wanted.processes == 1 else []
+    parts = [part for part in shards_of([todo.blobs[name] for name in names], wanted.processes) if part]
+
+    def carry(number: int) -> Outcome:
+        def note(progress: Progress) -> None:
+            if taker.is_full:
+                raise NoRoom
+            watch.note(number, progress.files, progress.bytes_done, progress.busy_percent)
+
+        own = replace(tool, folder=os.path.join(tool.folder, str(number)))
+        try:
+            return download(own, wanted.place, parts[number], incoming, note, listed, patterns, taker.has_taken)
+        except NoRoom:
+            return Outcome(why=FULL, words=sentence_of(FULL))
+
+    with ThreadPoolExecutor(max_workers=len(parts)) as pool:
+        return list(pool.map(carry, range(len(parts))))
+
+
+def _judge(outcomes: Sequence[Outcome], taker: Taker, missing: Sequence[str], lacking: str) -> tuple[str, list[str]]:
+    """Return what went wrong in one line, and the names that are not staged."""
+    staged = taker.staged
+    left = [name for name in missing if name not in staged]
+    if not left:
+        # Whatever azcopy says of them: they are there, and were verified.
+        return "", []
+    if lacking:
+        return lacking, left
+    failures: dict[str, Failure] = {}
+    whole = next((outcome for outcome in outcomes if outcome.why), Outcome())
+    for outcome in outcomes:
+        failures.update({failure.name: failure for failure in outcome.failures})
+    failures.update(taker.failures)
+    named = tuple(failures[name] for name in left if name in failures)
+    sentence = Outcome(named, whole.why, whole.words).sentence()
+    return sentence or f"{left[0]!r} and others did not arrive, and azcopy does not say why", left
+
+
+def _tidy(incoming: str, todo: Todo) -> set[str]:
+    """Remove what a killed run left half done, and return the names of what it had left whole."""
+    found: set[str] = set()
+    missing = set(todo.missing)
+    for parent, _folders, files in os.walk(incoming):
+        for file in files:
+            path = os.path.join(parent, file)
+            name = os.path.relpath(path, incoming)
+            # azcopy gives a file its name when it is whole.
+            if name in missing and os.path.getsize(path) == todo.blobs[name].size:
+                found.add(name)
+            else:
+                os.unlink(path)
+    os.makedirs(incoming, exist_ok=True)
+    return found
+
+
+def _room_lacking(target: str, needed: int) -> str:
+    """Return that there is too little room, in words; nothing if there is enough, or nobody knows."""
+    with contextlib.suppress(OSError):
+        facts = os.statvfs(target)
+        free = facts.f_bavail * facts.f_frsize
+        if needed > free:
+            return f"{sentence_of(FULL)}: {size(needed)} are to be copied, and {target} has {size(free)} free"
+    return ""

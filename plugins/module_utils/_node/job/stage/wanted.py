@@ -1,0 +1,121 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What is to be staged, and how."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..azcopy.events import Blob
+from ..azcopy.place import Place
+from .naming import STATE
+from .pattern import groups_for, groups_of, matching
+from .plan import shards_of
+
+_SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
+
+
+class WantedError(ValueError):
+    """What was asked for makes no sense; the message says why."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be staged.
+
+    :ivar place: where from.
+    :ivar target: the folder to stage to.
+    :ivar number: which shard this is, from 0.
+    :ivar count: of how many.
+    :ivar everything: each node copies all, to a disk of its own.
+    :ivar pattern: divide by names in place of bytes, and leave out what has no such name.
+    :ivar decompress: decompress what has the Content-Encoding gzip.
+    :ivar full: read what is there and compare its hash, in place of its size.
+    :ivar processes: how many azcopies at a time.
+    :ivar workers: how many files are verified and decompressed at a time.
+    """
+
+    place: Place
+    target: str
+    number: int = 0
+    count: int = 1
+    everything: bool = False
+    pattern: str = ""
+    decompress: bool = False
+    full: bool = False
+    processes: int = 1
+    workers: int = 4
+
+    @property
+    def state(self) -> str:
+        """The folder of listing and manifests."""
+        return os.path.join(self.target, STATE)
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """Number and count of the shards of the target: one where each node has all."""
+        return (0, 1) if self.everything else (self.number, self.count)
+
+    @property
+    def word(self) -> str:
+        """The shard in words."""
+        return f"shard {self.shard[0]} of {self.shard[1]}"
+
+
+def shard_of(stated: str, variables: Mapping[str, str]) -> tuple[int, int]:
+    """Return which shard this is and of how many: as stated by ``I/N``, else by the step of the job.
+
+    :raises WantedError: neither tells.
+    """
+    if stated:
+        found = _SHARD.fullmatch(stated)
+        if not found or int(found[1]) >= int(found[2]):
+            raise WantedError(f"--shard {stated}: it is I/N, I from 0 to N - 1, such as 0/4.")
+        return int(found[1]), int(found[2])
+    node, count = variables.get("SLURM_NODEID", ""), _nodes(variables)
+    if not count:
+        return 0, 1
+    if not node.isdecimal() or int(node) >= count:
+        raise WantedError(
+            "SLURM_NODEID does not tell which node this is: run it by 'srun --ntasks-per-node=1', or state --shard I/N."
+        )
+    if variables.get("SLURM_LOCALID", "0") != "0":
+        raise WantedError("several tasks run on this node, one is enough: use 'srun --ntasks-per-node=1'.")
+    return int(node), count
+
+
+def _nodes(variables: Mapping[str, str]) -> int:
+    # A step may be on fewer nodes than its job.
+    for name in ("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES"):
+        if variables.get(name, "").isdecimal():
+            return int(variables[name])
+    return 0
+
+
+def selected(blobs: Sequence[Blob], pattern: str) -> list[Blob]:
+    """Return the blobs that are staged at all.
+
+    :raises WantedError: none is.
+    """
+    if not pattern:
+        chosen = list(blobs)
+    else:
+        names = set(matching([blob.name for blob in blobs], groups_of(pattern)))
+        chosen = [blob for blob in blobs if blob.name in names]
+    if not chosen:
+        raise WantedError("there is no blob below the source" + (f" whose name is of {pattern!r}." if pattern else "."))
+    return chosen
+
+
+def names_for(blobs: Sequence[Blob], wanted: Wanted) -> tuple[list[str], list[str]]:
+    """Return the names of this shard's blobs, and the patterns that stand for exactly these, where there are such."""
+    number, count = wanted.shard
+    if not wanted.pattern:
+        return shards_of(blobs, count)[number], []
+    groups = groups_for(groups_of(wanted.pattern), number, count)
+    return sorted(matching([blob.name for blob in blobs], groups)), groups

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The role blob_staging on a played node, with the real azcopy in the place of its release file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stand_ins.blob.azurite import azcopy_in
+from stand_ins.played_node import PlayedNode
+
+ARCHIVE = "azcopy_linux_amd64_10.32.2.tar.gz"
+PROGRAM = "/opt/hpcai/azcopy/10.32.2/azcopy"
+
+
+@pytest.fixture(scope="module")
+def release(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a release file, in which azcopy lies as Microsoft's has it."""
+    folder = tmp_path_factory.mktemp("release")
+    with tarfile.open(folder / ARCHIVE, "w:gz", compresslevel=1) as archive:
+        archive.add(azcopy_in(programs), "azcopy_linux_amd64_10.32.2/azcopy")
+    return folder
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[PlayedNode]:
+    """The node, without any file of ours."""
+    if os.geteuid():
+        pytest.skip("only root can play a node in namespaces")
+    played = PlayedNode(tmp_path, "Standard_ND96asr_v4", "blob_staging")
+    played.minimal_facts = True
+    yield played
+    played.end()
+
+
+def test_installs_once_what_has_the_digest_and_writes_what_hpcnode_reads(node: PlayedNode, release: Path) -> None:
+    digest = hashlib.sha256((release / ARCHIVE).read_bytes()).hexdigest()
+    options = {
+        "blob_staging_source": "files",
+        "blob_staging_files": str(release),
+        "blob_staging_sha256": {ARCHIVE: digest},
+        "blob_staging_processes": 8,
+        # Nothing can be fetched in the namespaces; the library is on this machine.
+        "__blob_staging_packages": [],
+    }
+    node.play("main", "--check", **options)
+    assert node.text(PROGRAM) is None
+    assert node.play("main", **options)["changed"] > 0
+    assert node.text("/etc/hpcai/blob.json")
+    again = node.play("main", **options)
+    assert (again["changed"], again["skipped"]) == (0, 1)
+    settings = json.loads(node.text("/etc/hpcai/blob.json") or "")
+    assert (settings["azcopy"], settings["processes"], settings["schema"]) == (PROGRAM, 8, 1)
+    # It reads the settings, and finds azcopy by them: what it lacks is an account.
+    status, said = node.hpcnode(
+        "stage", "plan", "--source", "https://a.blob.core.windows.net/data", "--credential", "none"
+    )
+    assert (status, "a.blob.core.windows.net: the account's name cannot be resolved" in said["error"]) == (1, True)
+
+
+def test_a_file_that_is_another_one_is_not_unpacked(node: PlayedNode, release: Path) -> None:
+    with pytest.raises(AssertionError, match="has the SHA-256 digest"):
+        node.play(
+            "main",
+            blob_staging_source="files",
+            blob_staging_files=str(release),
+            blob_staging_sha256={ARCHIVE: "a" * 64},
+            __blob_staging_packages=[],
+        )
+    assert node.text(PROGRAM) is None

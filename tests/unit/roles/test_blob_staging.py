@@ -1,0 +1,73 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The role blob_staging before it touches a machine: its release file, digests, packages, and what jobs will read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.settings import settings_from
+
+from .conftest import LOCAL, Show
+
+ARCHIVE = "azcopy_linux_amd64_10.32.2.tar.gz"
+DEBIAN = {"os_family": "Debian", "architecture": "x86_64", "ansible_local": {}}
+NAMES = ("problems", "archive", "packages", "lacking", "settings")
+
+
+@pytest.fixture(scope="module")
+def shown(show: Show, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The role's own variables by host."""
+    folder: Path = tmp_path_factory.mktemp("files")
+    (folder / ARCHIVE).write_bytes(b"")
+    installed = {"source": "preinstalled", "azcopy": "", "packages": ["libsecret-1-0"]}
+    hosts: dict[str, dict[str, Any]] = {
+        "bare": {"found": DEBIAN},
+        "arm": {"found": {**DEBIAN, "architecture": "aarch64", "os_family": "RedHat"}},
+        "digest": {"found": DEBIAN, "blob_staging_sha256": {ARCHIVE: "a" * 64}},
+        "files": {"found": DEBIAN, "blob_staging_source": "files", "blob_staging_files": str(folder)},
+        "too few": {"found": DEBIAN, "blob_staging_source": "files", "blob_staging_files": "/nonexistent"},
+        "image": {
+            "found": {**DEBIAN, "ansible_local": {"hpcai_blob": installed}},
+            "blob_staging_source": "preinstalled",
+            "blob_staging_account_gbps": 20,
+            "hpcai_scratch": "/fast",
+        },
+    }
+    inventory = {"all": {"hosts": hosts, "vars": LOCAL}}
+    asked = {name: f"{{{{ __blob_staging_{name} }}}}" for name in NAMES}
+    return show("hpcai.azure.blob_staging", inventory, asked, ansible_facts="{{ found }}")
+
+
+def test_without_a_digest_nothing_is_fetched_and_the_error_says_which(shown: dict[str, dict[str, Any]]) -> None:
+    (problem,) = shown["bare"]["problems"]
+    assert f'blob_staging_sha256["{ARCHIVE}"]' in problem
+    assert "azcopy_linux_arm64_10.32.2.tar.gz" in shown["arm"]["problems"][0]
+    assert shown["digest"]["problems"] == []
+
+
+def test_a_folder_needs_no_digest_and_one_that_lacks_the_file_is_named(shown: dict[str, dict[str, Any]]) -> None:
+    assert shown["files"]["problems"] == []
+    assert shown["too few"]["problems"] == [f"/nonexistent (blob_staging_files) has no {ARCHIVE}."]
+
+
+def test_an_image_that_has_it_is_left_alone(shown: dict[str, dict[str, Any]]) -> None:
+    assert [shown["image"]["lacking"], shown["bare"]["lacking"]] == [False, True]
+    assert [shown["bare"]["packages"], shown["arm"]["packages"]] == [["libsecret-1-0"], ["libsecret"]]
+
+
+@pytest.mark.parametrize("host", ["bare", "image"])
+def test_hpcnode_can_read_the_settings(shown: dict[str, dict[str, Any]], host: str) -> None:
+    stated = dict(shown[host]["settings"])
+    assert stated.pop("schema") == 1
+    found = settings_from(stated, "blob.json")
+    wanted = {
+        "bare": ("/opt/hpcai/azcopy/10.32.2/azcopy", 0.0, "/scratch/tmp"),
+        "image": ("azcopy", 20.0, "/fast/tmp"),
+    }
+    assert (found.azcopy, found.account_gbps, found.work_folder) == wanted[host]
