@@ -126,9 +126,9 @@ def _sweep(settings: Settings, root: Root) -> Answer:
     try:
         with only_one(root.at(LOCK), 0):
             there = sweep.found(settings, root, run)
-            asked = _controller(root) if there else None
+            controller = _controller(root)
             gone, unsure = sweep.dead(
-                there, sweep.live_here(root), lambda job: asked and runs(job, asked), settings, sweep.now()
+                there, sweep.live_here(root), lambda job: runs(job, controller), settings, sweep.now()
             )
             problems = sweep.clean(gone, machine)
     except Locked as error:

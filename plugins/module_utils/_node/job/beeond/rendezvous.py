@@ -11,7 +11,6 @@ does not answer. All else is another node's fault.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Callable
@@ -23,7 +22,7 @@ from .users import Clock, Pause
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 3.0
 _ASK_S, _ASK_PER_NODE_S = 15.0, 0.1
-"""How often slurmctld is asked whether the job still is to run: all nodes do, so each asks less often in a large job."""
+"""How often slurmctld is asked whether the job still is to run: all nodes of a job do, so the larger the less often."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,7 @@ class Watch:
 
     :ivar look: what the management daemon tells.
     :ivar dead: own daemons that do not run any more, with what they said last.
+    :ivar host: this machine's name, by which its daemons register.
     :ivar gone: what became of the job, where it is not to run any more; empty where it is, or nobody knows.
     """
 
@@ -40,7 +40,7 @@ class Watch:
     gone: Callable[[], str]
     clock: Clock
     pause: Pause
-    host: Callable[[], str] = socket.gethostname
+    host: Callable[[], str]
 
 
 def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:

@@ -10,6 +10,7 @@ Order: leftovers, own means (scratch, InfiniBand, ports), configuration, daemons
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Callable
@@ -195,6 +196,7 @@ def _watch(job: Job, part: Part, machine: Machine, around: Around, release: Rele
         gone=lambda: put_back.became_of(job, around.controller),
         clock=machine.clock,
         pause=machine.pause,
+        host=socket.gethostname,
     )
 
 
