@@ -79,8 +79,12 @@ class BeeGfs7:
             # The helper daemon speaks to its own client alone, and knows no interfaces.
             shared = both if daemon != "helperd" else {key: both[key] for key in ("connAuthFile", "connPortShift")}
             files[f"{daemon}.conf"] = _text({**shared, **own[daemon], **log, **more.get(daemon, {})})
-        fallback = {"connTCPFallbackEnabled": "true" if part.rdma in (ALLOWED, OFF) else "false"}
-        files[CLIENT] = _text({**both, **managed, **rdma, **fallback, **(settings.client or {})})
+        client = {
+            "connTCPFallbackEnabled": "true" if part.rdma in (ALLOWED, OFF) else "false",
+            # An unmount signs off once, and does not wait ten minutes for a management daemon that is gone.
+            "connUnmountRetries": "false",
+        }
+        files[CLIENT] = _text({**both, **managed, **rdma, **client, **(settings.client or {})})
         if settings.interfaces:
             files["interfaces"] = "".join(f"{name}\n" for name in settings.interfaces)
         return files

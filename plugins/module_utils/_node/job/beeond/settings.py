@@ -19,8 +19,10 @@ AUTO, REQUIRED, ALLOWED, OFF = RDMA = ("auto", "required", "allowed", "off")
 """What RDMA is to be: required where the VM size has InfiniBand, without fail, used if it can be had, not at all."""
 RELEASES = ("7.4",)
 """Releases of BeeGFS that there is a strategy for, in releases.py."""
-MARGIN_S = 90.0
-"""Seconds of the script's limit that are left for rolling back and for putting the job back."""
+MARGIN_S, MARGIN_SHARE = 90.0, 0.4
+"""What is left of the prolog's limit for rolling back and for putting the job back: so many seconds, or that share of a
+short limit."""
+_SHORTEST_LIMIT_S = 30
 _HIGHEST_PORT = 8010
 """The highest of the daemons' ports before they are shifted."""
 
@@ -64,7 +66,8 @@ class Settings:
 
     def wait_s(self, nodes: int) -> float:
         """Return how long a start on so many nodes waits; never so long that no time is left to roll back."""
-        return min(self.deadline_s + nodes * self.deadline_per_node_s, self.start_limit_s - MARGIN_S)
+        margin_s = min(MARGIN_S, self.start_limit_s * MARGIN_SHARE)
+        return min(self.deadline_s + nodes * self.deadline_per_node_s, self.start_limit_s - margin_s)
 
 
 def read_settings(root: Root) -> Settings | None:
@@ -100,10 +103,9 @@ def settings_from(stated: Mapping[str, Any], where: str) -> Settings:
         raise ConfigError(f"port_shift of {where} is {given['port_shift']}: there are no ports above 65535.")
     for key in ("deadline_s", "deadline_per_node_s", "start_limit_s", "stop_limit_s"):
         given[key] = _seconds(given[key], f"{key} of {where}")
-    if given["start_limit_s"] <= MARGIN_S + 10:
-        raise ConfigError(
-            f"start_limit_s of {where} must be more than {MARGIN_S + 10:g}: what is left is for rolling back."
-        )
+    for key in ("start_limit_s", "stop_limit_s"):
+        if given[key] < _SHORTEST_LIMIT_S:
+            raise ConfigError(f"{key} of {where} is {given[key]:g}: less than {_SHORTEST_LIMIT_S} s is not enough.")
     for key, choices in (("rdma", RDMA), ("release", RELEASES)):
         if given[key] not in choices:
             raise ConfigError(f"{key} of {where} is {given[key]!r}: it may be {', '.join(choices)}.")

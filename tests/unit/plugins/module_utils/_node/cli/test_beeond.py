@@ -34,6 +34,7 @@ JOB = {
     "SLURM_JOB_CONSTRAINTS": "beeond",
     "SLURM_JOB_RESTART_COUNT": "2",
 }
+PACKAGE = frame.__name__.rpartition(".cli.")[0]
 HELD = Held("17", "beegfs", "/beeond", "/scratch/beeond/17", "/scratch/beeond")
 
 
@@ -84,7 +85,7 @@ def test_start_of_a_job_that_does_not_ask_reads_nothing(
 def test_a_job_that_does_not_ask_waits_for_few_imports() -> None:
     code = (
         "import sys, os; os.environ.pop('SLURM_JOB_CONSTRAINTS', None);"
-        "from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main; status = main(['beeond', 'start']);"
+        f"from {PACKAGE}.cli.main import main; status = main(['beeond', 'start']);"
         "names = {name.rpartition('.')[2] for name in sys.modules if 'beeond' in name};"
         "assert names == {'beeond', 'request'}, names; sys.exit(status)"
     )

@@ -203,3 +203,19 @@ def test_mode_17_an_unmount_that_hangs_is_ended_and_told(node: Node) -> None:
     assert problem == "/beeond did not unmount (no answer within 20 s): it was only detached, restart the machine"
     assert node.time < 60
     assert node.left() == []
+
+
+def test_mode_17_an_unmount_that_waits_for_the_dead_management_is_no_failure(node: Node) -> None:
+    assert node.start().started
+    assert "connUnmountRetries = false" in node.path("/run/hpcai/beeond/17/client.conf").read_text(encoding="utf-8")
+
+    def leave_the_table(command: tuple[str, ...]) -> None:
+        if command[0] == "umount":
+            node._umount(command)
+
+    # Gone from the table of mounts at once, and yet it does not return.
+    node.fails["umount"] = Result((), 124, "", "no answer within 20 s")
+    node.during = leave_the_table
+    assert node.stop() == []
+    assert not node.calls("umount", "-l")
+    assert node.left() == []

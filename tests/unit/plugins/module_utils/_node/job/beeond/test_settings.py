@@ -56,7 +56,7 @@ def test_the_text_is_read_as_it_was_written(node: Node) -> None:
         ({"port_shift": 60000}, "no ports above 65535"),
         ({"rdma": "maybe"}, "rdma of here is 'maybe': it may be auto, required, allowed, off"),
         ({"release": "8"}, "release of here is '8': it may be 7.4"),
-        ({"start_limit_s": 90}, "start_limit_s of here must be more than 100"),
+        ({"start_limit_s": 20}, "start_limit_s of here is 20: less than 30 s"),
         ({"deadline_s": -1}, "deadline_s of here is -1"),
         ({"interfaces": "ib0"}, "interfaces of here must be a list"),
         ({"client": {"a": "1\nconnDisableAuthentication = true"}}, "values one line"),

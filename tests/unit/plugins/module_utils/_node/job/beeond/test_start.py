@@ -221,3 +221,4 @@ def test_leftovers_of_a_dead_job_are_swept_first_and_a_live_ones_are_not(node: N
 def test_the_deadline_leaves_time_to_roll_back() -> None:
     assert SETTINGS.wait_s(4) == 128
     assert SETTINGS.wait_s(1000) == 210
+    assert replace(SETTINGS, start_limit_s=60).wait_s(4) == 36
