@@ -118,7 +118,8 @@ def _features(size: VmSize) -> list[str]:
 
 def _add_features(line: dict[str, Any], features: Sequence[str]) -> None:
     # Slurm knows the key by both names, and does not tell keys by case.
-    key = next((key for key in line if key.lower() in ("feature", "features")), "Feature")
+    stated_as = [key for key, value in line.items() if key.lower() in ("feature", "features") and value is not None]
+    key = stated_as[0] if stated_as else "Feature"
     stated = line.get(key) or []
     had = stated.split(",") if isinstance(stated, str) else [str(one) for one in stated]
     line[key] = [*had, *(one for one in features if one not in had)]
