@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Jobs with a BeeGFS across their nodes, of stand-ins for its daemons, which fail on request. Both nodes are idle and clean
-again afterwards.
+"""Jobs with a BeeGFS across their nodes, of stand-ins for its daemons, which fail on request. Both nodes are idle and
+clean again afterwards.
 
 The nodes' settings are those of the simulated inventory: a start waits for the other nodes for 29 s.
 """
@@ -73,7 +73,7 @@ def is_put_back(alice: Any, number: str) -> bool:
 
 def test_what_one_node_writes_the_other_reads(alice: Any, both: list[Node], eventually: Eventually) -> None:
     script = (
-        "if [ $SLURM_PROCID = 0 ]; then echo from $SLURMD_NODENAME >/beeond/one.tmp; mv /beeond/one.tmp /beeond/one; fi; "
+        "[ $SLURM_PROCID != 0 ] || { echo from $SLURMD_NODENAME >/beeond/tmp; mv /beeond/tmp /beeond/one; }; "
         "n=0; until [ -e /beeond/one ] || [ $n = 50 ]; do sleep 0.2; n=$((n+1)); done; "
         "echo $SLURMD_NODENAME $(cat /beeond/one) $(stat --format=%a:%U /beeond)"
     )
