@@ -16,7 +16,7 @@ from .failures import OwnFailure
 from .places import FILES
 from .users import Clock, Kill, Pause, make_leave, named
 
-MOUNT_S, UNMOUNT_S, LAZY_S = 40.0, 20.0, 10.0
+MOUNT_S, UNMOUNT_S, LAZY_S, HAND_OVER_S = 30.0, 20.0, 10.0, 15.0
 # A stand-in in user space is fuse.beegfs to the kernel.
 _TYPES = ("beegfs", "fuse.beegfs")
 _SAFE = ("nosuid", "nodev")
@@ -56,18 +56,19 @@ def prepare(mount_point: str, root: Root) -> None:
         raise OwnFailure(f"{mount_point} cannot be made: {error.strerror}") from None
 
 
-def mount(command: Sequence[str], mount_point: str, root: Root, run: Bounded) -> None:
-    """Mount, and look whether it is so.
+def mount(command: Sequence[str], mount_point: str, root: Root, run: Bounded, limit_s: float = MOUNT_S) -> str:
+    """Mount, and look whether it is so. Return what is wrong, in words; nothing where it is mounted.
 
-    :raises OwnFailure: it cannot be mounted, or not without privileges for what lies in it.
+    :raises OwnFailure: it is mounted with privileges for what lies in it.
     """
-    answer = run(command, MOUNT_S)
+    answer = run(command, limit_s)
     mounted = mount_at(mount_point, root)
     if answer.rc != 0 or mounted is None:
-        raise OwnFailure(f"{mount_point} cannot be mounted: {said(answer)}")
+        return f"{mount_point} cannot be mounted: {said(answer)}"
     lacking = [option for option in _SAFE if option not in mounted.options]
     if lacking:
         raise OwnFailure(f"{mount_point} is mounted without {' and '.join(lacking)}")
+    return ""
 
 
 def hand_over(mount_point: str, uid: int, gid: int, run: Bounded) -> None:
@@ -77,7 +78,7 @@ def hand_over(mount_point: str, uid: int, gid: int, run: Bounded) -> None:
     """
     # By commands, which can be ended: a call of our own would hang with the file system.
     for command in (["chown", f"{uid}:{gid}", mount_point], ["chmod", "0700", mount_point]):
-        answer = run(command, MOUNT_S)
+        answer = run(command, HAND_OVER_S)
         if answer.rc != 0:
             raise OwnFailure(f"{mount_point} cannot be given to user {uid}: {said(answer)}")
 
@@ -97,12 +98,13 @@ def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock
         if left:
             problems.append(f"{named(left, root)} on {mount_point} cannot be killed")
         layers = _layers(mount_point, root)
-        answer = run(["umount", mount_point], UNMOUNT_S)
+        # Not canonicalized: to look at the mount point is to ask servers that may be gone.
+        answer = run(["umount", "-c", mount_point], UNMOUNT_S)
         # One that waits for a management daemon that is gone has left the table of mounts already: nobody sees it any
         # more, and the kernel is done with it when its own patience is over.
         if answer.rc == 0 or _layers(mount_point, root) < layers:
             continue
-        lazy = run(["umount", "-l", mount_point], LAZY_S)
+        lazy = run(["umount", "-c", "-l", mount_point], LAZY_S)
         if lazy.rc != 0:
             return [*problems, f"{mount_point} cannot be unmounted: {said(answer)}"]
         problems.append(f"{mount_point} did not unmount ({said(answer)}): it was only detached, restart the machine")

@@ -67,6 +67,9 @@ class Release(Protocol):
     def ports(self, daemons: tuple[str, ...], settings: Settings) -> tuple[tuple[str, int], ...]:
         """Return the ports that these take, as (``tcp`` or ``udp``, number); the client's is one of them."""
 
+    def storage_port(self, settings: Settings) -> int:
+        """Return the port on which each node's storage server takes connections."""
+
     def folders(self, part: Part) -> tuple[str, ...]:
         """Return the folders of the daemons' data, which are made before they start."""
 

@@ -44,6 +44,10 @@ class BeeGfs7:
         used = [port for daemon in daemons for port in _PORTS[daemon]] + [_CLIENT_PORT]
         return tuple((protocol, number + settings.port_shift) for protocol, number in used)
 
+    def storage_port(self, settings: Settings) -> int:
+        """It is that of TCP, which servers with RDMA have as well."""
+        return dict(_PORTS["storage"])["tcp"] + settings.port_shift
+
     def folders(self, part: Part) -> tuple[str, ...]:
         """One of each daemon that stores something."""
         return tuple(f"{part.data}/{daemon}" for daemon in part.daemons if daemon != "helperd")

@@ -74,7 +74,7 @@ def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:
 
 
 def _judge(job: Job, metadata_nodes: int, seen: Seen, limit_s: float, host: str) -> None:
-    within = f"within {limit_s:g} s"
+    within = f"within {limit_s:.3g} s"
     if not seen.answered:
         if job.is_first:
             raise OwnFailure(f"the management daemon of job {job.number}, here, does not answer {within}: {seen.words}")

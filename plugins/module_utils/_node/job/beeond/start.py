@@ -22,6 +22,7 @@ from .address import Ask, address_of
 from .bounded import said
 from .failures import JobGone, OwnFailure, PeerMissing
 from .job import Job
+from .joining import Peers, connects, join
 from .places import BEEGFS, BIND, FILES, Held
 from .ports import refuse_taken
 from .put_back import Controller, Silent
@@ -44,12 +45,14 @@ class Around:
     :ivar ask_address: what asks slurmctld for a node's address.
     :ivar controller: slurmctld, for putting the job back.
     :ivar refuse_taken: what refuses ports that are taken.
+    :ivar reach: whether somebody at an address takes connections on a port.
     """
 
     environment: Mapping[str, str]
     ask_address: Ask
     controller: Controller
     refuse_taken: Callable[[tuple[tuple[str, int], ...]], None] = refuse_taken
+    reach: Callable[[str, int], bool] = connects
 
 
 @dataclass(frozen=True)
@@ -151,15 +154,18 @@ def _alone(job: Job, held: Held, machine: Machine) -> None:
     source = f"{held.data}/{FILES}"
     os.mkdir(machine.root.at(source), 0o700)
     command = ("mount", "-o", "bind,nosuid,nodev", source, held.mount_point)
-    mounting.mount(command, held.mount_point, machine.root, machine.run)
+    problem = mounting.mount(command, held.mount_point, machine.root, machine.run)
+    if problem:
+        raise OwnFailure(problem)
     mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
 
 
 def _together(job: Job, held: Held, settings: Settings, machine: Machine, around: Around) -> None:
     root, release = machine.root, release_of(settings.release)
+    deadline = machine.clock() + settings.wait_s(len(job.nodes))
     rdma = rdma_of(settings.rdma, root)
     around.refuse_taken(release.ports(held.daemons, settings))
-    management = address_of(job.nodes[0], around.environment, root, around.ask_address)
+    management = _address(job.nodes[0], root, around)
     part = Part(held.daemons, management, held.data, places.run_folder(job.number), rdma)
     _write(part, job, settings, release, root)
     loaded = machine.run(release.load(), _LOAD_S)
@@ -168,13 +174,19 @@ def _together(job: Job, held: Held, settings: Settings, machine: Machine, around
     for daemon in held.daemons:
         units.start(daemon, job.number, machine.run)
     watch = _watch(job, part, machine, around, release)
-    rendezvous.wait(job, settings.metadata_nodes, settings.wait_s(len(job.nodes)), watch)
-    mounting.mount(release.mount(held.mount_point, part.folder), held.mount_point, root, machine.run)
+    rendezvous.wait(job, settings.metadata_nodes, max(0.0, deadline - machine.clock()), watch)
+    others = [node for node in job.nodes if node != job.node]
+    peers = Peers(others, lambda node: around.reach(_address(node, root, around), release.storage_port(settings)))
+    join(release.mount(held.mount_point, part.folder), held.mount_point, deadline, watch, peers, root, machine.run)
     if rdma == REQUIRED:
         fallback = release.fell_back(held.mount_point, machine.run)
         if fallback:
             raise OwnFailure(f"{held.mount_point} does not use RDMA ({fallback}), and beeond_rdma says that it must")
     mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
+
+
+def _address(node: str, root: Root, around: Around) -> str:
+    return address_of(node, around.environment, root, around.ask_address)
 
 
 def _write(part: Part, job: Job, settings: Settings, release: Release, root: Root) -> None:

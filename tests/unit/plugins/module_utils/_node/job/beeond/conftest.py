@@ -49,6 +49,7 @@ class Node:
         self.management_answers = True
         self.mounted: list[str] = []
         self.taken: set[int] = set()
+        self.unreachable: set[str] = set()
         self.state, self.restarts, self.batch, self.requeue = "CONFIGURING", 0, 1, 1
         self.more = ""
         self.controller_answers = True
@@ -110,7 +111,7 @@ class Node:
 
     def start(self, job: Job = JOB, settings: Settings = SETTINGS) -> starting.Outcome:
         """Start the job's part."""
-        around = starting.Around({}, lambda node: f"address-of-{node}", self.controller, self._refuse)
+        around = starting.Around({}, lambda node: f"address-of-{node}", self.controller, self._refuse, self._reach)
         return starting.start(job, settings, self.machine, around)
 
     def stop(self, settings: Settings = SETTINGS, job: str = "17") -> list[str]:
@@ -238,6 +239,9 @@ class Node:
             if word.startswith("Requeue="):
                 self.requeue = int(word[-1])
         return 0, "", ""
+
+    def _reach(self, address: str, port: int) -> bool:
+        return port == 9003 and address.partition("address-of-")[2] not in self.unreachable
 
     def _refuse(self, ports: tuple[tuple[str, int], ...]) -> None:
         from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.failures import OwnFailure

@@ -137,11 +137,72 @@ def test_a_unit_that_does_not_start_fails_the_prolog(node: Node) -> None:
 
 
 def test_a_mount_that_hangs_is_ended(node: Node) -> None:
-    node.fails["mount -t"] = Result((), 124, "", "no answer within 40 s")
+    node.fails["mount -t"] = Result((), 124, "", "no answer within 30 s")
     done = node.start()
     assert not done.good
-    assert "/beeond cannot be mounted: no answer within 40 s" in done.words
+    assert "/beeond cannot be mounted: no answer within 30 s" in done.words
+    assert 125 <= node.time < 160
     assert node.left() == []
+
+
+CANCELED = Result((), 32, "", "mount(2) system call failed: Operation canceled.")
+
+
+def test_a_server_of_another_node_that_died_after_all_were_online_is_its_own_nodes_fault(node: Node) -> None:
+    node.fails["mount -t"] = CANCELED
+
+    def put_back(command: tuple[str, ...]) -> None:
+        # That node's prolog has failed, and slurmctld has put the job back.
+        if node.time > 4:
+            node.state, node.restarts = "PENDING", 1
+
+    node.during = put_back
+    done = node.start()
+    assert (done.good, done.started) == (True, False)
+    assert "job 17 is PENDING already" in done.words
+    assert node.time < 10
+    assert node.left() == []
+
+
+def test_a_whole_node_that_died_after_all_were_online_is_a_missing_peer(node: Node) -> None:
+    node.fails["mount -t"] = CANCELED
+    node.unreachable = {"gpu-2"}
+    done = node.start()
+    assert (done.good, done.started, node.state) == (True, False, "PENDING")
+    assert "the storage server on gpu-2 cannot be reached; job 17 was put back into the queue" in done.words
+    assert node.left() == []
+
+
+def test_a_mount_that_fails_although_all_can_be_reached_is_this_nodes_fault(node: Node) -> None:
+    node.fails["mount -t"] = CANCELED
+    done = node.start()
+    assert not done.good
+    assert "Operation canceled" in done.words
+    assert len(node.calls("mount", "beegfs_nodev")) > 3
+
+
+def test_a_mount_that_fails_once_is_tried_again(node: Node) -> None:
+    node.fails["mount -t"] = CANCELED
+
+    def mend(command: tuple[str, ...]) -> None:
+        if node.time > 2:
+            node.fails.clear()
+
+    node.during = mend
+    assert node.start().started
+
+
+def test_an_own_daemon_that_died_makes_the_mount_this_nodes_fault(node: Node) -> None:
+    node.fails["mount -t"] = CANCELED
+
+    def die(command: tuple[str, ...]) -> None:
+        if "beegfs_nodev" in command:
+            node.units["hpcai-beeond-meta@17.service"] = "failed"
+
+    node.during = die
+    done = node.start()
+    assert not done.good
+    assert "a daemon has ended: meta: it wrote no log" in done.words
 
 
 def test_a_job_that_was_cancelled_is_not_waited_for(node: Node) -> None:

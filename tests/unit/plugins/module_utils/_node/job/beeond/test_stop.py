@@ -46,7 +46,7 @@ def test_daemons_wait_until_other_nodes_have_unmounted(node: Node) -> None:
     node.stop()
     assert 7 < node.time - began < 12
     order = [" ".join(command) for command in node.asked]
-    assert order.index("umount /beeond") < next(
+    assert order.index("umount -c /beeond") < next(
         n for n, words in enumerate(order) if words.startswith("systemctl stop")
     )
 
