@@ -57,7 +57,7 @@ def join(
             return
         dead = watch.dead()
         if dead:
-            raise OwnFailure(f"{words}; a daemon has ended: {'; '.join(dead)}")
+            raise OwnFailure(f"a daemon of the job has ended: {'; '.join(dead)}; {words}")
         gone = watch.gone()
         if gone:
             raise JobGone(gone)

@@ -202,7 +202,7 @@ def test_an_own_daemon_that_died_makes_the_mount_this_nodes_fault(node: Node) ->
     node.during = die
     done = node.start()
     assert not done.good
-    assert "a daemon has ended: meta: it wrote no log" in done.words
+    assert "a daemon of the job has ended: meta: it wrote no log; /beeond cannot be mounted" in done.words
 
 
 def test_a_job_that_was_cancelled_is_not_waited_for(node: Node) -> None:
