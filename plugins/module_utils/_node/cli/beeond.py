@@ -131,6 +131,7 @@ def _sweep(settings: Settings, root: Root) -> Answer:
                 there, sweep.live_here(root), lambda job: runs(job, controller), settings, sweep.now()
             )
             problems = sweep.clean(gone, machine)
+            sweep.note(problems, root)
     except Locked as error:
         return Answer(GOOD, f"nothing is swept now: {error}", {"found": [], "problems": [], "unsure": []})
     lines = [*problems, *unsure] or [f"job {held.job} is swept" for held in gone] or ["nothing was left behind"]

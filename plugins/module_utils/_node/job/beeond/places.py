@@ -18,6 +18,8 @@ from ...machine.root import Root
 
 RUN = "/run/hpcai/beeond"
 LOCK = "/run/hpcai/beeond.lock"
+LEFT = "/run/hpcai/beeond.left"
+"""What the last sweep could not take down, a line each; the health check ``leftovers`` reads it."""
 SCHEMA = 1
 MARKER = ".hpcai-beeond"
 """In a job's data folder: what bears it is ours, and may be removed when the job is over."""

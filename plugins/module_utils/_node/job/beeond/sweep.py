@@ -18,6 +18,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Callable
 
+from ...machine.atomic import remove_file, write_file
 from ...machine.owners import live_jobs, read_owned
 from ...machine.root import Root
 from . import places, units
@@ -97,6 +98,17 @@ def clean(gone: list[Held], machine: Machine) -> list[str]:
     for held in gone:
         problems += [f"job {held.job}: {words}" for words in stop(held, machine, wait_for_clients=False)]
     return problems
+
+
+def note(problems: list[str], root: Root) -> None:
+    """Keep what could not be taken down, for the health check that has the node drained.
+
+    :raises OSError: it cannot be kept.
+    """
+    if problems:
+        write_file(root.at(places.LEFT), "".join(f"{words}\n" for words in problems))
+    else:
+        remove_file(root.at(places.LEFT))
 
 
 def clean_before(job: str, settings: Settings, machine: Machine) -> list[str]:

@@ -168,6 +168,12 @@ def test_sweep_tells_what_it_did(
     monkeypatch.setattr(sweep, "clean", lambda *_given: problems)
     ended, told = answer(capsys, "sweep")
     assert (ended, told["found"], told["problems"], told["unsure"]) == (status, ["17"], problems, unsure)
+    # For the health check, and no longer than it is so.
+    left = node / "run/hpcai/beeond.left"
+    assert (left.read_text(encoding="utf-8").splitlines() if left.exists() else []) == problems
+    monkeypatch.setattr(sweep, "clean", lambda *_given: [])
+    answer(capsys, "sweep")
+    assert not left.exists()
 
 
 def test_only_status_looks_at_another_tree(tmp_path: pathlib.Path, capsys: Any) -> None:
