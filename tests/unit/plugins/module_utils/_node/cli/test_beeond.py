@@ -10,8 +10,6 @@ import json
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -134,10 +132,8 @@ def test_stop_looks_whether_something_is_left(node: pathlib.Path, monkeypatch: p
 def test_sweep_leaves_a_start_that_goes_on_alone(
     node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    @contextmanager
-    def held(_path: str, _timeout_s: float) -> Iterator[None]:
+    def held(_path: str, _timeout_s: float) -> None:
         raise lock.Locked("process 7 holds it")
-        yield
 
     monkeypatch.setattr(lock, "only_one", held)
     monkeypatch.setattr(sweep, "found", lambda *_given: pytest.fail("it looked"))

@@ -39,7 +39,8 @@ def test_then_slurm_conf(node: Node) -> None:
 
 
 def test_a_node_that_joined_by_itself_is_asked_for(node: Node) -> None:
-    assert ask({"gpu-3": "10.0.0.42"}, node, "gpu-3") == "10.0.0.42"
+    assert ask({"gpu-2": "10.0.0.42"}, node, "gpu-2") == "10.0.0.42"
+    assert ask({"gpu-3": "10.0.0.43"}, node, "gpu-3") == "10.0.0.43"
 
 
 @pytest.mark.parametrize("answer", ["", PLACEHOLDER_ADDRESS])
