@@ -50,7 +50,7 @@ def left(one: Node) -> list[str]:
     return one.sh(
         "grep -o ' /beeond .*' /proc/mounts; systemctl list-units --plain --no-legend 'hpcai-beeond-*@*'; "
         "pgrep --list-full --full '/opt/beegfs/sbin/beegfs-[a-z]* cfgFile=/run/hpcai'; "
-        "ls -A /run/hpcai/beeond /scratch/beeond 2>/dev/null | grep -v ':$'",
+        "ls -A /run/hpcai/beeond /scratch/beeond 2>/dev/null | grep -v -e ':$' -e '^$'",
         check=False,
     ).splitlines()
 
