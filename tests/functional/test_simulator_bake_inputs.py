@@ -11,14 +11,18 @@ from pathlib import Path
 import pytest
 
 from simulator.backends.containers import baked_image
-from simulator.backends.containers.bake_inputs import CONTAINER_FILES, bake_inputs
+from simulator.backends.containers.bake_inputs import FOLDERS, bake_inputs
 from simulator.backends.containers.places import REPOSITORY
 
 
-def test_files_of_enroot_and_pyxis_make_it_another_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(CONTAINER_FILES, raising=False)
+@pytest.mark.parametrize("variable", FOLDERS)
+def test_files_of_a_folder_make_it_another_image(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    for name in FOLDERS:
+        monkeypatch.delenv(name, raising=False)
     without = baked_image.key()
-    monkeypatch.setenv(CONTAINER_FILES, str(tmp_path))
+    monkeypatch.setenv(variable, str(tmp_path))
     (tmp_path / "enroot.deb").write_bytes(b"one")
     first = baked_image.key()
     (tmp_path / "enroot.deb").write_bytes(b"another")

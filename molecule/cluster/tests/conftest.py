@@ -38,6 +38,7 @@ ORDER = (
     "test_pairs.py",
     # These drain a node and resume it.
     "test_hooks.py",
+    "test_beeond.py",
     "test_health.py",
     # This changes slurm.conf, restarts daemons and puts all back.
     "test_changes.py",

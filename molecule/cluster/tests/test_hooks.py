@@ -67,6 +67,7 @@ def test_shipped_scripts_ran_around_a_job_and_left_their_logs(alice: Any, node: 
     assert told["status"] == 0
     assert [(one["name"], one["owner"]) for one in told["kinds"]["prolog"]["scripts"]] == [
         ("10-scratch", "slurm"),
+        ("20-beeond", "beeond"),
         ("30-health", "health_checks"),
     ]
 

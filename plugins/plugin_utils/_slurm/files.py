@@ -32,6 +32,7 @@ class Wanted:
     :ivar layers: the role's settings of slurm.conf.
     :ivar differences: what differs between releases, as ``of_release`` takes it.
     :ivar conf: the user's settings of slurm.conf.
+    :ivar features: what jobs can ask of every node by ``--constraint``.
     """
 
     release: Any = ""
@@ -50,6 +51,7 @@ class Wanted:
     spares: list[SpareNames] = field(default_factory=list)
     node_conf: Mapping[str, Any] = field(default_factory=dict)
     node_state: str = "static"
+    features: list[str] = field(default_factory=list)
     gres: Mapping[str, Any] = field(default_factory=dict)
     gpu_autodetect: str = ""
     topology: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
@@ -63,7 +65,7 @@ def files_of(hosts: Iterable[Hostvars], wanted: Wanted) -> dict[str, str]:
     release = release_of(wanted.release)
     nodes = in_order(nodes_of(hosts, wanted.vm_sizes) + spare_nodes(wanted.spares, wanted.vm_sizes))
     state = _KNOWN_NODE_STATES.get(str(wanted.node_state), str(wanted.node_state))
-    groups = node_groups(nodes, float(wanted.memory_margin_percent), wanted.node_conf, state)
+    groups = node_groups(nodes, float(wanted.memory_margin_percent), wanted.node_conf, state, wanted.features)
     node_lines = [line for line, _members in groups]
     gres = gres_lines(groups, wanted.gres, wanted.gpu_autodetect, release)
     switches = switch_lines(nodes, wanted.topology)

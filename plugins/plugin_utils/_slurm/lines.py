@@ -28,6 +28,7 @@ def node_groups(
     memory_margin_percent: float,
     by_hand: Mapping[str, Any] | None = None,
     state: str = "UNKNOWN",
+    features: Sequence[str] = (),
 ) -> list[NodeGroup]:
     """Return one mapping of slurm.conf keys, with its nodes, for the nodes of each VM size in each partition.
 
@@ -35,6 +36,7 @@ def node_groups(
         with less than RealMemory is drained by Slurm, and VMs of one size differ a little.
     :param by_hand: keys by the name of a VM size or a scale set; the set's win over the size's; null deletes.
     :param state: ``State`` of the nodes that are there.
+    :param features: what all nodes have besides what their size has. ``by_hand`` does not take them away.
     :raises ClusterError: ``by_hand`` names what is neither, or sets what is derived from the hosts.
     """
     groups: list[NodeGroup] = []
@@ -59,6 +61,8 @@ def node_groups(
     for line, members in groups:
         for keys in _keys_for(members[0], by_hand or {}):
             line.update(keys)
+        if features:
+            _add_features(line, features)
         if members[0].is_spare:
             line["State"] = "CLOUD"
         for key in [key for key, value in line.items() if value is None]:
@@ -110,6 +114,15 @@ def _features(size: VmSize) -> list[str]:
         *([f"ib{size.ib_rate_gbps}"] if size.hca_count and size.ib_rate_gbps else []),
         *(["nvme"] if size.nvme_count else []),
     ]
+
+
+def _add_features(line: dict[str, Any], features: Sequence[str]) -> None:
+    # Slurm knows the key by both names, and does not tell keys by case.
+    stated_as = [key for key, value in line.items() if key.lower() in ("feature", "features") and value is not None]
+    key = stated_as[0] if stated_as else "Feature"
+    stated = line.get(key) or []
+    had = stated.split(",") if isinstance(stated, str) else [str(one) for one in stated]
+    line[key] = [*had, *(one for one in features if one not in had)]
 
 
 def _short(size: str) -> str:

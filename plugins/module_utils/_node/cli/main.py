@@ -23,13 +23,29 @@ from .command import BAD, GOOD, UNKNOWN, USAGE, Answer, Command, UsageError
 
 if TYPE_CHECKING:
     # Read by AnsiballZ, which packs what it finds imported somewhere, and by nobody else.
-    from . import arbiter, boot, clocks, containers, health, job, nccl, pins, scratch, sku, slurm, stage  # noqa: F401
+    from . import (  # noqa: F401
+        arbiter,
+        beeond,
+        boot,
+        checkpoint,
+        clocks,
+        containers,
+        health,
+        job,
+        nccl,
+        pins,
+        scratch,
+        sku,
+        slurm,
+        stage,
+    )
 
 PROGRAM = "hpcnode"
 SCHEMA = 1
 """Version of what ``--json`` prints."""
 
-NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", "containers", "job", "stage", "slurm", "arbiter")
+_JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "slurm", "arbiter")
+NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS)
 """The sub-commands."""
 
 SUMMARY = "what this node is, and settings that it makes itself"

@@ -14,8 +14,9 @@ import os
 import re
 from pathlib import Path
 
-CONTAINER_FILES = "HPCAI_ENROOT_FILES"
-"""Environment variable: a folder with the release files of enroot and pyxis, where the nodes are to have them."""
+FOLDERS = ("HPCAI_ENROOT_FILES", "HPCAI_BEEGFS_FILES")
+"""Environment variables: folders with the release files of enroot and pyxis, and with the packages of BeeGFS, where the
+nodes are to have them."""
 VARIABLES = Path("inventories/simulated/group_vars/all.yml")
 """Variables that the playbook is run with."""
 
@@ -51,7 +52,7 @@ def _task_files(repository: Path) -> set[Path]:
     return found
 
 
-def container_files() -> list[Path]:
-    """The release files of enroot and pyxis that the image gets, sorted; none where no folder is given."""
-    folder = os.environ.get(CONTAINER_FILES, "")
-    return sorted(path for path in Path(folder).iterdir() if path.is_file()) if folder else []
+def brought_files() -> list[Path]:
+    """The files that the image gets from folders of the user's, sorted; none where no folder is given."""
+    folders = [Path(folder) for folder in map(os.environ.get, FOLDERS) if folder]
+    return [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]

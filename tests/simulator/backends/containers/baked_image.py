@@ -19,7 +19,7 @@ from pathlib import Path
 
 from simulator.backends import BackendError, NodeNotReady
 from simulator.backends.containers import base_image, machine, network
-from simulator.backends.containers.bake_inputs import VARIABLES, bake_inputs, container_files
+from simulator.backends.containers.bake_inputs import VARIABLES, bake_inputs, brought_files
 from simulator.backends.containers.places import LABEL_NAME, LABEL_STATE, REPOSITORY, cache_dir, run_dir, tag_of
 from simulator.backends.containers.podman import Podman
 from simulator.scan import scan
@@ -39,7 +39,7 @@ def key() -> str:
     parts = [base_image.key().encode(), (version[0] if version else "").encode()]
     for path in bake_inputs(REPOSITORY):
         parts += [str(path.relative_to(REPOSITORY)).encode(), path.read_bytes()]
-    for path in container_files():
+    for path in brought_files():
         parts += [path.name.encode(), path.read_bytes()]
     return base_image.digest(parts)
 

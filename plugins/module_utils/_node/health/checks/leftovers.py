@@ -24,6 +24,8 @@ _FOLDERS = ("/dev/shm", "/tmp")
 _LOGIN = ("sshd", "sshd-session", "login")
 _SERVICE = re.compile(r"/system\.slice/(?!slurm)[^/\n]+\.(service|socket)|/init\.scope", re.MULTILINE)
 _STUCK = "stuck"
+_BEEOND_LEFT = "/run/hpcai/beeond.left"
+"""As job/beeond/places.py has it, which lies on the same floor; a test compares them."""
 _MOST_NAMED = 5
 
 
@@ -68,6 +70,7 @@ def _measure(context: Context) -> Answer:
         findings.append(Finding(WARN, words, hint="Remove them in an epilog, or ask their users", cause=USER))
     findings += _segments(root, people)
     findings += _containers(root)
+    findings += _beeond(root)
     huge = _huge_pages(read_meminfo(root))
     if huge and not live_jobs(processes):
         words = f"{huge} MiB of huge pages are in use, and no job runs"
@@ -132,6 +135,14 @@ def _containers(root: Root) -> Iterator[Finding]:
         yield Finding(WARN, words, hint="'hpcnode boot run containers' sweeps them after a restart", cause=USER)
 
 
+def _beeond(root: Root) -> Iterator[Finding]:
+    """Yield what ``hpcnode beeond sweep`` could not take down: the next job that asks would not start here."""
+    problems = (root.text(_BEEOND_LEFT) or "").splitlines()
+    if problems:
+        words = f"the BeeGFS of a job that is over cannot be taken down: {_some(problems)}"
+        yield Finding(FAIL, words, hint="'hpcnode beeond sweep' tries again; restart the machine where it stays so")
+
+
 def _huge_pages(memory: Mapping[str, int]) -> int:
     """Return how many MiB of huge pages are taken."""
     pages = memory.get("HugePages_Total", 0) - memory.get("HugePages_Free", 0)
@@ -151,7 +162,7 @@ CHECK = Check(
         "Users who have no job on the node and are not logged in have no processes, no files in /dev/shm and /tmp "
         "(option folders), no shared memory, no containers there, and without any job no huge pages are taken: these "
         "warn, and are the users' business. A process in a job's control group that is still there in the next run, "
-        "with the job's steps gone, fails: Slurm could not end it."
+        "with the job's steps gone, fails: Slurm could not end it. So does a dead job's BeeGFS that stays."
     ),
     tiers=(PERIODIC, EPILOG),
     measure=_measure,

@@ -214,3 +214,20 @@ def test_a_share_is_that_of_the_smallest_node() -> None:
 def test_slurm_takes_one_default_of_memory_only(key: str) -> None:
     [line] = partition_lines([node("compute-0")], {"compute": {key: 1000}})
     assert "DefMemPerCPU" not in line
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "key", "wanted"),
+    [
+        ({}, "Feature", ["nd96asr_v4", "a100", "ib200", "nvme", "beeond"]),
+        ({"compute": {"Feature": "own,old"}}, "Feature", ["own", "old", "beeond"]),
+        ({"compute": {"Feature": None, "Features": ["own", "beeond"]}}, "Features", ["own", "beeond"]),
+        ({"compute": {"Feature": None}}, "Feature", ["beeond"]),
+    ],
+)
+def test_what_all_nodes_have_is_added_to_whatever_else_is_said(
+    by_hand: dict[str, Any], key: str, wanted: list[str]
+) -> None:
+    [line] = node_lines([node("compute-0")], 5, by_hand=by_hand, features=["beeond"])
+    assert line[key] == wanted
+    assert len([name for name in line if name.lower().startswith("feature")]) == 1

@@ -293,6 +293,7 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "nccl": "verify",
         "pins": "",
         "containers": "status",
+        "beeond": "status",
         "job": "status",
         "stage": "status --target /data",
         "slurm": "list",

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from stand_ins.machine_tree import MachineTree
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, NODE, Answer
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.leftovers import CHECK
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import places
 
 from ..playing import context
 
@@ -191,6 +192,17 @@ def test_containers_of_jobs_that_are_over_are_told_of(node: Node) -> None:
     assert (found.verdict, found.cause) == ("warn", "user")
     assert found.summary.startswith("1 containers and images of jobs that are over: ")
     assert found.summary.endswith("pyxis_16_mine")
+
+
+def test_a_file_system_of_a_dead_job_that_cannot_be_taken_down_fails(node: Node) -> None:
+    """What stays keeps the next job that asks from starting here."""
+    left = node.folder / places.LEFT.lstrip("/")
+    left.parent.mkdir(parents=True)
+    assert not [finding for finding in node.measure().findings if "BeeGFS" in finding.summary]
+    left.write_text("job 17: /beeond is still mounted\n", encoding="utf-8")
+    [finding] = [finding for finding in node.measure().findings if "BeeGFS" in finding.summary]
+    assert (finding.verdict, finding.cause) == (FAIL, NODE)
+    assert "job 17: /beeond is still mounted" in finding.summary
 
 
 def test_cannot_measure_without_proc(tmp_path: Path) -> None:

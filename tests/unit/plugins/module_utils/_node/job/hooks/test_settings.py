@@ -64,7 +64,7 @@ def test_what_makes_no_sense_is_named(node: Node, stated: dict[str, Any], words:
 
 def test_the_role_says_the_same_limits_and_the_tools_the_same_kinds() -> None:
     layer = yaml.safe_load((REPOSITORY / "roles/slurm/vars/main/jobs.yml").read_text(encoding="utf-8"))
-    written = layer["__slurm_job_hook_limits"].split("| combine")[0].replace("{{", "").strip()
+    written = layer["__slurm_job_hook_limits_stated"].split("| combine")[0].replace("{{", "").strip()
     assert yaml.safe_load(written) == {
         kind: {"script": given.script, "total": given.total} for kind, given in DEFAULT_LIMITS.items()
     }

@@ -1,0 +1,224 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Jobs with a BeeGFS across their nodes, of stand-ins for its daemons, which fail on request. Both nodes are idle and
+clean again afterwards.
+
+The nodes' settings are those of the simulated inventory: a start waits for the other nodes for 29 s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from simulated.node import Node
+
+Eventually = Callable[..., float]
+ASKS = "--constraint=beeond --time=5"
+FAULTS = "/etc/beegfs/stand-in-faults"
+START_S, STOP_S = 90, 120
+"""Seconds for prologs on a busy machine, past the deadline of a start, and for epilogs."""
+
+
+@pytest.fixture(autouse=True)
+def both(node: Callable[[str], Node], eventually: Eventually) -> Iterator[list[Node]]:
+    """Both nodes, idle and clean, before a test and after it."""
+    nodes = [node("0"), node("3")]
+    yield nodes
+    for one in nodes:
+        one.sh(f"rm -f {FAULTS}; systemctl kill --kill-who=all --signal=SIGCONT slurmd", check=False)
+    for one in nodes:
+        eventually(lambda one=one: resumed(one), STOP_S, one.state)
+        eventually(lambda one=one: left(one) == [], STOP_S, lambda one=one: left(one))
+
+
+def resumed(one: Node) -> bool:
+    """Whether it takes jobs; what an operator does for that when it is mended."""
+    if "drain" in one.state() or "down" in one.state():
+        one.cluster.ssh(one.controller, f"sudo scontrol update nodename={one.name} state=resume")
+    return one.state() == "idle"
+
+
+def left(one: Node) -> list[str]:
+    """What there is of jobs on a node: mounts, units, processes and files."""
+    return one.sh(
+        "grep -o ' /beeond .*' /proc/mounts; systemctl list-units --plain --no-legend 'hpcai-beeond-*@*'; "
+        "pgrep --list-full --full '/opt/beegfs/sbin/beegfs-[a-z]* cfgFile=/run/hpcai'; "
+        "ls -A /run/hpcai/beeond /scratch/beeond 2>/dev/null | grep -v -e ':$' -e '^$'",
+        check=False,
+    ).splitlines()
+
+
+def fault(one: Node, *lines: str) -> None:
+    """Let parts of BeeGFS fail on a node."""
+    one.write(FAULTS, ("\n".join(lines) + "\n").encode(), "0644")
+
+
+def reason(controller: Host, one: Node) -> str:
+    """Why a node is out."""
+    return str(controller.check_output(f"sinfo --noheader --nodes={one.name} --format=%%E"))
+
+
+def is_put_back(alice: Any, number: str) -> bool:
+    """Whether a job is in the queue again, and not held."""
+    shown = alice.job(number)
+    return shown["JobState"] == "PENDING" and shown["Restarts"] == "1" and "Held" not in shown["Reason"]
+
+
+def test_what_one_node_writes_the_other_reads(alice: Any, both: list[Node], eventually: Eventually) -> None:
+    script = (
+        "[ $SLURM_PROCID != 0 ] || { echo from $SLURMD_NODENAME >/beeond/tmp; mv /beeond/tmp /beeond/one; }; "
+        "n=0; until [ -e /beeond/one ] || [ $n = 50 ]; do sleep 0.2; n=$((n+1)); done; "
+        "echo $SLURMD_NODENAME $(cat /beeond/one) $(stat --format=%a:%U /beeond)"
+    )
+    said = alice.srun(f"{ASKS} --nodes=2 --ntasks=2 --mpi=none", f"sh -c '{script}'")
+    assert sorted(said.splitlines()) == [
+        "compute-0 from compute-0 700:alice",
+        "compute-3 from compute-0 700:alice",
+    ]
+    for one in both:
+        eventually(lambda one=one: left(one) == [], STOP_S, lambda one=one: left(one))
+        assert one.state() == "idle"
+
+
+def test_the_mount_gives_no_privileges_and_the_units_are_the_jobs(
+    alice: Any, both: list[Node], eventually: Eventually
+) -> None:
+    number = alice.sbatch(f"{ASKS} --nodes=2", "sleep 120")
+    eventually(lambda: alice.job(number)["JobState"] == "RUNNING", START_S, lambda: alice.job(number))
+    first, second = both
+    for one, daemons in ((first, {"mgmtd", "meta", "storage", "helperd"}), (second, {"storage", "helperd"})):
+        told = json.loads(one.sh("hpcnode beeond status --json"))
+        assert [set(job["daemons"]) for job in told["jobs"]] == [daemons]
+        mounted = one.sh("grep ' /beeond ' /proc/mounts").split()
+        assert mounted[0] == "beegfs_nodev"
+        assert {"nosuid", "nodev"} <= set(mounted[3].split(","))
+        assert one.sh(f"stat --format=%a /run/hpcai/beeond/{number} /run/hpcai/beeond/{number}/auth").split() == [
+            "700",
+            "400",
+        ]
+    secrets = {one.sh(f"sha256sum </run/hpcai/beeond/{number}/auth") for one in both}
+    assert len(secrets) == 1
+    # A live job's is not swept.
+    assert json.loads(first.sh("hpcnode beeond sweep --json"))["found"] == []
+    assert left(first)
+    alice.run(f"scancel {number}")
+
+
+def test_a_job_of_one_node_finds_its_scratch_at_the_same_path(alice: Any, node: Callable[[str], Node]) -> None:
+    said = alice.srun(
+        f"{ASKS} --nodes=1 --ntasks=1 --nodelist=compute-3 --mpi=none",
+        "sh -c 'echo x >/beeond/x && stat --format=%a:%U /beeond && ! grep beegfs_nodev /proc/mounts'",
+    )
+    assert said.split() == ["700:alice"]
+
+
+def test_a_comment_becomes_the_constraint_and_the_job_is_exclusive(alice: Any) -> None:
+    for options in ("--comment=beeond", "--constraint=beeond"):
+        number = alice.sbatch(f"{options} --hold --ntasks=1 --time=5", "true")
+        shown = alice.job(number)
+        alice.run(f"scancel {number}")
+        assert (shown["Features"], shown["OverSubscribe"]) == ("beeond", "NO")
+    number = alice.sbatch("--comment=nobeeond --hold --ntasks=1 --time=5", "true")
+    shown = alice.job(number)
+    alice.run(f"scancel {number}")
+    assert (shown["Features"], shown["OverSubscribe"]) == ("(null)", "OK")
+
+
+def test_a_job_that_does_not_ask_gets_nothing(alice: Any, node: Callable[[str], Node]) -> None:
+    script = "sh -c 'echo $SLURM_JOB_ID; ! grep /beeond /proc/mounts'"
+    [number] = alice.srun("--nodelist=compute-0 --ntasks=1 --mpi=none", script).split()
+    said = node("0").sh(f"cat /var/log/hpcai/jobs/{number}.prolog.log")
+    assert "20-beeond: done" in said
+    assert "hpcnode beeond" not in said
+
+
+def test_a_node_that_fails_is_drained_alone_and_the_job_goes_back(
+    controller: Host, alice: Any, both: list[Node], eventually: Eventually
+) -> None:
+    good, bad = both
+    fault(bad, "storage dies-after 1")
+    number = alice.sbatch(f"{ASKS} --nodes=2", "touch /tmp/never-without-it")
+    eventually(lambda: "hpcai: prolog: 20-beeond" in reason(controller, bad), START_S, lambda: reason(controller, bad))
+    assert "has ended: storage" in reason(controller, bad)
+    eventually(lambda: is_put_back(alice, number), START_S, lambda: alice.job(number))
+    eventually(lambda: good.state() == "idle", STOP_S, good.state)
+    assert [left(one) for one in both] == [[], []]
+    assert good.sh("ls /tmp/never-without-it", check=False) == ""
+    alice.run(f"scancel {number}")
+
+
+def test_a_node_that_is_dead_harms_only_itself(
+    controller: Host, alice: Any, both: list[Node], eventually: Eventually
+) -> None:
+    """Its slurmd does not answer, so that its prolog never begins, and slurmctld does not know it yet."""
+    good, dead = both
+    controller.check_output("cp /etc/slurm/slurm.conf /root/slurm.conf.patient")
+    controller.check_output("sed -i -e '/^SlurmdTimeout=/d' -e '$aSlurmdTimeout=45' /etc/slurm/slurm.conf")
+    controller.check_output("scontrol reconfigure")
+    try:
+        dead.sh("systemctl kill --kill-who=main --signal=SIGSTOP slurmd")
+        number = alice.sbatch(f"{ASKS} --nodes=2", "touch /tmp/never-without-it")
+        eventually(lambda: is_put_back(alice, number), 3 * START_S, lambda: alice.job(number))
+        eventually(lambda: "down" in dead.state(), START_S, dead.state)
+        eventually(lambda: good.state() == "idle", STOP_S, good.state)
+        assert left(good) == []
+        said = good.sh(f"cat /var/log/hpcai/jobs/{number}.prolog.log")
+        assert "1 of 2 storage" in said
+        assert good.sh("ls /tmp/never-without-it", check=False) == ""
+        alice.run(f"scancel {number}")
+    finally:
+        dead.sh("systemctl kill --kill-who=main --signal=SIGCONT slurmd")
+        controller.check_output("cp /root/slurm.conf.patient /etc/slurm/slurm.conf")
+        controller.check_output("scontrol reconfigure")
+
+
+def test_an_interactive_job_without_its_peers_is_cancelled(
+    alice: Any, both: list[Node], eventually: Eventually
+) -> None:
+    good, bad = both
+    fault(bad, "storage half-start")
+    done = alice.run(f"srun {ASKS} --nodes=2 --ntasks=2 --mpi=none touch /tmp/never-without-it", 3 * START_S)
+    assert done.rc != 0
+    eventually(lambda: good.state() == "idle", STOP_S, good.state)
+    assert good.sh("ls /tmp/never-without-it", check=False) == ""
+
+
+def test_daemons_that_ignore_sigterm_and_users_that_stay_are_ended(
+    alice: Any, both: list[Node], eventually: Eventually
+) -> None:
+    for one in both:
+        fault(one, *(f"{part} ignore-sigterm" for part in ("mgmtd", "meta", "storage", "helperd")))
+    alice.srun(f"{ASKS} --nodes=2 --ntasks=2 --mpi=none", "sh -c 'cd /beeond && echo x >$SLURM_PROCID'")
+    for one in both:
+        eventually(lambda one=one: left(one) == [], STOP_S, lambda one=one: left(one))
+        eventually(lambda one=one: one.state() == "idle", STOP_S, one.state)
+
+
+def test_a_mount_that_hangs_drains_its_node(
+    controller: Host, alice: Any, both: list[Node], eventually: Eventually
+) -> None:
+    _good, bad = both
+    fault(bad, "client mount-hang")
+    number = alice.sbatch(f"{ASKS} --nodes=2", "true")
+    wanted = "/beeond cannot be mounted"
+    eventually(lambda: wanted in reason(controller, bad), 2 * START_S, lambda: reason(controller, bad))
+    alice.run(f"scancel {number}")
+
+
+def test_what_a_dead_job_left_is_swept_and_nothing_else(both: list[Node]) -> None:
+    one = both[0]
+    one.sh(
+        "mkdir -p /scratch/beeond/4711/storage /scratch/beeond/precious && "
+        """printf '{"schema": 1, "job": "4711", "boot_id": "an earlier one"}' >/scratch/beeond/4711/.hpcai-beeond"""
+    )
+    told = json.loads(one.sh("hpcnode beeond sweep --json"))
+    assert (told["found"], told["problems"]) == (["4711"], [])
+    assert one.sh("ls /scratch/beeond").split() == ["precious"]
+    one.sh("rmdir /scratch/beeond/precious")

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a node needs before a job can ask: the settings, a template unit for each daemon, and the sweep at each boot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...machine.root import Root
+from ...machine.run import Run, must
+from ...setup.daemon import RUNNING
+from ...setup.managed_file import FileChange, apply_all, change_of
+from .settings import SETTINGS, as_text, settings_from
+from .units import commands_of, template_texts
+
+_UNITS = "/etc/systemd/system"
+SWEEP = "hpcai-beeond-sweep.service"
+_WANTS = f"{_UNITS}/slurmd.service.wants/{SWEEP}"
+_SWEEP_TEXT = """\
+# Written by the role hpcai.azure.beeond, which overwrites it.
+[Unit]
+Description=Take down what jobs with a file system of their own left when the machine went down
+# The data lies on the scratch; what a job before had must be gone before the next one.
+After=hpcai-scratch.service hpcai-directories.service
+Before=slurmd.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/hpcnode beeond sweep
+TimeoutStartSec=300
+
+[Install]
+WantedBy=slurmd.service
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What has to be done.
+
+    :ivar files: files to write, those of systemd first.
+    :ivar link: whether the sweep has to be enabled.
+    """
+
+    files: tuple[FileChange, ...]
+    link: bool
+
+    @property
+    def actions(self) -> list[str]:
+        """What is done, in words."""
+        return [f"write {file.path}" for file in self.files] + ([f"enable {SWEEP}"] if self.link else [])
+
+    @property
+    def has_units(self) -> bool:
+        """Whether systemd has to read its units again."""
+        return self.link or any(file.path.endswith(".service") for file in self.files)
+
+
+def plan(root: Root, stated: Mapping[str, Any]) -> Plan:
+    """Return what makes the node have these settings.
+
+    :raises ConfigError: they make no sense.
+    :raises OSError: something cannot be read.
+    """
+    settings = settings_from(stated, "settings")
+    texts = {**template_texts(commands_of(settings)), SWEEP: _SWEEP_TEXT}
+    files = [change_of(root.at(f"{_UNITS}/{name}"), text) for name, text in sorted(texts.items())]
+    files.append(change_of(root.at(SETTINGS), as_text(settings)))
+    linked = os.path.lexists(root.at(_WANTS))
+    return Plan(tuple(file for file in files if file.changes), not linked)
+
+
+def apply(made: Plan, root: Root, run: Run) -> None:
+    """Do it. An image at rest has no systemctl that could be asked, so that the link is made by hand.
+
+    :raises CommandFailed: systemd cannot read its units.
+    :raises OSError: something cannot be written.
+    """
+    apply_all(made.files)
+    if made.link:
+        os.makedirs(root.at(os.path.dirname(_WANTS)), mode=0o755, exist_ok=True)
+        os.symlink(f"{_UNITS}/{SWEEP}", root.at(_WANTS))
+    if made.has_units and root.exists(RUNNING):
+        must(run(["systemctl", "daemon-reload"]))

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Mounting and unmounting, each within its limit: who waits for a server that is gone waits for minutes, or ever."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ...machine.mounts import Mount, read_mounts
+from ...machine.root import Root
+from .bounded import Bounded, said
+from .failures import OwnFailure
+from .places import FILES
+from .users import Clock, Kill, Pause, make_leave, named
+
+MOUNT_S, UNMOUNT_S, LAZY_S, HAND_OVER_S = 30.0, 20.0, 10.0, 15.0
+# A stand-in in user space is fuse.beegfs to the kernel.
+_TYPES = ("beegfs", "fuse.beegfs")
+_SAFE = ("nosuid", "nodev")
+
+
+def mount_at(mount_point: str, root: Root) -> Mount | None:
+    """Return what is mounted there, the topmost one; None if nothing is."""
+    found = [mount for mount in read_mounts(root) if mount.mountpoint == mount_point]
+    return found[-1] if found else None
+
+
+def _layers(mount_point: str, root: Root) -> int:
+    return sum(mount.mountpoint == mount_point for mount in read_mounts(root))
+
+
+def is_ours(mounted: Mount) -> bool:
+    """Whether it is a BeeGFS, or the folder of a job of one node: no other file system is unmounted.
+
+    The mount point is the role's own, so that a BeeGFS there is no other installation's.
+    """
+    return mounted.filesystem in _TYPES or mounted.root.endswith(f"/{FILES}")
+
+
+def prepare(mount_point: str, root: Root) -> None:
+    """Make the folder to mount on.
+
+    :raises OwnFailure: something else is mounted there, or lies in it.
+    """
+    mounted = mount_at(mount_point, root)
+    if mounted:
+        raise OwnFailure(f"{mounted.source} ({mounted.filesystem}) is mounted on {mount_point}: unmount it")
+    try:
+        os.makedirs(root.at(mount_point), mode=0o755, exist_ok=True)
+        if os.listdir(root.at(mount_point)):
+            raise OwnFailure(f"{mount_point} is not empty: move away what lies there, or choose another mount point")
+    except OSError as error:
+        raise OwnFailure(f"{mount_point} cannot be made: {error.strerror}") from None
+
+
+def mount(command: Sequence[str], mount_point: str, root: Root, run: Bounded, limit_s: float = MOUNT_S) -> str:
+    """Mount, and look whether it is so. Return what is wrong, in words; nothing where it is mounted.
+
+    :raises OwnFailure: it is mounted with privileges for what lies in it.
+    """
+    answer = run(command, limit_s)
+    mounted = mount_at(mount_point, root)
+    if answer.rc != 0 or mounted is None:
+        return f"{mount_point} cannot be mounted: {said(answer)}"
+    lacking = [option for option in _SAFE if option not in mounted.options]
+    if lacking:
+        raise OwnFailure(f"{mount_point} is mounted without {' and '.join(lacking)}")
+    return ""
+
+
+def hand_over(mount_point: str, uid: int, gid: int, run: Bounded) -> None:
+    """Give the root folder to the job's user alone. All nodes do it: none need wait for another, it is the same.
+
+    :raises OwnFailure: it cannot be done.
+    """
+    # By commands, which can be ended: a call of our own would hang with the file system.
+    for command in (["chown", f"{uid}:{gid}", mount_point], ["chmod", "0700", mount_point]):
+        answer = run(command, HAND_OVER_S)
+        if answer.rc != 0:
+            raise OwnFailure(f"{mount_point} cannot be given to user {uid}: {said(answer)}")
+
+
+def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock, pause: Pause) -> list[str]:
+    """Unmount what is there, and return what is wrong, in words.
+
+    Those who use it leave first. What then does not go within its limit is taken out of sight, so that no other job
+    sees it, and that is told as a failure: the kernel still has it.
+    """
+    problems: list[str] = []
+    # One over the other is what a job leaves that was started twice.
+    for _layer in range(4):
+        if mount_at(mount_point, root) is None:
+            return problems
+        left = make_leave(mount_point, root, kill, clock, pause)
+        if left:
+            problems.append(f"{named(left, root)} on {mount_point} cannot be killed")
+        layers = _layers(mount_point, root)
+        # Not canonicalized: to look at the mount point is to ask servers that may be gone.
+        answer = run(["umount", "-c", mount_point], UNMOUNT_S)
+        # One that waits for a management daemon that is gone has left the table of mounts already: nobody sees it any
+        # more, and the kernel is done with it when its own patience is over.
+        if answer.rc == 0 or _layers(mount_point, root) < layers:
+            continue
+        lazy = run(["umount", "-c", "-l", mount_point], LAZY_S)
+        if lazy.rc != 0:
+            return [*problems, f"{mount_point} cannot be unmounted: {said(answer)}"]
+        problems.append(f"{mount_point} did not unmount ({said(answer)}): it was only detached, restart the machine")
+    return problems if mount_at(mount_point, root) is None else [*problems, f"{mount_point} is still mounted"]

@@ -1,0 +1,192 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Having a job put back into the queue, because another node's part of its file system is missing.
+
+That must not be a prolog's exit code: slurmctld drains each node whose prolog fails, and here all nodes but the bad one
+are good. So the prolog has slurmctld put the job back, sees that this is so, and ends well. Why the job cannot run
+without its file system then, nor a later incarnation of it be hit, read in slurmctld and slurmd 22.05.8:
+
+* With PrologFlags=Alloc,DeferBatch, which the role slurm sets, the job is RUNNING and CONFIGURING until the prologs of
+  all nodes have ended; its batch script is not sent, and srun and salloc wait. (``prolog_complete``)
+* ``scontrol requeue`` makes it PENDING and COMPLETING in one step, under slurmctld's lock, and counts its restarts up
+  then (``_job_requeue_op``). From there on no prolog's end starts it: ``prolog_complete`` does nothing for a job that
+  is COMPLETING. It is not held: only ``requeuehold`` and a launch failure do that.
+* The next incarnation cannot start before this prolog has ended: a job stays COMPLETING until the epilog of each of its
+  nodes is done, and slurmd runs that after the prolog (``_rpc_terminate_job``, ``_wait_for_job_running_prolog``).
+  The one exception is a node that slurmctld has set down in the meantime. So a job is put back only while slurmctld
+  says that it still is the incarnation of this prolog (``Restarts``), and not in the queue already: then another node
+  was faster, which is as good. slurmctld answers a second request in a row by "Job is pending execution".
+* The task of an array whose id is the array's own is named as ARRAY_TASK: the bare id would mean the whole array.
+  (``job_requeue2``)
+* A job that did not start from a batch script cannot be put back (``ESLURM_BATCH_ONLY``): it is cancelled, and its user
+  told so by the log. One submitted with ``--no-requeue`` has not started yet; it is made one that may be put back, for
+  as long as that takes.
+
+Where slurmctld does not answer, nobody knows what it will do with the job, and the prolog must fail.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...machine.run import CommandFailed, Result
+from .bounded import Bounded, said
+from .job import Job
+
+REQUEUE, CANCEL, LEAVE, REFUSE = "requeue", "cancel", "leave", "refuse"
+_ANSWER_S = 8
+_OVER = (
+    *("PENDING", "COMPLETING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
+    *("DEADLINE", "OUT_OF_MEMORY", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REVOKED"),
+)
+"""States in which a job's prologs start nothing any more."""
+_FIELD = re.compile(r"(?:^|\s)([A-Za-z/:]+)=(\S*)")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A job as slurmctld has it.
+
+    :ivar state: such as ``CONFIGURING``.
+    :ivar restarts: how often it was put back.
+    :ivar is_batch: whether it has a batch script.
+    :ivar may_requeue: whether its user lets it be put back.
+    :ivar name: how it is named where it alone is meant.
+    """
+
+    state: str
+    restarts: int
+    is_batch: bool
+    may_requeue: bool
+    name: str
+
+
+class Silent(RuntimeError):
+    """slurmctld does not answer, or its answer cannot be read; the message says which."""
+
+
+@dataclass(frozen=True)
+class Controller:
+    """How slurmctld is asked from a machine that has no slurm.conf.
+
+    :ivar servers: where it is.
+    """
+
+    servers: Sequence[str]
+    run: Bounded
+
+    def scontrol(self, *words: str) -> Result:
+        """Return the answer of scontrol, or of another of Slurm's commands, within a limit."""
+        program = () if words[0] == "scancel" else ("scontrol",)
+        server = f"SLURM_CONF_SERVER={','.join(self.servers)}"
+        answer = self.run(
+            ["timeout", "--kill-after=1", str(_ANSWER_S), "env", server, *program, *words], _ANSWER_S + 3.0
+        )
+        if answer.rc in (124, 127, 137):
+            raise Silent(f"slurmctld gave no answer in {_ANSWER_S} s" if answer.rc != 127 else said(answer))
+        return answer
+
+
+def record_of(number: str, text: str) -> Record | None:
+    """Return the job of this id out of ``scontrol --oneliner show job``, which shows all tasks of an array."""
+    for line in text.splitlines():
+        fields = dict(reversed(_FIELD.findall(line)))
+        if fields.get("JobId") != number:
+            continue
+        task = fields.get("ArrayTaskId", "")
+        if not fields.get("Restarts", "").isdecimal() or "JobState" not in fields:
+            raise Silent(f"scontrol shows job {number} without its state or its restarts")
+        return Record(
+            state=fields["JobState"],
+            restarts=int(fields["Restarts"]),
+            is_batch=fields.get("BatchFlag") != "0",
+            may_requeue=fields.get("Requeue") != "0",
+            name=f"{fields['ArrayJobId']}_{task}" if task.isdecimal() and "ArrayJobId" in fields else number,
+        )
+    return None
+
+
+def plan(record: Record | None, job: Job) -> str:
+    """Return what to do about the job, as slurmctld has it now. Pure."""
+    if record is None or record.state in _OVER:
+        return LEAVE
+    if job.restarts is None:
+        return REFUSE
+    if record.restarts != job.restarts:
+        return LEAVE
+    return REQUEUE if record.is_batch else CANCEL
+
+
+def ask(job: Job, controller: Controller) -> Record | None:
+    """Return the job as slurmctld has it; None if it has none of that id.
+
+    :raises Silent: it does not answer.
+    """
+    answer = controller.scontrol("--oneliner", "show", "job", job.number)
+    if answer.rc != 0:
+        if "Invalid job id" in f"{answer.stdout}{answer.stderr}":
+            return None
+        raise Silent(said(answer))
+    return record_of(job.number, answer.stdout)
+
+
+def became_of(job: Job, controller: Controller) -> str:
+    """Return what became of a job that is not to run any more; nothing if it is, or nobody knows."""
+    try:
+        record = ask(job, controller)
+    except (Silent, CommandFailed):
+        return ""
+    return _words(record, job) if plan(record, job) == LEAVE else ""
+
+
+def put_back(job: Job, controller: Controller) -> str:
+    """Put exactly this incarnation of the job back, and return what became of it.
+
+    :raises Silent: it cannot be told that the job will not run.
+    """
+    record = ask(job, controller)
+    chosen = plan(record, job)
+    if chosen == LEAVE or record is None:
+        return _words(record, job)
+    if chosen == REFUSE:
+        raise Silent("Slurm did not tell the prolog which incarnation of the job this is (SLURM_JOB_RESTART_COUNT)")
+    name = record.name if job.leader == job.number else job.leader
+    if chosen == CANCEL:
+        answer = controller.scontrol("scancel", name)
+        done = f"job {job.number} was cancelled: it has no batch script, and cannot be put back"
+    else:
+        answer = _requeue(name, record, controller)
+        done = f"job {job.number} was put back into the queue"
+    after = ask(job, controller)
+    if plan(after, job) != LEAVE:
+        raise Silent(f"slurmctld leaves job {job.number} as it is: {said(answer)}")
+    return done if answer.rc == 0 else _words(after, job)
+
+
+def _requeue(name: str, record: Record, controller: Controller) -> Result:
+    if not record.may_requeue:
+        controller.scontrol("update", f"JobId={name}", "Requeue=1")
+    answer = controller.scontrol("requeue", name)
+    if not record.may_requeue:
+        controller.scontrol("update", f"JobId={name}", "Requeue=0")
+    return answer
+
+
+def _words(record: Record | None, job: Job) -> str:
+    if record is None:
+        return f"slurmctld knows job {job.number} no more"
+    again = f", for the {record.restarts}. time" if record.restarts else ""
+    return f"job {job.number} is {record.state} already{again}"
+
+
+def runs(number: str, controller: Controller) -> bool | None:
+    """Return whether slurmctld says that a job runs; None where it does not answer."""
+    try:
+        record = ask(Job(number, 0, 0, (), ""), controller)
+    except (Silent, CommandFailed):
+        return None
+    return record is not None and record.state not in _OVER

@@ -1,0 +1,155 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""BeeGFS 7.4: its daemons' files of ``key = value``, its helper daemon, and beegfs-ctl.
+
+Keys and their meaning: the configuration files that its packages bring, and beegfs-ctl's source, of 7.4.7.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from .bounded import Bounded, said
+from .release import SECRET, Part, Seen
+from .settings import ALLOWED, OFF, Settings
+
+CLIENT = "client.conf"
+_CTL, _NET = "beegfs-ctl", "beegfs-net"
+_ANSWER_S = 10.0
+_PORTS = {
+    "mgmtd": (("tcp", 8008), ("udp", 8008)),
+    "meta": (("tcp", 8005), ("udp", 8005)),
+    "storage": (("tcp", 8003), ("udp", 8003)),
+    "helperd": (("tcp", 8006),),
+}
+_CLIENT_PORT = ("udp", 8004)
+# ModeGetNodes.cpp prints 'name [ID: 1]', ModeListTargets.cpp '%8hu %16s %12s %8s': target, reachability, consistency.
+_NODE = re.compile(r"^(\S.*?)\s+\[ID:\s*\d+\]\s*$", re.MULTILINE)
+_TARGET = re.compile(r"^\s*\d+\s+(\S+)\s+(\S+)\s+\S+\s*$", re.MULTILINE)
+_FALLBACK = re.compile(r"^.*fallback.*$", re.MULTILINE | re.IGNORECASE)
+
+
+class BeeGfs7:
+    """BeeGFS 7.4."""
+
+    def daemons(self, is_first: bool, keeps_metadata: bool) -> tuple[str, ...]:
+        """The helper daemon of the client comes last: nothing needs it before the mount."""
+        return (*(["mgmtd"] if is_first else []), "storage", *(["meta"] if keeps_metadata else []), "helperd")
+
+    def ports(self, daemons: tuple[str, ...], settings: Settings) -> tuple[tuple[str, int], ...]:
+        """Each is shifted by the same number."""
+        used = [port for daemon in daemons for port in _PORTS[daemon]] + [_CLIENT_PORT]
+        return tuple((protocol, number + settings.port_shift) for protocol, number in used)
+
+    def storage_port(self, settings: Settings) -> int:
+        """It is that of TCP, which servers with RDMA have as well."""
+        return dict(_PORTS["storage"])["tcp"] + settings.port_shift
+
+    def folders(self, part: Part) -> tuple[str, ...]:
+        """One of each daemon that stores something."""
+        return tuple(f"{part.data}/{daemon}" for daemon in part.daemons if daemon != "helperd")
+
+    def files(self, part: Part, settings: Settings) -> dict[str, str]:
+        """One of each daemon, and the client's, which the mount and beegfs-ctl read."""
+        both = {"connAuthFile": f"{part.folder}/{SECRET}", "connPortShift": str(settings.port_shift)}
+        if settings.interfaces:
+            both["connInterfacesFile"] = f"{part.folder}/interfaces"
+        managed = {"sysMgmtdHost": part.management}
+        rdma = {"connUseRDMA": "false" if part.rdma == OFF else "true"}
+        own: dict[str, dict[str, str]] = {
+            "mgmtd": {"storeMgmtdDirectory": f"{part.data}/mgmtd", "storeAllowFirstRunInit": "true"},
+            "meta": {**managed, **rdma, "storeMetaDirectory": f"{part.data}/meta", "storeAllowFirstRunInit": "true"},
+            "storage": {
+                **managed,
+                **rdma,
+                "storeStorageDirectory": f"{part.data}/storage",
+                "storeAllowFirstRunInit": "true",
+            },
+            "helperd": {},
+        }
+        more = settings.servers or {}
+        files = {}
+        for daemon in part.daemons:
+            # The log is in memory, and goes with the job: a small one.
+            log = {
+                "logStdFile": f"{part.folder}/{daemon}.log",
+                "logNumLines": "2000",
+                "logNumRotatedFiles": "1",
+                "runDaemonized": "false",
+            }
+            # The helper daemon speaks to its own client alone, and knows no interfaces.
+            shared = both if daemon != "helperd" else {key: both[key] for key in ("connAuthFile", "connPortShift")}
+            files[f"{daemon}.conf"] = _text({**shared, **own[daemon], **log, **more.get(daemon, {})})
+        client = {
+            "connTCPFallbackEnabled": "true" if part.rdma in (ALLOWED, OFF) else "false",
+            # An unmount signs off once, and does not wait ten minutes for a management daemon that is gone.
+            "connUnmountRetries": "false",
+        }
+        files[CLIENT] = _text({**both, **managed, **rdma, **client, **(settings.client or {})})
+        if settings.interfaces:
+            files["interfaces"] = "".join(f"{name}\n" for name in settings.interfaces)
+        return files
+
+    def command(self, daemon: str, settings: Settings) -> str:
+        """As its packages' own units have it, with another file."""
+        return f"{settings.daemons}/beegfs-{daemon} cfgFile=/run/hpcai/beeond/%i/{daemon}.conf"
+
+    def look(self, folder: str, run: Bounded) -> Seen:
+        """Nodes come first: a target is listed as soon as its node has registered, and not before."""
+        found = {}
+        for kind in ("meta", "storage"):
+            for words in (("--listnodes",), ("--listtargets", "--state")):
+                answer = run(
+                    [_CTL, f"--cfgFile={folder}/{CLIENT}", words[0], f"--nodetype={kind}", *words[1:]], _ANSWER_S
+                )
+                # Without a single metadata server it complains of that, and exits with an error.
+                if answer.rc == 127:
+                    return Seen(False, words=said(answer))
+                found[kind, words[0]] = answer
+        if all(answer.rc != 0 for answer in found.values()):
+            return Seen(False, words=said(found["storage", "--listnodes"]))
+        return Seen(
+            True,
+            tuple(_NODE.findall(found["meta", "--listnodes"].stdout)),
+            tuple(_NODE.findall(found["storage", "--listnodes"].stdout)),
+            _good(found["meta", "--listtargets"].stdout),
+            _good(found["storage", "--listtargets"].stdout),
+        )
+
+    def clients(self, folder: str, run: Bounded) -> int | None:
+        """Each mount registers, and is taken off the list when it is unmounted."""
+        answer = run([_CTL, f"--cfgFile={folder}/{CLIENT}", "--listnodes", "--nodetype=client"], _ANSWER_S)
+        return None if answer.rc != 0 else len([line for line in answer.stdout.splitlines() if line.strip()])
+
+    def load(self) -> tuple[str, ...]:
+        """It is a module of the kernel, which DKMS has built."""
+        return ("modprobe", "beegfs")
+
+    def mount(self, mount_point: str, folder: str) -> tuple[str, ...]:
+        """The source is a word: there is no device."""
+        options = f"cfgFile={folder}/{CLIENT},_netdev,nosuid,nodev"
+        return ("mount", "-t", "beegfs", "beegfs_nodev", mount_point, "-o", options)
+
+    def fell_back(self, mount_point: str, run: Bounded) -> str:
+        """beegfs-net shows the connections of all mounts, and looks at each one's space first, so that they are made.
+
+        Another BeeGFS of the machine stands there too: where one of its connections fell back, the client's own
+        setting (connTCPFallbackEnabled) still keeps ours from it, and the message tells which line it was.
+        """
+        run(["df", mount_point], _ANSWER_S)
+        answer = run([_NET, "-n"], _ANSWER_S)
+        if answer.rc != 0:
+            return f"{_NET} does not tell the connections: {said(answer)}"
+        line = _FALLBACK.search(answer.stdout)
+        return line[0].strip() if line else ""
+
+
+def _good(table: str) -> int:
+    return sum(reached == "Online" and state == "Good" for reached, state in _TARGET.findall(table))
+
+
+def _text(keys: Mapping[str, str]) -> str:
+    return "".join(f"{key} = {value}\n" for key, value in keys.items())

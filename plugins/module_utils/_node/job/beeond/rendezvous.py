@@ -1,0 +1,96 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Waiting for the other nodes, whom nobody asks: the management daemon tells who is there.
+
+What is missing at the deadline is judged by who could have seen to it. A node whose own daemon has died, or has not
+registered although the management daemon answers, has failed itself; so has the first node, where the management daemon
+does not answer. All else is another node's fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Callable
+
+from .failures import JobGone, OwnFailure, PeerMissing
+from .job import Job
+from .release import Seen
+from .users import Clock, Pause
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 3.0
+_ASK_S, _ASK_PER_NODE_S = 15.0, 0.1
+"""How often slurmctld is asked whether the job still is to run: all nodes of a job do, so the larger the less often."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is looked at while waiting.
+
+    :ivar look: what the management daemon tells.
+    :ivar dead: own daemons that do not run any more, with what they said last.
+    :ivar host: this machine's name, by which its daemons register.
+    :ivar gone: what became of the job, where it is not to run any more; empty where it is, or nobody knows.
+    """
+
+    look: Callable[[], Seen]
+    dead: Callable[[], Sequence[str]]
+    gone: Callable[[], str]
+    clock: Clock
+    pause: Pause
+    host: Callable[[], str]
+
+
+def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:
+    """Wait until all parts are online.
+
+    :raises OwnFailure: this node's part will not be.
+    :raises PeerMissing: another one's was not within the limit.
+    :raises JobGone: the job is not to run any more.
+    """
+    began = watch.clock()
+    metadata = min(metadata_nodes, len(job.nodes))
+    ask_s = _ASK_S + _ASK_PER_NODE_S * len(job.nodes)
+    next_question, pause_s = began + ask_s, _FIRST_PAUSE_S
+    while True:
+        dead = watch.dead()
+        if dead:
+            raise OwnFailure(f"a daemon of job {job.number} has ended: {'; '.join(dead)}")
+        seen = watch.look()
+        if seen.metadata_good >= metadata and seen.storage_good >= len(job.nodes):
+            return
+        now = watch.clock()
+        if now >= began + limit_s:
+            _judge(job, metadata_nodes, seen, limit_s, watch.host())
+        if now >= next_question:
+            words = watch.gone()
+            if words:
+                raise JobGone(words)
+            next_question = watch.clock() + ask_s
+        watch.pause(pause_s)
+        pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
+
+
+def _judge(job: Job, metadata_nodes: int, seen: Seen, limit_s: float, host: str) -> None:
+    within = f"within {limit_s:.3g} s"
+    if not seen.answered:
+        if job.is_first:
+            raise OwnFailure(f"the management daemon of job {job.number}, here, does not answer {within}: {seen.words}")
+        raise PeerMissing(f"the management daemon on {job.nodes[0]} does not answer {within}: {seen.words}")
+    for kind, names, wanted in (
+        ("storage", seen.storage, True),
+        ("metadata", seen.metadata, job.keeps_metadata(metadata_nodes)),
+    ):
+        if wanted and not any(_same(name, host) for name in names):
+            raise OwnFailure(f"this node's {kind} daemon of job {job.number} has not registered {within}")
+    raise PeerMissing(
+        f"{seen.storage_good} of {len(job.nodes)} storage and {seen.metadata_good} of "
+        f"{min(metadata_nodes, len(job.nodes))} metadata nodes are online {within}; there are "
+        f"{', '.join(sorted(set(seen.storage))[:20]) or 'none'}"
+    )
+
+
+def _same(name: str, host: str) -> bool:
+    return name.partition(".")[0].lower() == host.partition(".")[0].lower()

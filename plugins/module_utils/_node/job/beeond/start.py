@@ -1,0 +1,222 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Starting a job's part on this node, and taking all of it down again where it comes to nothing.
+
+Order: leftovers, own means (scratch, InfiniBand, ports), configuration, daemons, the other nodes, mount, RDMA, owner.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Callable
+
+from ...machine.atomic import write_file
+from ...machine.root import Root
+from . import mounting, places, put_back, rendezvous, sweep, units
+from .address import Ask, address_of
+from .bounded import said
+from .failures import JobGone, OwnFailure, PeerMissing
+from .job import Job
+from .joining import Peers, connects, join
+from .places import BEEGFS, BIND, FILES, Held
+from .ports import refuse_taken
+from .put_back import Controller, Silent
+from .release import SECRET, Part, Release
+from .releases import release_of
+from .secret import secret_of
+from .settings import REQUIRED, Settings
+from .stop import Machine, stop
+from .transport import rdma_of
+
+_LOAD_S = 30.0
+_LAST_LINE = 300
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a start needs of the world beside this machine.
+
+    :ivar environment: the prolog's.
+    :ivar ask_address: what asks slurmctld for a node's address.
+    :ivar controller: slurmctld, for putting the job back.
+    :ivar refuse_taken: what refuses ports that are taken.
+    :ivar reach: whether somebody at an address takes connections on a port.
+    """
+
+    environment: Mapping[str, str]
+    ask_address: Ask
+    controller: Controller
+    refuse_taken: Callable[[tuple[tuple[str, int], ...]], None] = refuse_taken
+    reach: Callable[[str, int], bool] = connects
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a start ended.
+
+    :ivar good: whether the prolog may end well: the file system is there, or the job will not run.
+    :ivar started: whether the file system is there.
+    :ivar words: one line.
+    """
+
+    good: bool
+    started: bool
+    words: str
+
+
+def start(job: Job, settings: Settings, machine: Machine, around: Around) -> Outcome:
+    """Give the job its file system, or see to it that it does not run without one."""
+    # Removing what is not ours is not rolling back: what is in the way of a start stays where it is.
+    held: Held | None = None
+    try:
+        left = sweep.clean_before(job.number, settings, machine)
+        if left:
+            raise OwnFailure(f"an earlier job has left something here: {left[0]}")
+        _refuse_full(settings, machine.root)
+        mounting.prepare(settings.mount_point, machine.root)
+        held = _held(job, settings)
+        _begin(held, machine.root)
+        if job.is_alone:
+            _alone(job, held, machine)
+        else:
+            _together(job, held, settings, machine, around)
+    except (OwnFailure, OSError) as error:
+        words = str(error)
+        if isinstance(error, OSError):
+            words = f"{error.filename or settings.data_root}: {error.strerror}"
+        return Outcome(False, False, _with(words, _roll_back(held, machine)))
+    except JobGone as gone:
+        return _without(str(gone), _roll_back(held, machine))
+    except PeerMissing as missing:
+        # First, so that nothing is here any more when the job may start elsewhere.
+        left = _roll_back(held, machine)
+        try:
+            return _without(f"{missing}; {put_back.put_back(job, around.controller)}", left)
+        except Silent as silent:
+            words = f"{missing}, and job {job.number} cannot be put back: {silent}"
+            return Outcome(False, False, _with(words, left))
+    nodes = "this node" if job.is_alone else f"{len(job.nodes)} nodes"
+    return Outcome(True, True, f"job {job.number} has {settings.mount_point} on {nodes}")
+
+
+def _without(words: str, left: list[str]) -> Outcome:
+    return Outcome(not left, False, _with(words, left))
+
+
+def _with(words: str, left: list[str]) -> str:
+    return f"{words}; and after that {'; '.join(left)}" if left else words
+
+
+def _roll_back(held: Held | None, machine: Machine) -> list[str]:
+    return stop(held, machine) if held else []
+
+
+def _held(job: Job, settings: Settings) -> Held:
+    daemons: tuple[str, ...] = ()
+    if not job.is_alone:
+        daemons = release_of(settings.release).daemons(job.is_first, job.keeps_metadata(settings.metadata_nodes))
+    return Held(
+        job=job.number,
+        kind=BIND if job.is_alone else BEEGFS,
+        mount_point=settings.mount_point,
+        data=f"{settings.data_root}/{job.number}",
+        data_root=settings.data_root,
+        daemons=daemons,
+        release=settings.release,
+        since=sweep.now(),
+    )
+
+
+def _refuse_full(settings: Settings, root: Root) -> None:
+    scratch = os.path.dirname(settings.data_root)
+    try:
+        found = os.statvfs(root.at(scratch))
+    except OSError as error:
+        raise OwnFailure(f"{scratch} is not there ({error.strerror}), and the job's data would lie on it") from None
+    free = found.f_bavail * found.f_frsize // 2**20
+    if free < settings.least_free_mib:
+        raise OwnFailure(f"{scratch} has {free} MiB free, and beeond_least_free_mib is {settings.least_free_mib}")
+
+
+def _begin(held: Held, root: Root) -> None:
+    """Note what will be here before it is, so that whatever ends this, an epilog or a sweep finds it."""
+    places.write_down(held, root)
+    places.make_data(held.job, held.data_root, root)
+
+
+def _alone(job: Job, held: Held, machine: Machine) -> None:
+    """The same path, without BeeGFS: a folder of the job on the scratch."""
+    source = f"{held.data}/{FILES}"
+    os.mkdir(machine.root.at(source), 0o700)
+    command = ("mount", "-o", "bind,nosuid,nodev", source, held.mount_point)
+    problem = mounting.mount(command, held.mount_point, machine.root, machine.run)
+    if problem:
+        raise OwnFailure(problem)
+    mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
+
+
+def _together(job: Job, held: Held, settings: Settings, machine: Machine, around: Around) -> None:
+    root, release = machine.root, release_of(settings.release)
+    deadline = machine.clock() + settings.wait_s(len(job.nodes))
+    rdma = rdma_of(settings.rdma, root)
+    around.refuse_taken(release.ports(held.daemons, settings))
+    management = _address(job.nodes[0], root, around)
+    part = Part(held.daemons, management, held.data, places.run_folder(job.number), rdma)
+    _write(part, job, settings, release, root)
+    loaded = machine.run(release.load(), _LOAD_S)
+    if loaded.rc != 0:
+        raise OwnFailure(f"the kernel cannot mount BeeGFS ('{' '.join(release.load())}': {said(loaded)})")
+    for daemon in held.daemons:
+        units.start(daemon, job.number, machine.run)
+    watch = _watch(job, part, machine, around, release)
+    rendezvous.wait(job, settings.metadata_nodes, max(0.0, deadline - machine.clock()), watch)
+    others = [node for node in job.nodes if node != job.node]
+    peers = Peers(others, lambda node: around.reach(_address(node, root, around), release.storage_port(settings)))
+    join(release.mount(held.mount_point, part.folder), held.mount_point, deadline, watch, peers, root, machine.run)
+    if rdma == REQUIRED:
+        fallback = release.fell_back(held.mount_point, machine.run)
+        if fallback:
+            raise OwnFailure(f"{held.mount_point} does not use RDMA ({fallback}), and beeond_rdma says that it must")
+    mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
+
+
+def _address(node: str, root: Root, around: Around) -> str:
+    return address_of(node, around.environment, root, around.ask_address)
+
+
+def _write(part: Part, job: Job, settings: Settings, release: Release, root: Root) -> None:
+    for folder in release.folders(part):
+        os.mkdir(root.at(folder), 0o700)
+    write_file(root.at(f"{part.folder}/{SECRET}"), secret_of(job, root), 0o400)
+    for name, text in release.files(part, settings).items():
+        write_file(root.at(f"{part.folder}/{name}"), text, 0o600)
+
+
+def _watch(job: Job, part: Part, machine: Machine, around: Around, release: Release) -> rendezvous.Watch:
+    def dead() -> list[str]:
+        ended = units.dead(part.daemons, job.number, machine.run)
+        return [f"{daemon}: {_last_line(f'{part.folder}/{daemon}.log', machine.root)}" for daemon in ended]
+
+    return rendezvous.Watch(
+        look=lambda: release.look(machine.root.at(part.folder), machine.run),
+        dead=dead,
+        gone=lambda: put_back.became_of(job, around.controller),
+        clock=machine.clock,
+        pause=machine.pause,
+        host=socket.gethostname,
+    )
+
+
+def _last_line(path: str, root: Root) -> str:
+    lines = [line.strip() for line in (root.text(path) or "").splitlines() if line.strip()]
+    return _plain(lines[-1])[:_LAST_LINE] if lines else "it wrote no log"
+
+
+def _plain(text: str) -> str:
+    """Return text of a log as one line of plain letters."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

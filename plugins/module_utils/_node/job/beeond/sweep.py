@@ -1,0 +1,141 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Finding what dead jobs have left on this node, and taking it down: at boot, from time to time, and before a job.
+
+Only what bears a job's mark is looked at: its folder in /run, its units, its data with the marker, and a mount on the
+role's own mount point. A job is dead where it has no slurmstepd here and slurmctld does not say that it runs; data of
+an earlier boot is dead without asking. A start or a stop that is going on holds the lock, and what is young is left
+alone: between a prolog and the first slurmstepd there are other scripts.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Callable
+
+from ...machine.atomic import remove_file, write_file
+from ...machine.owners import live_jobs, read_owned
+from ...machine.root import Root
+from . import places, units
+from .bounded import Bounded
+from .mounting import is_ours, mount_at
+from .places import BEEGFS, FILES, Held
+from .settings import Settings
+from .stop import Machine, stop
+
+YOUNG_S = 600.0
+"""Besides the prolog's own limit: seconds in which a job is taken to be about to start."""
+_NOBODY = "0"
+
+Runs = Callable[[str], "bool | None"]
+"""Whether slurmctld says that a job runs; None where it does not answer."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """What a job has here.
+
+    :ivar held: what that is, or would be, where nothing is written down.
+    :ivar earlier_boot: it was made before this boot.
+    """
+
+    held: Held
+    earlier_boot: bool
+
+
+def found(settings: Settings, root: Root, run: Bounded) -> list[Leftover]:
+    """Return what there is of jobs, live or dead, by their ids."""
+    data = places.jobs_with_data(settings.data_root, root)
+    loaded = units.loaded_jobs(run)
+    written = places.jobs_written_down(root)
+    held = {}
+    for job in sorted({*data, *loaded, *written}, key=int):
+        known = places.written_down(job, root) or _guess(job, settings)
+        held[job] = replace(known, daemons=known.daemons or tuple(loaded.get(job, ())))
+    mounted = mount_at(settings.mount_point, root)
+    if mounted and is_ours(mounted) and not any(_has(one, settings.mount_point, root) for one in held.values()):
+        job = _job_of_bind(mounted.root)
+        held[job] = held.get(job) or _guess(job, settings)
+    now = places.boot_id(root)
+    return [Leftover(one, data.get(job, now) != now and job not in written) for job, one in held.items()]
+
+
+def live_here(root: Root) -> set[str]:
+    """Return the ids of jobs that have a slurmstepd on this machine."""
+    return {str(job) for job in live_jobs(read_owned(root))}
+
+
+def dead(
+    leftovers: list[Leftover], live: Collection[str], runs: Runs, settings: Settings, now: float
+) -> tuple[list[Held], list[str]]:
+    """Return what belongs to dead jobs, and what is left alone although it may, in words."""
+    gone, unsure = [], []
+    for one in leftovers:
+        job = one.held.job
+        if job in live:
+            continue
+        if one.earlier_boot or job == _NOBODY:
+            gone.append(one.held)
+        elif now - one.held.since < settings.start_limit_s + YOUNG_S:
+            continue
+        else:
+            state = runs(job)
+            if state is None:
+                unsure.append(f"job {job} has something here, and slurmctld does not tell whether it runs")
+            elif not state:
+                gone.append(one.held)
+    return gone, unsure
+
+
+def clean(gone: list[Held], machine: Machine) -> list[str]:
+    """Take all of it down, and return what is left, in words."""
+    problems = []
+    for held in gone:
+        problems += [f"job {held.job}: {words}" for words in stop(held, machine, wait_for_clients=False)]
+    return problems
+
+
+def note(problems: list[str], root: Root) -> None:
+    """Keep what could not be taken down, for the health check that has the node drained.
+
+    :raises OSError: it cannot be kept.
+    """
+    if problems:
+        write_file(root.at(places.LEFT), "".join(f"{words}\n" for words in problems))
+    else:
+        remove_file(root.at(places.LEFT))
+
+
+def clean_before(job: str, settings: Settings, machine: Machine) -> list[str]:
+    """Take down what other jobs have left, and an earlier incarnation of this one, whose prolog this is.
+
+    The job has the node for itself, so whatever has no slurmstepd here is dead.
+    """
+    live = live_here(machine.root) - {job}
+    gone = [one.held for one in found(settings, machine.root, machine.run) if one.held.job not in live]
+    return clean(gone, machine)
+
+
+def now() -> float:
+    """Return the time as it is written down."""
+    return time.time()
+
+
+def _guess(job: str, settings: Settings) -> Held:
+    return Held(job, BEEGFS, settings.mount_point, f"{settings.data_root}/{job}", settings.data_root)
+
+
+def _has(held: Held, mount_point: str, root: Root) -> bool:
+    return held.mount_point == mount_point and root.exists(places.run_folder(held.job))
+
+
+def _job_of_bind(path: str) -> str:
+    """Return the job whose folder is mounted: .../<job>/files."""
+    folder, _slash, last = path.rpartition("/")
+    job = os.path.basename(folder)
+    return job if last == FILES and job.isdecimal() else _NOBODY

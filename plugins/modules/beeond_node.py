@@ -1,0 +1,85 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: beeond_node
+short_description: Make a node ready to give jobs a BeeGFS of their own
+version_added: "0.1.0"
+description:
+  - Writes the settings that C(hpcnode beeond) reads (C(/etc/hpcai/beeond.json)), a template unit of systemd for each
+    daemon of BeeGFS, and a unit that takes away at boot what dead jobs have left.
+  - The scripts that call it before and after a job are brought by M(hpcai.azure.job_hooks).
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  settings:
+    description:
+      - Settings by name. What is not stated has its default. The keys are C(mount_point), C(data_root),
+        C(metadata_nodes), C(port_shift), C(daemons), C(rdma), C(interfaces), C(deadline_s), C(deadline_per_node_s),
+        C(start_limit_s), C(stop_limit_s), C(least_free_mib), C(release), C(client) and C(servers); the role
+        C(beeond) has a variable for each of them.
+    type: dict
+    default: {}
+extends_documentation_fragment:
+  - hpcai.azure.node
+seealso:
+  - module: hpcai.azure.job_hooks
+  - name: Guide to BeeOND
+    description: What a job gets, what happens when a node fails, and how it is all taken down.
+    link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_beeond.rst
+"""
+
+EXAMPLES = r"""
+- name: Let jobs have a BeeGFS at /beeond
+  hpcai.azure.beeond_node:
+    settings:
+      mount_point: /beeond
+      data_root: /scratch/beeond
+      metadata_nodes: 2
+"""
+
+RETURN = r"""
+actions:
+  description: What was done, or in check mode would be, in its order.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - write /etc/systemd/system/hpcai-beeond-storage@.service
+    - write /etc/hpcai/beeond.json
+    - enable hpcai-beeond-sweep.service
+"""
+
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.install import apply, plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import diff_of
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={"settings": {"type": "dict", "default": {}}},
+        supports_check_mode=True,
+    )
+    root = Root("/")
+    try:
+        made = plan(root, module.params["settings"])
+        if not module.check_mode:
+            apply(made, root, run)
+    except (CommandFailed, ConfigError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=bool(made.actions), actions=made.actions, diff=diff_of(made.files))
+
+
+if __name__ == "__main__":
+    main()

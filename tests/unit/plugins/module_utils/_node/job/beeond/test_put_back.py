@@ -1,0 +1,119 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Exactly this incarnation of a job is put back, and never a later one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import put_back as module
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.put_back import (
+    CANCEL,
+    LEAVE,
+    REFUSE,
+    REQUEUE,
+    Record,
+    Silent,
+    plan,
+    put_back,
+)
+
+from .conftest import JOB, SHOWN, Node
+
+LIVE = Record("CONFIGURING", 0, True, True, "17")
+
+
+@pytest.mark.parametrize(
+    ("record", "restarts", "wanted"),
+    [
+        (LIVE, 0, REQUEUE),
+        (replace(LIVE, state="RUNNING"), 0, REQUEUE),
+        (replace(LIVE, is_batch=False), 0, CANCEL),
+        (replace(LIVE, state="PENDING", restarts=1), 0, LEAVE),
+        (replace(LIVE, state="COMPLETING", restarts=1), 0, LEAVE),
+        (replace(LIVE, state="CANCELLED"), 0, LEAVE),
+        (replace(LIVE, restarts=1), 0, LEAVE),
+        (replace(LIVE, restarts=1, is_batch=False), 0, LEAVE),
+        (LIVE, None, REFUSE),
+        (None, 0, LEAVE),
+    ],
+)
+def test_plan(record: Record | None, restarts: int | None, wanted: str) -> None:
+    assert plan(record, replace(JOB, restarts=restarts)) == wanted
+
+
+def test_a_batch_job_is_put_back_and_not_held(node: Node) -> None:
+    assert put_back(JOB, node.controller) == "job 17 was put back into the queue"
+    assert (node.state, node.restarts) == ("PENDING", 1)
+    assert [command[-2:] for command in node.calls("requeue")] == [("requeue", "17")]
+
+
+def test_a_later_incarnation_is_let_run(node: Node) -> None:
+    node.restarts = 1
+    assert put_back(JOB, node.controller) == "job 17 is CONFIGURING already, for the 1. time"
+    assert node.state == "CONFIGURING"
+    assert not node.calls("requeue")
+
+
+def test_another_node_that_was_faster_is_as_good(node: Node) -> None:
+    def faster(command: tuple[str, ...]) -> None:
+        if "requeue" in command:
+            node.state, node.restarts = "PENDING", 1
+
+    node.during = faster
+    assert "is PENDING already" in put_back(JOB, node.controller)
+    assert node.restarts == 1
+
+
+def test_an_interactive_job_is_cancelled(node: Node) -> None:
+    node.batch = 0
+    assert "was cancelled" in put_back(JOB, node.controller)
+    assert (node.state, node.calls("requeue")) == ("CANCELLED", [])
+    assert len(node.calls("scancel", "17")) == 1
+    assert "scontrol" not in node.calls("scancel")[0]
+
+
+def test_a_job_that_may_not_be_put_back_may_not_afterwards_either(node: Node) -> None:
+    node.requeue = 0
+    assert "was put back" in put_back(JOB, node.controller)
+    assert (node.state, node.requeue) == ("PENDING", 0)
+
+
+def test_a_task_whose_id_is_the_arrays_is_named_as_a_task(node: Node) -> None:
+    node.more = "ArrayJobId=17 ArrayTaskId=3"
+    put_back(JOB, node.controller)
+    assert node.calls("requeue")[0][-1] == "17_3"
+
+
+def test_other_tasks_of_the_array_are_not_looked_at() -> None:
+    other = "JobId=16 ArrayJobId=17 ArrayTaskId=2 JobState=PENDING Restarts=4 BatchFlag=1 Requeue=1\n"
+    found = module.record_of("17", other + SHOWN.format(state="RUNNING", restarts=2, batch=1, requeue=1, more=""))
+    assert found == Record("RUNNING", 2, True, True, "17")
+
+
+def test_the_first_job_of_a_heterogeneous_one_is_put_back(node: Node) -> None:
+    put_back(replace(JOB, leader="15"), node.controller)
+    assert node.calls("requeue")[0][-1] == "15"
+
+
+def test_a_silent_controller_is_no_success(node: Node) -> None:
+    node.controller_answers = False
+    with pytest.raises(Silent, match="gave no answer in 8 s"):
+        put_back(JOB, node.controller)
+    node.controller_answers = True
+    node.fails["requeue"] = module.Result((), 1, "", "Access denied")
+    with pytest.raises(Silent, match="leaves job 17 as it is: Access denied"):
+        put_back(JOB, node.controller)
+
+
+def test_a_silent_controller_ends_no_wait(node: Node) -> None:
+    node.controller_answers = False
+    assert module.became_of(JOB, node.controller) == ""
+    assert module.runs("17", node.controller) is None
+    node.controller_answers, node.state = True, ""
+    assert module.became_of(JOB, node.controller) == "slurmctld knows job 17 no more"
+    assert module.runs("17", node.controller) is False

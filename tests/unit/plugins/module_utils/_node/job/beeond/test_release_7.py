@@ -1,0 +1,80 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""BeeGFS 7.4: what its tools print, and what its daemons are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.release import Part
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.release_7 import BeeGfs7
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.secret import secret_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.settings import ALLOWED, OFF, Settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+
+from .conftest import JOB, Node, on
+
+RELEASE = BeeGfs7()
+NODES = "gpu-1.internal [ID: 1]\ngpu-0 [ID: 12]\n"
+# As ModeListTargets.cpp of 7.4.7 prints it: "%8s %16s %12s %8s".
+TARGETS = (
+    "TargetID     Reachability  Consistency   NodeID\n"
+    "========     ============  ===========   ======\n"
+    "       1           Online         Good        1\n"
+    "       2 Probably-offline         Good       12\n"
+    "       3           Online Needs-resync       12\n"
+)
+
+
+def part(rdma: str = OFF, daemons: tuple[str, ...] = ("mgmtd", "storage", "meta", "helperd")) -> Part:
+    """All of it on one node."""
+    return Part(daemons, "10.0.0.5", "/scratch/beeond/17", "/run/hpcai/beeond/17", rdma)
+
+
+def test_only_what_is_online_and_consistent_counts() -> None:
+    def run(command: Sequence[str], timeout_s: float) -> Result:
+        return Result(tuple(command), 0, TARGETS if "--listtargets" in command else NODES, "")
+
+    seen = RELEASE.look("/run/x", run)
+    assert (seen.answered, seen.storage, seen.storage_good) == (True, ("gpu-1.internal", "gpu-0"), 1)
+
+
+def test_no_answer_is_no_node() -> None:
+    seen = RELEASE.look("/run/x", lambda command, _s: Result(tuple(command), 1, "", "Management node is not reachable"))
+    assert (seen.answered, seen.words) == (False, "Management node is not reachable")
+    seen = RELEASE.look("/run/x", lambda command, _s: Result(tuple(command), 127, "", "beegfs-ctl: command not found"))
+    assert (seen.answered, seen.words) == (False, "beegfs-ctl: command not found")
+
+
+def test_ports_are_shifted_and_the_clients_is_among_them() -> None:
+    assert dict.fromkeys(RELEASE.ports(("storage", "helperd"), Settings(port_shift=1000))) == dict.fromkeys(
+        [("tcp", 9003), ("udp", 9003), ("tcp", 9006), ("udp", 9004)]
+    )
+
+
+def test_files_hold_what_the_site_adds_and_only_keys_that_each_daemon_knows() -> None:
+    settings = Settings(
+        interfaces=("ib0", "eth0"), client={"tuneFileCacheType": "native"}, servers={"meta": {"a": "b"}}
+    )
+    files = RELEASE.files(part(ALLOWED), settings)
+    assert files["interfaces"] == "ib0\neth0\n"
+    assert "connInterfacesFile = /run/hpcai/beeond/17/interfaces\n" in files["storage.conf"]
+    assert "connInterfacesFile" not in files["helperd.conf"]
+    assert "sysMgmtdHost" not in files["mgmtd.conf"] + files["helperd.conf"]
+    assert "tuneFileCacheType = native\n" in files["client.conf"]
+    assert "connTCPFallbackEnabled = true\n" in files["client.conf"]
+    assert "connUseRDMA = true\n" in files["client.conf"]
+    assert "a = b\n" in files["meta.conf"]
+    assert "connUseRDMA = false\n" in RELEASE.files(part(OFF), settings)["storage.conf"]
+    assert all("runDaemonized = false\n" in text for name, text in files.items() if name[:1] in "ms")
+
+
+def test_all_nodes_make_the_same_secret_and_no_other_job_does(node: Node) -> None:
+    ours = secret_of(JOB, node.root)
+    assert secret_of(on("gpu-3"), node.root) == ours
+    others = [on("gpu-0", number="18"), on("gpu-0", restarts=1), on("gpu-0", nodes=("gpu-0", "gpu-1"))]
+    assert len({ours, *(secret_of(job, node.root) for job in others)}) == 4
+    node.file("/etc/munge/munge.key", "another cluster's key")
+    assert secret_of(JOB, node.root) != ours

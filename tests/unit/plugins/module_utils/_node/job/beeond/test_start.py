@@ -1,0 +1,285 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a start does, in which order, and whose fault it is when it comes to nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.settings import ALLOWED, AUTO
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+
+from .conftest import JOB, SETTINGS, Node, on
+
+
+def test_the_first_node_runs_all_daemons_and_mounts_last(node: Node) -> None:
+    done = node.start()
+    assert (done.good, done.started, done.words) == (True, True, "job 17 has /beeond on 4 nodes")
+    started = [command[-1] for command in node.calls("systemctl", "start")]
+    assert started == [f"hpcai-beeond-{name}@17.service" for name in ("mgmtd", "storage", "meta", "helperd")]
+    order = [command[0] for command in node.asked]
+    assert order.index("mount") > max(number for number, name in enumerate(order) if name == "beegfs-ctl")
+    storage = node.path("/run/hpcai/beeond/17/storage.conf").read_text(encoding="utf-8")
+    assert "sysMgmtdHost = address-of-gpu-0\n" in storage
+    assert "storeStorageDirectory = /scratch/beeond/17/storage\n" in storage
+    assert "connPortShift = 1000\n" in storage
+
+
+def test_other_nodes_run_their_part_alone(node: Node) -> None:
+    node.hostname = "gpu-2"
+    assert node.start(on("gpu-2")).started
+    started = [command[-1] for command in node.calls("systemctl", "start")]
+    assert started == ["hpcai-beeond-storage@17.service", "hpcai-beeond-helperd@17.service"]
+
+
+def test_metadata_is_kept_by_as_many_nodes_as_asked_for(node: Node) -> None:
+    node.hostname = "gpu-1"
+    node.online = ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+    done = node.start(on("gpu-1"), replace(SETTINGS, metadata_nodes=2))
+    assert "hpcai-beeond-meta@17.service" in [command[-1] for command in node.calls("systemctl", "start")]
+    # The played management daemon knows one metadata node, and this is not it.
+    assert not done.good
+    assert "this node's metadata daemon of job 17 has not registered" in done.words
+
+
+def test_a_job_of_one_node_gets_its_folder_on_the_scratch(node: Node) -> None:
+    assert node.start(replace(JOB, nodes=("gpu-0",))).words == "job 17 has /beeond on this node"
+    assert ("mount", "-o", "bind,nosuid,nodev", "/scratch/beeond/17/files", "/beeond") in node.asked
+    assert ("chown", "4001:4001", "/beeond") in node.asked
+    assert not node.calls("systemctl", "start")
+    assert node.stop() == []
+    assert node.left() == []
+
+
+def test_a_missing_peer_puts_the_job_back_and_leaves_this_node_clean(node: Node) -> None:
+    node.online.remove("gpu-3")
+    done = node.start()
+    assert (done.good, done.started) == (True, False)
+    assert "job 17 was put back into the queue" in done.words
+    assert (node.state, node.restarts) == ("PENDING", 1)
+    assert node.left() == []
+    order = [" ".join(command) for command in node.asked]
+    cleaned = next(number for number, words in enumerate(order) if words.startswith("systemctl stop"))
+    assert cleaned < next(number for number, words in enumerate(order) if "requeue" in words)
+
+
+def test_a_missing_peer_and_a_silent_controller_fail_the_prolog(node: Node) -> None:
+    node.online.remove("gpu-3")
+    node.controller_answers = False
+    done = node.start()
+    assert not done.good
+    assert "job 17 cannot be put back: slurmctld gave no answer" in done.words
+    assert node.left() == []
+
+
+def test_a_missing_peer_and_something_left_here_fail_the_prolog(node: Node) -> None:
+    node.online.remove("gpu-3")
+
+    def never_die(command: tuple[str, ...]) -> None:
+        node.immortal.update(node.pids)
+
+    node.during = never_die
+    done = node.start()
+    assert not done.good
+    assert "cannot be killed" in done.words
+    assert node.state == "PENDING"
+
+
+def test_the_first_node_whose_management_daemon_is_silent_has_failed_itself(node: Node) -> None:
+    node.management_answers = False
+    done = node.start()
+    assert not done.good
+    assert "the management daemon of job 17, here, does not answer" in done.words
+    assert not node.calls("requeue")
+
+
+def test_to_the_other_nodes_it_is_a_missing_peer(node: Node) -> None:
+    node.management_answers, node.hostname = False, "gpu-1"
+    done = node.start(on("gpu-1"))
+    assert (done.good, done.started, node.state) == (True, False, "PENDING")
+    assert "the management daemon on gpu-0 does not answer" in done.words
+
+
+def test_a_node_that_did_not_register_has_failed_itself(node: Node) -> None:
+    node.hostname = "gpu-3"
+    node.online.remove("gpu-3")
+    done = node.start(on("gpu-3"))
+    assert not done.good
+    assert "this node's storage daemon of job 17 has not registered" in done.words
+    assert not node.calls("requeue")
+
+
+def test_a_daemon_that_dies_fails_at_once_with_its_last_line(node: Node) -> None:
+    node.online.remove("gpu-3")
+
+    def die(command: tuple[str, ...]) -> None:
+        if "is-active" in command:
+            node.units["hpcai-beeond-storage@17.service"] = "failed"
+            node.file("/run/hpcai/beeond/17/storage.log", "starting\n(3) No space left on device\n")
+
+    node.during = die
+    done = node.start()
+    assert not done.good
+    assert done.words == "a daemon of job 17 has ended: storage: (3) No space left on device"
+    assert node.time < 5
+
+
+def test_a_unit_that_does_not_start_fails_the_prolog(node: Node) -> None:
+    node.fails["start hpcai-beeond-meta@17.service"] = Result((), 1, "", "Job for hpcai-beeond-meta@17.service failed")
+    done = node.start()
+    assert not done.good
+    assert "hpcai-beeond-meta@17.service does not start" in done.words
+    assert node.left() == []
+
+
+def test_a_mount_that_hangs_is_ended(node: Node) -> None:
+    node.fails["mount -t"] = Result((), 124, "", "no answer within 30 s")
+    done = node.start()
+    assert not done.good
+    assert "/beeond cannot be mounted: no answer within 30 s" in done.words
+    assert 125 <= node.time < 160
+    assert node.left() == []
+
+
+CANCELED = Result((), 32, "", "mount(2) system call failed: Operation canceled.")
+
+
+def test_a_server_of_another_node_that_died_after_all_were_online_is_its_own_nodes_fault(node: Node) -> None:
+    node.fails["mount -t"] = CANCELED
+
+    def put_back(command: tuple[str, ...]) -> None:
+        # That node's prolog has failed, and slurmctld has put the job back.
+        if node.time > 4:
+            node.state, node.restarts = "PENDING", 1
+
+    node.during = put_back
+    done = node.start()
+    assert (done.good, done.started) == (True, False)
+    assert "job 17 is PENDING already" in done.words
+    assert node.time < 10
+    assert node.left() == []
+
+
+def test_a_whole_node_that_died_after_all_were_online_is_a_missing_peer(node: Node) -> None:
+    node.fails["mount -t"] = CANCELED
+    node.unreachable = {"gpu-2"}
+    done = node.start()
+    assert (done.good, done.started, node.state) == (True, False, "PENDING")
+    assert "the storage server on gpu-2 cannot be reached; job 17 was put back into the queue" in done.words
+    assert node.left() == []
+
+
+def test_a_mount_that_fails_although_all_can_be_reached_is_this_nodes_fault(node: Node) -> None:
+    node.fails["mount -t"] = CANCELED
+    done = node.start()
+    assert not done.good
+    assert "Operation canceled" in done.words
+    assert len(node.calls("mount", "beegfs_nodev")) > 3
+
+
+def test_a_mount_that_fails_once_is_tried_again(node: Node) -> None:
+    node.fails["mount -t"] = CANCELED
+
+    def mend(command: tuple[str, ...]) -> None:
+        if node.time > 2:
+            node.fails.clear()
+
+    node.during = mend
+    assert node.start().started
+
+
+def test_an_own_daemon_that_died_makes_the_mount_this_nodes_fault(node: Node) -> None:
+    node.fails["mount -t"] = CANCELED
+
+    def die(command: tuple[str, ...]) -> None:
+        if "beegfs_nodev" in command:
+            node.units["hpcai-beeond-meta@17.service"] = "failed"
+
+    node.during = die
+    done = node.start()
+    assert not done.good
+    assert "a daemon of the job has ended: meta: it wrote no log; /beeond cannot be mounted" in done.words
+
+
+def test_a_job_that_was_cancelled_is_not_waited_for(node: Node) -> None:
+    node.online.remove("gpu-3")
+    node.state = "CANCELLED"
+    done = node.start()
+    assert (done.good, done.started) == (True, False)
+    assert "job 17 is CANCELLED already" in done.words
+    assert node.time < 25
+    assert node.left() == []
+
+
+def test_a_port_that_is_taken_is_named(node: Node) -> None:
+    node.taken = {9003}
+    done = node.start()
+    assert (done.good, done.words) == (False, "port 9003/tcp is taken")
+    assert node.left() == []
+
+
+def test_a_full_scratch_is_named_before_anything_is_made(node: Node) -> None:
+    done = node.start(settings=replace(SETTINGS, least_free_mib=10**12))
+    assert not done.good
+    assert "/scratch has" in done.words
+    assert node.left() == []
+
+
+def test_a_scratch_that_is_not_there_is_not_made(node: Node) -> None:
+    node.path("/scratch").rmdir()
+    done = node.start()
+    assert not done.good
+    assert "/scratch is not there" in done.words
+    assert not node.path("/scratch").exists()
+
+
+def test_infiniband_that_is_down_is_named(node: Node) -> None:
+    node.file("/sys/class/infiniband/mlx5_ib0/ports/1/link_layer", "InfiniBand")
+    node.file("/sys/class/infiniband/mlx5_ib0/ports/1/state", "1: DOWN")
+    done = node.start(settings=replace(SETTINGS, rdma=AUTO))
+    assert not done.good
+    assert "no InfiniBand port carries data (mlx5_ib0: DOWN)" in done.words
+    assert node.start(settings=replace(SETTINGS, rdma=ALLOWED)).started
+
+
+def test_without_the_clusters_key_there_is_no_secret(node: Node) -> None:
+    node.path("/etc/munge/munge.key").unlink()
+    done = node.start()
+    assert not done.good
+    assert "/etc/munge/munge.key cannot be read" in done.words
+    assert node.left() == []
+
+
+@pytest.mark.parametrize("place", ["mount", "file"])
+def test_what_lies_on_the_mount_point_is_not_touched(node: Node, place: str) -> None:
+    if place == "file":
+        node.file("/beeond/precious", "yes")
+    else:
+        node.file("/proc/self/mountinfo", "40 1 0:50 / /beeond rw - nfs4 server:/export rw\n")
+    done = node.start()
+    assert not done.good
+    assert "/beeond" in done.words
+    assert not node.calls("umount")
+    assert node.left() == []
+
+
+def test_leftovers_of_a_dead_job_are_swept_first_and_a_live_ones_are_not(node: Node) -> None:
+    assert node.start().started
+    later = replace(JOB, number="18", leader="18")
+    node.stepd("17")
+    done = node.start(later)
+    assert not done.good
+    assert node.path("/scratch/beeond/17").is_dir()
+    node.end(9017)
+    assert node.start(later).started
+    assert not node.path("/scratch/beeond/17").exists()
+
+
+def test_the_deadline_leaves_time_to_roll_back() -> None:
+    assert SETTINGS.wait_s(4) == 128
+    assert SETTINGS.wait_s(1000) == 210
+    assert replace(SETTINGS, start_limit_s=60).wait_s(4) == 36

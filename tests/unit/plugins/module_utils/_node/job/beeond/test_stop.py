@@ -1,0 +1,137 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the epilog takes down, what it never touches, and how long it takes at most."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+
+from .conftest import Node
+
+
+def test_nothing_is_left(node: Node) -> None:
+    assert node.start().started
+    assert len(node.left()) == 7
+    assert node.stop() == []
+    assert node.left() == []
+    assert [name for name in node.pids.values() if name.startswith("hpcai")] == []
+
+
+def test_a_second_stop_finds_nothing(node: Node) -> None:
+    assert node.start().started
+    node.stop()
+    node.asked.clear()
+    assert node.stop() == []
+    assert not node.calls("umount")
+
+
+def test_daemons_wait_until_other_nodes_have_unmounted(node: Node) -> None:
+    assert node.start().started
+    node.other_clients = 2
+
+    def leave(command: tuple[str, ...]) -> None:
+        if node.time > 7:
+            node.other_clients = 0
+
+    node.during = leave
+    began = node.time
+    node.stop()
+    assert 7 < node.time - began < 12
+    order = [" ".join(command) for command in node.asked]
+    assert order.index("umount -c /beeond") < next(
+        n for n, words in enumerate(order) if words.startswith("systemctl stop")
+    )
+
+
+def test_they_do_not_wait_for_ever(node: Node) -> None:
+    assert node.start().started
+    node.other_clients = 2
+    began = node.time
+    assert node.stop() == []
+    assert 20 <= node.time - began < 25
+
+
+def test_who_ignores_sigterm_is_killed(node: Node) -> None:
+    assert node.start().started
+    node.process(700, cwd="/beeond/x")
+    asked = []
+
+    def stubborn(pid: int, number: int) -> None:
+        asked.append(number)
+        if number == 9:
+            node.end(pid)
+
+    node.kill = stubborn  # type: ignore[method-assign]
+    assert node.stop() == []
+    assert asked == [15, 9]
+
+
+def test_who_cannot_be_killed_is_named(node: Node) -> None:
+    assert node.start().started
+    node.process(700, cwd="/beeond/x")
+    node.immortal.add(700)
+    assert "python3 (700) on /beeond cannot be killed" in node.stop()
+
+
+@pytest.mark.parametrize("marker", [None, "{}", '{"job": "18"}', "no json", "[]"])
+def test_a_folder_without_the_jobs_marker_stays(node: Node, marker: str | None) -> None:
+    assert node.start().started
+    path = node.path("/scratch/beeond/17/.hpcai-beeond")
+    path.unlink()
+    if marker is not None:
+        path.write_text(marker, encoding="utf-8")
+    assert node.stop() == ["/scratch/beeond/17 has no marker of job 17: it is not removed"]
+    assert node.path("/scratch/beeond/17/storage").is_dir()
+
+
+def test_a_folder_that_leads_elsewhere_stays(node: Node, tmp_path: pathlib.Path) -> None:
+    assert node.start().started
+    precious = tmp_path / "precious"
+    os.rename(node.path("/scratch/beeond/17"), precious)
+    node.path("/scratch/beeond/17").symlink_to(precious)
+    [problem] = node.stop()
+    assert "leads elsewhere" in problem
+    assert (precious / "storage").is_dir()
+
+
+def test_a_state_that_names_another_folder_removes_nothing(node: Node) -> None:
+    assert node.start().started
+    path = node.path("/run/hpcai/beeond/17/state.json")
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "data": "/scratch"}), encoding="utf-8")
+    [problem] = node.stop()
+    assert problem == "/scratch does not lie in /scratch/beeond: it is not removed"
+    assert node.path("/scratch/beeond/17").is_dir()
+
+
+def test_data_that_cannot_be_removed_is_told(node: Node) -> None:
+    assert node.start().started
+    node.fails["rm"] = Result((), 124, "", "no answer within 90 s")
+    assert node.stop() == ["/scratch/beeond/17 cannot be removed: no answer within 90 s"]
+    node.fails.clear()
+    assert node.stop() == []
+    assert node.left() == []
+
+
+def test_another_file_system_on_the_mount_point_is_let_be(node: Node) -> None:
+    assert node.start().started
+    node.mounted.clear()
+    node.file("/proc/self/mountinfo", "40 1 0:50 / /beeond rw - nfs4 server:/export rw\n")
+    assert node.stop() == []
+    assert not node.calls("umount")
+
+
+def test_a_hanging_unmount_that_cannot_even_be_detached_keeps_the_data(node: Node) -> None:
+    assert node.start().started
+    node.fails["umount"] = Result((), 124, "", "no answer within 20 s")
+    problems = node.stop()
+    assert problems[0] == "/beeond cannot be unmounted: no answer within 20 s"
+    assert problems[-1] == "/scratch/beeond/17 stays, because it is in use"
+    assert not node.calls("rm")

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What dead jobs have left goes; what a live one has, and what is nobody's of ours, stays."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import sweep
+
+from .conftest import SETTINGS, Node
+
+LATER = 7200.0
+
+
+def swept(node: Node, runs: bool | None = False, later: float = LATER) -> tuple[list[str], list[str]]:
+    """The jobs that are dead, and what nobody knows."""
+    there = sweep.found(SETTINGS, node.root, node.run)
+    live = sweep.live_here(node.root)
+    gone, unsure = sweep.dead(there, live, lambda _job: runs, SETTINGS, time.time() + later)
+    return [held.job for held in gone], unsure
+
+
+def test_a_dead_job_is_found_and_taken_down(node: Node) -> None:
+    assert node.start().started
+    assert swept(node) == (["17"], [])
+    gone = [one.held for one in sweep.found(SETTINGS, node.root, node.run)]
+    assert sweep.clean(gone, node.machine) == []
+    assert node.left() == []
+    assert swept(node) == ([], [])
+
+
+def test_a_job_with_a_slurmstepd_is_live(node: Node) -> None:
+    assert node.start().started
+    node.stepd("17")
+    assert swept(node) == ([], [])
+
+
+def test_a_job_that_slurmctld_knows_to_run_is_live(node: Node) -> None:
+    assert node.start().started
+    assert swept(node, runs=True) == ([], [])
+
+
+def test_a_silent_controller_is_no_death(node: Node) -> None:
+    assert node.start().started
+    gone, [unsure] = swept(node, runs=None)
+    assert gone == []
+    assert "job 17 has something here, and slurmctld does not tell" in unsure
+
+
+def test_a_job_that_is_about_to_start_is_let_be(node: Node) -> None:
+    assert node.start().started
+    assert swept(node, later=800) == ([], [])
+    assert swept(node, later=1000) == (["17"], [])
+
+
+def test_data_of_an_earlier_boot_is_dead_without_asking(node: Node) -> None:
+    assert node.start().started
+    node.run(["rm", "--", str(node.path("/run/hpcai/beeond"))])
+    node.units.clear()
+    node.run(["umount", "/beeond"])
+    node.file("/proc/sys/kernel/random/boot_id", "boot-2")
+    assert swept(node, runs=None, later=0) == (["17"], [])
+
+
+def test_a_mount_of_nobody_is_found(node: Node) -> None:
+    node.run(["mount", "-t", "beegfs", "beegfs_nodev", "/beeond", "-o", "nosuid,nodev"])
+    assert swept(node, runs=None, later=0) == (["0"], [])
+    sweep.clean([one.held for one in sweep.found(SETTINGS, node.root, node.run)], node.machine)
+    assert node.mounted == []
+
+
+def test_units_without_anything_else_are_found(node: Node) -> None:
+    node.units["hpcai-beeond-storage@23.service"] = "active"
+    node.units["beegfs-storage.service"] = "active"
+    assert [one.held.job for one in sweep.found(SETTINGS, node.root, node.run)] == ["23"]
+
+
+def test_another_beegfs_and_strangers_folders_are_not_ours(node: Node) -> None:
+    for path in ("/scratch/beeond/99/files", "/scratch/beeond/notes", "/scratch/beegfs/storage"):
+        node.path(path).mkdir(parents=True)
+    node.file("/scratch/beeond/98/.hpcai-beeond", '{"job": "97"}')
+    node.file("/proc/self/mountinfo", "40 1 0:50 / /mnt/beegfs rw - beegfs beegfs_nodev rw\n")
+    assert sweep.found(SETTINGS, node.root, node.run) == []
+
+
+def test_a_job_of_one_node_is_known_by_its_mount(node: Node) -> None:
+    from .conftest import JOB
+
+    assert node.start(replace(JOB, nodes=("gpu-0",))).started
+    node.run(["rm", "--", str(node.path("/run/hpcai/beeond")), str(node.path("/scratch/beeond"))])
+    assert [one.held.job for one in sweep.found(SETTINGS, node.root, node.run)] == ["17"]
