@@ -23,13 +23,13 @@ from .command import BAD, GOOD, UNKNOWN, USAGE, Answer, Command, UsageError
 
 if TYPE_CHECKING:
     # Read by AnsiballZ, which packs what it finds imported somewhere, and by nobody else.
-    from . import arbiter, boot, clocks, containers, health, job, nccl, pins, scratch, sku, slurm  # noqa: F401
+    from . import arbiter, boot, clocks, containers, health, job, nccl, pins, scratch, sku, slurm, stage  # noqa: F401
 
 PROGRAM = "hpcnode"
 SCHEMA = 1
 """Version of what ``--json`` prints."""
 
-NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", "containers", "job", "slurm", "arbiter")
+NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", "containers", "job", "stage", "slurm", "arbiter")
 """The sub-commands."""
 
 SUMMARY = "what this node is, and settings that it makes itself"

@@ -1,0 +1,286 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode stage: a data set from Blob storage to a job's file system, each node its shard."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from ..machine.root import Root
+from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+
+if TYPE_CHECKING:
+    from ..job.azcopy.tool import Azcopy
+    from ..job.stage.listing import Listing
+    from ..job.stage.wanted import Wanted
+
+_DESCRIPTION = """\
+Copies what lies below a folder of a container to TARGET, by azcopy, as the user who calls it. In a job each node copies
+its shard to a file system that all share:
+
+  srun --ntasks-per-node=1 hpcnode stage run --source URL --target /beeond/data
+
+run lists the source on the first node, divides the blobs by bytes (or by names, with --pattern), copies what TARGET
+lacks, and brings each file to its name only when its length, its MD5 where one is stored, and gzip's own check sum
+where it is decompressed are right. A run that was killed is called again and copies what is missing.
+
+plan says what each shard would have, and copies nothing. status says what the manifests in TARGET/.hpcai-stage hold.
+verify compares files, manifests and the listing; --full reads the files. clean removes the manifests and what a killed
+run left, and no data.
+
+A SAS is read from --sas-file, mode 0600, or from HPCAI_BLOB_SAS. It stands in azcopy's arguments while that runs.
+
+Defaults are in /etc/hpcai/blob.json. Exit status 1: something could not be copied, or is not as it was staged.
+"""
+
+_WITH_SOURCE = ("run", "plan")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
+    parser.add_argument("--source", metavar="URL", help="https://ACCOUNT.blob.core.windows.net/CONTAINER[/FOLDER]")
+    parser.add_argument("--target", metavar="DIR", help="the folder to stage to")
+    parser.add_argument("--shard", metavar="I/N", default="", help="which shard (the node's number in the step)")
+    parser.add_argument("--all", action="store_true", help="each node copies everything, to a disk of its own")
+    parser.add_argument("--pattern", default="", help="divide by names, such as '*_{000..063}.tfrecord.gz'")
+    parser.add_argument("--decompress", action="store_true", help="decompress blobs with Content-Encoding gzip")
+    parser.add_argument("--full", action="store_true", help="read what is there and compare hashes, not sizes")
+    parser.add_argument("--relist", action="store_true", help="outside of a job: list anew, whatever lies in TARGET")
+    parser.add_argument("--credential", choices=("identity", "workload", "sas", "none"), help="by which right")
+    parser.add_argument("--client-id", metavar="ID", help="which of the machine's identities")
+    parser.add_argument("--sas-file", metavar="FILE", default="", help="a file with a SAS")
+    parser.add_argument("--account-gbps", type=float, metavar="N", help="what the account carries, shared by all nodes")
+    parser.add_argument("--cap-mbps", type=float, metavar="N", help="cap of each azcopy, in place of that")
+    parser.add_argument("--processes", type=int, metavar="N", help="azcopies on each node")
+    parser.add_argument("--connections", type=int, metavar="N", help="connections of each azcopy")
+    parser.add_argument("--workers", type=int, metavar="N", help="files verified and decompressed at a time")
+    parser.add_argument("--every", type=float, metavar="S", default=10.0, help="seconds between lines of progress")
+    parser.add_argument(
+        "--stall", type=float, metavar="S", default=300.0, help="give up when nothing moves for so long"
+    )
+    parser.add_argument("--limit", type=float, metavar="S", default=86400.0, help="give up after so long (a day)")
+    parser.add_argument("--wait", type=float, metavar="S", default=300.0, help="wait so long for the first node's list")
+    parser.add_argument("--azcopy", metavar="FILE", help="the program")
+    parser.add_argument("--work", metavar="DIR", help="where azcopy's logs and plans are")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    if not args.target and args.action != "plan":
+        raise UsageError(f"{args.action} needs --target")
+    if (args.source is None) is (args.action in _WITH_SOURCE):
+        raise UsageError(
+            f"{args.action} needs --source" if args.action in _WITH_SOURCE else "--source goes with run, plan"
+        )
+    for name in ("every", "stall", "limit", "wait"):
+        if getattr(args, name) <= 0:
+            raise UsageError(f"--{name} must be more than 0")
+    return _ACTIONS[args.action](args)
+
+
+def _run(args: argparse.Namespace) -> Answer:
+    from ..job.stage.run import stage
+
+    wanted, tool = _prepare(args)
+    try:
+        listing = _agree(args, wanted, tool)
+        head = f"hpcnode stage: {wanted.word}: "
+        sys.stderr.write(f"{head}{len(listing.blobs)} blobs listed, listing {listing.digest}\n")
+        done = stage(wanted, tool, listing, lambda sight: _tell(f"{head}{sight.in_words()}\n"), args.every)
+    except BaseException as error:
+        _tidy(tool)
+        raise _as_usage(error) from None
+    data = {**asdict(done), "shard": list(wanted.shard)}
+    return Answer(BAD if done.problem else GOOD, f"{wanted.word}: {done.in_words()}", data)
+
+
+def _plan(args: argparse.Namespace) -> Answer:
+    from ..job.stage.naming import paths_of
+    from ..job.stage.plan import quality_of
+    from ..job.stage.progress import size
+    from ..job.stage.wanted import names_for, selected
+
+    wanted, tool = _prepare(args)
+    from dataclasses import replace
+
+    try:
+        listing = _listed(wanted, tool)
+        chosen = selected(listing.blobs, wanted.pattern)
+        paths_of(chosen, wanted.decompress)
+        count = wanted.shard[1]
+        shards = [names_for(chosen, replace(wanted, number=number))[0] for number in range(count)]
+    except BaseException as error:
+        raise _as_usage(error) from None
+    finally:
+        shutil.rmtree(tool.folder, ignore_errors=True)
+    sizes = {blob.name: blob.size for blob in chosen}
+    totals = [sum(sizes[name] for name in shard) for shard in shards]
+    quality = quality_of(chosen, shards)
+    lines = [f"shard {number}: {len(shard)} files, {size(totals[number])}" for number, shard in enumerate(shards)]
+    lines.append(
+        f"the largest is {(quality.ratio - 1) * 100:.2f} % above the best there can be; listing {listing.digest}"
+    )
+    data = {
+        "digest": listing.digest,
+        "ratio": round(quality.ratio, 6),
+        "shards": [{"files": len(shard), "bytes": total} for shard, total in zip(shards, totals)],
+    }
+    return Answer(GOOD, "\n".join(lines), data)
+
+
+def _status(args: argparse.Namespace) -> Answer:
+    from ..job.stage.manifest import read_manifests
+    from ..job.stage.naming import STATE
+    from ..job.stage.progress import size
+
+    found = list(read_manifests(os.path.join(args.target, STATE)))
+    if not found:
+        return Answer(UNKNOWN, f"nothing was staged to {args.target}", {"shards": []})
+    lines, shards = [], []
+    for header, staged in found:
+        total = sum(one.size for one in staged.values())
+        lines.append(
+            f"shard {header.number} of {header.count}: {len(staged)} files, {size(total)}, listing {header.digest}"
+        )
+        shards.append({**asdict(header), "files": len(staged), "bytes": total})
+    return Answer(GOOD, "\n".join(lines), {"shards": shards})
+
+
+def _verify(args: argparse.Namespace) -> Answer:
+    from ..job.stage.naming import STATE
+    from ..job.stage.progress import size
+    from ..job.stage.verify import verify
+
+    try:
+        found = verify(args.target, os.path.join(args.target, STATE), args.full, args.workers or _workers())
+    except FileNotFoundError:
+        return Answer(UNKNOWN, f"nothing was staged to {args.target}", {})
+    except ValueError as error:
+        raise _as_usage(error) from None
+    how = "hashes" if args.full else "sizes"
+    text = f"{found.files} files, {size(found.size)} are as they were staged ({how} compared), listing {found.digest}"
+    if found.count:
+        more = f"\nand {found.count - len(found.problems)} more" if found.count > len(found.problems) else ""
+        text = "\n".join(found.problems) + more
+    return Answer(BAD if found.count else GOOD, text, asdict(found))
+
+
+def _clean(args: argparse.Namespace) -> Answer:
+    from ..job.stage.naming import STATE
+
+    folder = os.path.join(args.target, STATE)
+    there = os.path.isdir(folder) and not os.path.islink(folder)
+    if there:
+        shutil.rmtree(folder)
+    return Answer(GOOD, f"removed {folder}" if there else f"there is no {folder}", {"removed": there})
+
+
+def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
+    from ..job.azcopy.credential import SAS, credential_of
+    from ..job.azcopy.limits import Limits, share_of_account
+    from ..job.azcopy.place import place_of
+    from ..job.azcopy.settings import read_settings
+    from ..job.azcopy.tool import Azcopy
+    from ..job.stage.wanted import Wanted, shard_of
+
+    root = Root(args.root)
+    settings = read_settings(root)
+    try:
+        place = place_of(args.source)
+        number, count = shard_of(args.shard, os.environ)
+        processes = args.processes or settings.processes
+        account = settings.account_gbps if args.account_gbps is None else args.account_gbps
+        cap = args.cap_mbps or (share_of_account(account, count * processes) if account else 0.0)
+        limits = Limits(cap, args.connections or settings.connections, args.limit, args.stall)
+        if limits.block_mib < 0 or processes < 1:
+            raise ValueError("--processes must be 1 at least.")
+    except ValueError as error:
+        raise _as_usage(error) from None
+    kind = args.credential or (SAS if args.sas_file else settings.credential)
+    credential = credential_of(kind, args.client_id or settings.client_id, args.sas_file)
+    work = args.work or settings.work_folder or tempfile.gettempdir()
+    if not os.path.isdir(work):
+        raise UsageError(f"--work {work}: there is no such folder")
+    job = os.environ.get("SLURM_JOB_ID", "none")
+    folder = tempfile.mkdtemp(prefix=f"hpcai-stage-{job}-{number}-", dir=work)
+    wanted = Wanted(
+        place=place,
+        target=os.path.abspath(args.target or "."),
+        number=number,
+        count=count,
+        everything=args.all,
+        pattern=args.pattern,
+        decompress=args.decompress,
+        full=args.full,
+        processes=processes,
+        workers=args.workers or _workers(),
+    )
+    return wanted, Azcopy(folder, credential, limits, args.azcopy or settings.azcopy)
+
+
+def _agree(args: argparse.Namespace, wanted: Wanted, tool: Azcopy) -> Listing:
+    """The listing that all nodes share; each its own where each has a disk of its own."""
+    from ..job.azcopy.listing import list_blobs
+    from ..job.stage.listing import FILE, agree, token_of
+
+    os.makedirs(wanted.state, exist_ok=True)
+    token = "" if args.shard else token_of(os.environ)
+    first = wanted.number == 0 or wanted.everything
+    if args.relist and not token:
+        _remove(os.path.join(wanted.state, FILE))
+    return agree(wanted.state, first, token, lambda: list_blobs(tool, wanted.place), wanted.place.address, args.wait)
+
+
+def _listed(wanted: Wanted, tool: Azcopy) -> Listing:
+    from ..job.azcopy.listing import list_blobs
+    from ..job.stage.listing import Listing
+
+    return Listing(wanted.place.address, "", tuple(list_blobs(tool, wanted.place)))
+
+
+def _as_usage(error: BaseException) -> BaseException:
+    """A name, pattern or place that cannot be used is the caller's; what a settings file holds is not."""
+    from ..machine.config import ConfigError
+
+    if isinstance(error, ValueError) and not isinstance(error, (ConfigError, UsageError)):
+        return UsageError(str(error))
+    return error
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(line)
+    sys.stderr.flush()
+
+
+def _tidy(tool: Azcopy) -> None:
+    """Leave no folder without a log in it."""
+    if not any(files for _folder, _folders, files in os.walk(tool.folder)):
+        shutil.rmtree(tool.folder, ignore_errors=True)
+
+
+def _remove(path: str) -> None:
+    if os.path.exists(path):
+        os.unlink(path)
+
+
+def _workers() -> int:
+    return max(2, min(16, len(os.sched_getaffinity(0)) // 2))
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
+    "run": _run,
+    "plan": _plan,
+    "status": _status,
+    "verify": _verify,
+    "clean": _clean,
+}
+
+COMMAND = Command("stage", "a data set from Blob storage, each node its shard", _DESCRIPTION, _add_arguments, _execute)

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Azurite, started and ended."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+from .sas import ACCOUNT, account_sas
+
+_START_S = 60.0
+_SCRIPT = Path(__file__).resolve().parents[2] / "setup/blob.sh"
+
+
+class NotHere(RuntimeError):
+    """azcopy and Azurite cannot be had on this machine; the message says why."""
+
+
+def installed() -> Path:
+    """Return the folder of azcopy and Azurite, which are installed where they are missing.
+
+    :raises NotHere: they cannot be.
+    """
+    done = subprocess.run([str(_SCRIPT)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    last = (done.stdout.strip().splitlines() or ["nothing"])[-1]
+    if done.returncode:
+        raise NotHere(last)
+    return Path(last)
+
+
+def azcopy_in(folder: Path) -> str:
+    """Return the program azcopy."""
+    return str(folder / "node_modules/@azure-tools/azcopy-linux/dist/bin/azcopy_linux_amd64")
+
+
+class Azurite:
+    """A storage account with blobs, on a port of its own.
+
+    :param folder: where azcopy and Azurite are installed.
+    :param data: where it keeps what it is given.
+    """
+
+    def __init__(self, folder: Path, data: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = int(free.getsockname()[1])
+        data.mkdir(parents=True, exist_ok=True)
+        log = (data / "azurite.log").open("wb")
+        command = ["node", str(folder / "node_modules/azurite/dist/src/blob/main.js"), "--silent"]
+        command += ["--skipApiVersionCheck", "--disableTelemetry", "--location", str(data)]
+        command += ["--blobHost", "127.0.0.1", "--blobPort", str(self.port)]
+        self._process = subprocess.Popen(
+            command, cwd=data, stdout=log, stderr=log, env={**os.environ, "HOME": str(data)}
+        )
+        log.close()
+        self._await(data / "azurite.log")
+
+    @property
+    def url(self) -> str:
+        """The account's."""
+        return f"http://127.0.0.1:{self.port}/{ACCOUNT}"
+
+    def end(self) -> None:
+        """Stop it."""
+        self._process.terminate()
+        self._process.wait(timeout=20)
+
+    def ask(self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> int:
+        """Send a request and return its status.
+
+        :param path: below the account, quoted, with its own query.
+        """
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        sign = "&" if "?" in path else "?"
+        connection.request(
+            method,
+            f"/{ACCOUNT}/{path}{sign}{account_sas()}",
+            body,
+            {"x-ms-version": "2021-12-02", "Content-Length": str(len(body)), **(headers or {})},
+        )
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        return answer.status
+
+    def container(self, name: str) -> str:
+        """Make a container and return its URL."""
+        assert self.ask("PUT", f"{name}?restype=container") == 201
+        return f"{self.url}/{name}"
+
+    def put(self, container: str, name: str, content: bytes, **headers: str) -> None:
+        """Store a blob, without an MD5 unless ``headers`` has one."""
+        given = {key.replace("_", "-"): value for key, value in headers.items()}
+        assert self.ask("PUT", f"{container}/{quote(name)}", content, {"x-ms-blob-type": "BlockBlob", **given}) == 201
+
+    def delete(self, container: str, name: str) -> None:
+        """Remove a blob."""
+        assert self.ask("DELETE", f"{container}/{quote(name)}") == 202
+
+    def _await(self, log: Path) -> None:
+        deadline = time.monotonic() + _START_S
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        self._process.kill()
+        raise RuntimeError(f"Azurite did not start: {log.read_text(encoding='utf-8', errors='replace')[-500:]}")
