@@ -69,4 +69,4 @@ def _event(given: Mapping[str, Any]) -> ScheduledEvent:
 def _time(text: str) -> float | None:
     """Seconds since 1970 of a date such as ``Mon, 19 Sep 2016 18:29:47 GMT``; None where there is none."""
     found = email.utils.parsedate_tz(text)
-    return float(calendar.timegm(found[:6] + (0, 0, 0)) - (found[9] or 0)) if found else None
+    return float(calendar.timegm((*found[:6], 0, 0, 0)) - (found[9] or 0)) if found else None

@@ -36,8 +36,8 @@ def agree(
         return chosen
     if not wait_until(lambda: _told(store, name) is not None, wait_s, pause_s):
         raise CommandFailed(
-            f"node 0 has not said within {wait_s:g} s which checkpoint is restored: call it on all nodes by one srun, or "
-            "name one (--id)."
+            f"node 0 has not said within {wait_s:g} s which checkpoint is restored: call it on all nodes by one srun, "
+            "or name one (--id)."
         )
     told = _told(store, name)
     return told[0] if told else None

@@ -73,7 +73,9 @@ def fetch(store: Store, whole: Whole, ranks: Iterable[int], directory: str, host
     wrong = differences(made, wanted)
     if wrong:
         shutil.rmtree(made, ignore_errors=True)
-        raise Damaged(f"{whole.id.text} is damaged: {len(wrong)} files are not what was saved, the first is {wrong[0]}.")
+        raise Damaged(
+            f"{whole.id.text} is damaged: {len(wrong)} files are not what was saved, the first is {wrong[0]}."
+        )
     aside = _place(made, target, directory)
     _name_latest(directory, shards)
     return Fetched(target, len(wanted), size, size, time.monotonic() - began, aside)
@@ -119,8 +121,8 @@ def _together(shards: list[Shard]) -> dict[str, tuple[int, str]]:
         for path, what in shard.wanted.items():
             if wanted.setdefault(path, what) != what:
                 raise CommandFailed(
-                    f"{shard.id.text}: {path} of node {shard.rank} is another one than that of a node before: they cannot "
-                    "lie in one folder. Restore each node's part on a node of its own, without --all."
+                    f"{shard.id.text}: {path} of node {shard.rank} is another one than that of a node before: they "
+                    "cannot lie in one folder. Restore each node's part on a node of its own, without --all."
                 )
     return wanted
 

@@ -12,12 +12,17 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Callable
 
 from ...machine.run import CommandFailed
 from ..azcopy.names import trouble_with
 
 _THREADS = 4
 _PART = 1 << 20
+
+
+class Refused(CommandFailed):
+    """It cannot be published, now or later; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Entry:
 def scan(folder: str) -> tuple[Entry, ...]:
     """Return the files below a folder, sorted by their paths.
 
-    :raises CommandFailed: it holds something that no blob can be, such as a link.
+    :raises Refused: it holds something that no blob can be, such as a link.
     :raises OSError: it cannot be read, or is gone.
     """
     found: list[Entry] = []
@@ -51,18 +56,28 @@ def scan(folder: str) -> tuple[Entry, ...]:
                     pending.append(f"{path}/")
                     continue
                 if not stat.S_ISREG(facts.st_mode):
-                    raise CommandFailed(f"{folder}/{path} is a link or no file: a checkpoint is folders and files.")
+                    raise Refused(f"{folder}/{path} is a link or no file: a checkpoint is folders and files.")
                 trouble = trouble_with(path)
                 if trouble:
-                    raise CommandFailed(f"{folder}: the name {path!r} {trouble}: rename it.")
+                    raise Refused(f"{folder}: the name {path!r} {trouble}: rename it.")
                 found.append(Entry(path, facts.st_size, (facts.st_mtime_ns, facts.st_ino)))
     return tuple(sorted(found, key=lambda entry: entry.path))
 
 
-def hashes(folder: str, paths: Sequence[str]) -> dict[str, str]:
-    """Return the SHA-256 of files by their paths below the folder. Several are read at a time."""
+def hashes(folder: str, paths: Sequence[str], beat: Callable[[], None] = lambda: None) -> dict[str, str]:
+    """Return the SHA-256 of files by their paths below the folder. Several are read at a time.
+
+    :param beat: called before each file; what it raises ends the work.
+    """
+
+    def read(path: str) -> str:
+        beat()
+        return _hash(os.path.join(folder, path))
+
+    if len(paths) < _THREADS:
+        return {path: read(path) for path in paths}
     with ThreadPoolExecutor(_THREADS) as pool:
-        return dict(zip(paths, pool.map(lambda path: _hash(os.path.join(folder, path)), paths)))
+        return dict(zip(paths, pool.map(read, paths)))
 
 
 def _hash(path: str) -> str:

@@ -56,7 +56,11 @@ def member_of(
         raise NotInJob(f"rank {rank} of {world} nodes: a rank is a number from 0, smaller than the nodes' number")
     step = environment.get("SLURM_STEP_ID", "")
     return Member(
-        attempt, rank, world, f"{attempt}.{step}" if step else "", float(_number(environment, "SLURM_JOB_START_TIME", 0))
+        attempt,
+        rank,
+        world,
+        f"{attempt}.{step}" if step else "",
+        float(_number(environment, "SLURM_JOB_START_TIME", 0)),
     )
 
 

@@ -63,8 +63,8 @@ def decide(candidates: Sequence[Candidate], rate: float | None, seconds_left: fl
     one = next((one for one in ordered if one.running), ordered[0])
     needed = one.left / rate + MARGIN_S
     words = (
-        f"step {one.step} needs {needed:.0f} s at {_rate(rate)}, and {max(0.0, seconds_left):.0f} s are left: it will not "
-        "be whole unless the machine lives longer; it is tried"
+        f"step {one.step} needs {needed:.0f} s at {_rate(rate)}, and {max(0.0, seconds_left):.0f} s are left: it will "
+        "not be whole unless the machine lives longer; it is tried"
     )
     return Choice(one.id, False, words)
 

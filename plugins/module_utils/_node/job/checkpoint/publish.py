@@ -4,8 +4,8 @@
 
 """A node's part of publishing: its data, then its manifest. The job's manifest is ``whole``'s.
 
-The data goes to a path that nobody else writes to: of this step, attempt, number of nodes, save, rank, and content. What
-lies there under a name and in its size is that file: an uploader that was killed goes on where it was.
+The data goes to a path that nobody else writes to: of this step, attempt, number of nodes, save, rank, and content.
+What lies there under a name and in its size is that file: an uploader that was killed goes on where it was.
 """
 
 from __future__ import annotations
@@ -15,14 +15,10 @@ import time
 from dataclasses import dataclass
 
 from ...machine.run import CommandFailed
-from .files import Entry, hashes, outline, scan, share
+from .files import Entry, Refused, hashes, outline, scan, share
 from .manifest import File, Shard, shard_text
 from .names import Id
 from .store import Hear, Store, read_texts, sizes, write_text
-
-
-class Refused(CommandFailed):
-    """It cannot be published, now or later; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ def publish(store: Store, local: Local, hear: Hear | None = None) -> Published:
     :raises CommandFailed: it could not be uploaded, or not wholly; another call goes on.
     :raises OSError: it cannot be read.
     """
-    shard, entries = read_shard(local)
+    shard, entries = read_shard(local, hear)
     text, name = shard_text(shard), local.id.shard(local.rank)
     if _is_there(store, local.id.pruned):
         raise Refused(f"{local.id.text} was pruned: newer ones are whole.")
@@ -79,8 +75,8 @@ def publish(store: Store, local: Local, hear: Hear | None = None) -> Published:
             return Published(shard)
         if there.endswith("}\n"):
             raise Refused(
-                f"step {local.id.step} of attempt {local.id.attempt} was published with other contents than {local.path}"
-                " has now: a step that is saved again needs another save (its marker's text, or --save-id)."
+                f"step {local.id.step} of attempt {local.id.attempt} was published with other contents than "
+                f"{local.path} has now: a step that is saved again needs another save (its marker's text, or --save-id)."
             )
     stored = sizes(store.list(shard.data), shard.data)
     missing = [one for one in shard.files if stored.get(one.path) != one.size]
@@ -98,7 +94,7 @@ def publish(store: Store, local: Local, hear: Hear | None = None) -> Published:
     return Published(shard, sum(one.size for one in missing), seconds)
 
 
-def read_shard(local: Local) -> tuple[Shard, tuple[Entry, ...]]:
+def read_shard(local: Local, hear: Hear | None = None) -> tuple[Shard, tuple[Entry, ...]]:
     """Return this node's part with its hashes, and all files of the folder.
 
     :raises Refused: there is nothing in it.
@@ -107,7 +103,7 @@ def read_shard(local: Local) -> tuple[Shard, tuple[Entry, ...]]:
     if not entries:
         raise Refused(f"{local.path} is empty: that is no checkpoint.")
     mine = share(entries, local.rank, local.id.world) if local.shared else entries
-    found = hashes(local.path, [entry.path for entry in mine])
+    found = hashes(local.path, [entry.path for entry in mine], lambda: hear(0) if hear else None)
     files = tuple(File(entry.path, entry.size, found[entry.path]) for entry in mine)
     return Shard(
         local.id, local.rank, local.folder, files, outline(entries) if local.shared else "", local.latest

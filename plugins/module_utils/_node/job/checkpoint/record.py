@@ -4,9 +4,9 @@
 
 """What this node knows of the checkpoints in a watched directory: to which attempt each belongs, and how far it is.
 
-It lies beside them, so that it is gone when they are, and it is asked after a reboot or a requeue. What was finished in
-an earlier attempt is published as that attempt's, or not at all: other nodes may have gone back, and saved the same step
-anew.
+It lies beside them, so that it is gone when they are, and it is asked after a reboot or a requeue. What was finished
+in an earlier attempt is published as that attempt's, or not at all: other nodes may have gone back, and saved the same
+step anew.
 """
 
 from __future__ import annotations
@@ -68,6 +68,10 @@ class Record:
         found = [(one.known, one) for one in self.seen.values() if one.state == PENDING]
         return [one for id_, one in sorted(((i, o) for i, o in found if i), key=lambda p: p[0].order, reverse=True)]
 
+    def with_restored(self, others: Iterable[Seen]) -> Record:
+        """Return the record with what other nodes have restored into the same directory."""
+        return replace(self, seen={**{one.folder: one for one in others}, **self.seen})
+
     def put(self, one: Seen) -> Record:
         """Return the record with one more, or another."""
         return replace(self, seen={**self.seen, one.folder: one})
@@ -90,7 +94,9 @@ def merge(record: Record, found: Iterable[Found], directory: str, member: Member
         id_ = Id(one.step, member.attempt, nodes, one.save)
         made = Seen(one.folder, id_.text, member.rank, one.stamp, latest=one.latest)
         if first and nodes > 1 and not 0 < member.started <= one.when:
-            words = "it was finished before this attempt of the job, and nobody noted in which: save it by hand, if at all"
+            words = (
+                "it was finished before this attempt of the job, and nobody noted in which: save it by hand, if at all"
+            )
             made = replace(made, id="", state=UNKNOWN, words=words)
         seen[one.folder] = made
     # With a file that names the latest, the others are no longer found, and are to be published all the same.
@@ -124,6 +130,17 @@ def read(path: str) -> Record:
         return Record(str(given["attempt"]), {one.folder: one for one in seen})
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return Record()
+
+
+def restored(directory: str) -> list[Seen]:
+    """Return what any node has restored into a directory."""
+    folder = os.path.join(directory, FOLDER)
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    found = [read(os.path.join(folder, name)) for name in names if name.startswith("record-")]
+    return [one for record in found for one in record.seen.values() if one.state == RESTORED]
 
 
 def write(path: str, record: Record) -> None:

@@ -8,9 +8,9 @@ Three signs, each of which the program that saves gives on purpose:
 
 - MARKER: a file of an agreed name in the checkpoint's folder, written last. Its first line, if it has one, is the save:
   what tells two saves of one step in one attempt apart.
-- LATEST: a file beside the folders that names the finished one, as DeepSpeed's ``latest``. DeepSpeed's first rank writes
-  it while other ranks may still write their files: it returns from ``save_checkpoint`` when all have. So it is good
-  for a job of one node with one rank, or where all ranks wait for each other before it is written.
+- LATEST: a file beside the folders that names the finished one, as DeepSpeed's ``latest``. DeepSpeed's first rank
+  writes it while other ranks may still write their files: it returns from ``save_checkpoint`` when all have. So it is
+  good for a job of one rank, or where all ranks wait for each other before it is written.
 - RENAME: the folder gets a name that ends with its step by a rename; before it has another one.
 """
 

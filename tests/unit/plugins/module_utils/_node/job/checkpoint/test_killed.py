@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 import threading
@@ -15,7 +16,10 @@ from pathlib import Path
 import pytest
 from stand_ins.folder_store import Faults, Killed
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import BadManifest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep, prune
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.publish import Local, publish
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import complete
 
 from .conftest import Job
 
@@ -74,14 +78,10 @@ def test_a_node_killed_at_each_operation_leaves_one_whole_step(
     assert cases > 18
 
 
-def attempt(job: Job, local: object) -> None:
+def attempt(job: Job, local: Local) -> None:
     """Publish, where what the other node left behind may be refused."""
-    from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import BadManifest
-
-    try:
-        job.publish(local)  # type: ignore[arg-type]
-    except BadManifest:
-        pass
+    with contextlib.suppress(BadManifest):
+        job.publish(local)
 
 
 class Turns:
@@ -227,9 +227,6 @@ def test_a_listing_out_of_date_delays_and_never_mixes(tmp_path: Path) -> None:
     job.publish(first)
     store = job.store()
     store.stale.add(first.id.shard(0))
-    from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.publish import publish
-    from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import complete
-
     publish(store, second)
     assert complete(store, second.id) is None
     assert job.restored("meanwhile") == OLD
