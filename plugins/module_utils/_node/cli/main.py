@@ -23,15 +23,41 @@ from .command import BAD, GOOD, UNKNOWN, USAGE, Answer, Command, UsageError
 
 if TYPE_CHECKING:
     # Read by AnsiballZ, which packs what it finds imported somewhere, and by nobody else.
-    from . import arbiter, boot, checkpoint, clocks, containers, health, job  # noqa: F401
-    from . import nccl, pins, scratch, sku, slurm, stage  # noqa: F401
+    from . import (  # noqa: F401
+        arbiter,
+        boot,
+        checkpoint,
+        clocks,
+        containers,
+        health,
+        job,
+        nccl,
+        pins,
+        scratch,
+        sku,
+        slurm,
+        stage,
+    )
 
 PROGRAM = "hpcnode"
 SCHEMA = 1
 """Version of what ``--json`` prints."""
 
-NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", "containers", "job")
-NAMES += ("stage", "checkpoint", "slurm", "arbiter")
+NAMES = (
+    "sku",
+    "boot",
+    "health",
+    "scratch",
+    "clocks",
+    "nccl",
+    "pins",
+    "containers",
+    "job",
+    "stage",
+    "checkpoint",
+    "slurm",
+    "arbiter",
+)
 """The sub-commands."""
 
 SUMMARY = "what this node is, and settings that it makes itself"

@@ -76,7 +76,7 @@ def publish(store: Store, local: Local, hear: Hear | None = None) -> Published:
         if there.endswith("}\n"):
             raise Refused(
                 f"step {local.id.step} of attempt {local.id.attempt} was published with other contents than "
-                f"{local.path} has now: a step that is saved again needs another save (its marker's text, or --save-id)."
+                f"{local.path} has now: a step that is saved again needs another save (the marker's text, --save-id)."
             )
     stored = sizes(store.list(shard.data), shard.data)
     missing = [one for one in shard.files if stored.get(one.path) != one.size]
