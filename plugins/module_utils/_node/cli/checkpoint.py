@@ -163,7 +163,8 @@ def _save(args: argparse.Namespace) -> Answer:
         done = publish(store, Local(id_, parent or "/", folder, member.rank, args.shared, latest))
         is_whole = wait_until(lambda: complete(store, id_) is not None, args.wait, 2.0)
         missing = [] if is_whole else missing_ranks(store, id_)
-    data = {"id": id_.text, "whole": is_whole, "missing": missing, "bytes": done.shard.size, "carried": done.carried}
+    data = {"id": id_.text, "whole": is_whole, "missing": missing, "bytes": done.shard.size}
+    data.update(carried=done.carried, seconds=round(done.seconds, 3))
     text = f"{id_.text}: {done.carried} of {done.shard.size} bytes carried"
     if is_whole:
         return Answer(GOOD, f"{text}; it is whole", data)

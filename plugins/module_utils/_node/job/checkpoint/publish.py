@@ -84,12 +84,12 @@ def publish(store: Store, local: Local, hear: Hear | None = None) -> Published:
     if missing:
         store.put(local.path, [one.path for one in missing], shard.data, hear)
     seconds = time.monotonic() - began
+    if scan(local.path) != entries:
+        raise Refused(f"{local.path} was written to while it was uploaded: it was not finished, and is not published.")
     stored = sizes(store.list(shard.data), shard.data)
     lacking = [one.path for one in shard.files if stored.get(one.path) != one.size]
     if lacking:
         raise CommandFailed(f"{len(lacking)} files of {local.id.text} are not there after the upload: {lacking[0]}.")
-    if scan(local.path) != entries:
-        raise Refused(f"{local.path} was written to while it was uploaded: it was not finished, and is not published.")
     write_text(store, name, text)
     return Published(shard, sum(one.size for one in missing), seconds)
 
