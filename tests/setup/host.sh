@@ -16,6 +16,9 @@ packages=(
   gcc libc6-dev                                                    # the stand-in for NVML
   qemu-system-x86 qemu-utils e2fsprogs                             # the emulated machine
 )
+# Azurite, for the tests of Blob storage, and what azcopy needs. Node.js from elsewhere brings an npm of its own.
+packages+=(libsecret-1-0)
+command -v npm > /dev/null || packages+=(nodejs npm)
 # For the page of the health report. Ubuntu has no such package but an empty one that fetches a snap: there the tests of
 # the page are skipped unless a browser is installed by hand.
 if ! grep --quiet '^ID=ubuntu' /etc/os-release; then packages+=(chromium); fi

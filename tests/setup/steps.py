@@ -61,6 +61,7 @@ STEPS = (
         ("env", "PYTHONPATH=tests", "python", "-m", "stand_ins.enroot_pyxis", STAND_INS),
         needs=("venv", "host"),
     ),
+    Step("blob", ("tests/setup/blob.sh",), needs=("host",), tells=True, limit=600),
     Step("hardware", ("tests/setup/hardware.sh",), needs=("venv", "host"), limit=4800),
     Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), limit=3600),
     Step(

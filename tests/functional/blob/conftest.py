@@ -61,10 +61,10 @@ class Node:
 
     def command(self, *words: str) -> list[str]:
         """How it is called."""
-        call = [sys.executable, "-c", _HPCNODE, "stage", "--json", "--every", "0.5", *words]
+        call = [sys.executable, "-c", _HPCNODE, "stage", "--json", "--every", "0.5"]
         if words[0] in ("run", "plan"):
             call += ["--sas-file", str(self.sas), "--azcopy", self._azcopy, "--work", str(self.work)]
-        return call
+        return [*call, *words]
 
     def environment(self, **more: str) -> dict[str, str]:
         """Its environment: outside of Slurm unless ``more`` says else."""

@@ -79,7 +79,7 @@ def test_a_killed_node_copies_only_what_it_lacks(
     node: Node, front: Front, data: dict[str, bytes], tmp_path: Path
 ) -> None:
     target = tmp_path / "beeond"
-    words = ["run", "--source", f"{front.url}/mixed/set", "--target", str(target), "--cap-mbps", "32"]
+    words = ["run", "--source", f"{front.url}/mixed/set", "--target", str(target), "--cap-mbps", "48"]
     step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_JOB_NUM_NODES": str(NODES)}
     nodes = [node.start(*words, **step, SLURM_NODEID=str(number)) for number in range(NODES)]
     deadline = time.monotonic() + 60

@@ -61,6 +61,8 @@ class Azurite:
             command, cwd=data, stdout=log, stderr=log, env={**os.environ, "HOME": str(data)}
         )
         log.close()
+        self._asked = 0.0
+        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         self._await(data / "azurite.log")
 
     @property
@@ -70,6 +72,7 @@ class Azurite:
 
     def end(self) -> None:
         """Stop it."""
+        self._connection.close()
         self._process.terminate()
         self._process.wait(timeout=20)
 
@@ -78,7 +81,11 @@ class Azurite:
 
         :param path: below the account, quoted, with its own query.
         """
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        # It closes a connection that was idle for some seconds.
+        if time.monotonic() - self._asked > 2:
+            self._connection.close()
+        self._asked = time.monotonic()
+        connection = self._connection
         sign = "&" if "?" in path else "?"
         connection.request(
             method,
@@ -88,7 +95,6 @@ class Azurite:
         )
         answer = connection.getresponse()
         answer.read()
-        connection.close()
         return answer.status
 
     def container(self, name: str) -> str:

@@ -206,11 +206,12 @@ def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
         raise _as_usage(error) from None
     kind = args.credential or (SAS if args.sas_file else settings.credential)
     credential = credential_of(kind, args.client_id or settings.client_id, args.sas_file)
-    work = args.work or settings.work_folder or tempfile.gettempdir()
-    if not os.path.isdir(work):
-        raise UsageError(f"--work {work}: there is no such folder")
+    if args.work and not os.path.isdir(args.work):
+        raise UsageError(f"--work {args.work}: there is no such folder")
+    # A machine without scratch has the settings as well.
+    preset = settings.work_folder if os.path.isdir(settings.work_folder) else tempfile.gettempdir()
     job = os.environ.get("SLURM_JOB_ID", "none")
-    folder = tempfile.mkdtemp(prefix=f"hpcai-stage-{job}-{number}-", dir=work)
+    folder = tempfile.mkdtemp(prefix=f"hpcai-stage-{job}-{number}-", dir=args.work or preset)
     wanted = Wanted(
         place=place,
         target=os.path.abspath(args.target or "."),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import threading
 import time
@@ -35,6 +36,8 @@ from .process import Ended, run_azcopy
 
 PROGRAM = "azcopy"
 _RESOLVE_S = 15.0
+# What its log has of a question that was turned away, and asked again: of an answer without a body no status.
+_RETRIED = re.compile(r"Try=([2-9]|\d\d+)/.*RESPONSE STATUS CODE ERROR")
 _PROXIES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 
 
@@ -137,7 +140,8 @@ def call(
     except Ended as ended:
         said.rc = -1
         said.why = STALLED if ended.stalled else OVERDUE
-        if said.busy or any(why_of(text) == THROTTLED for text in (_tail(said.log), *said.events)):
+        tail = _tail(said.log)
+        if said.busy or _RETRIED.search(tail) or any(why_of(text) == THROTTLED for text in (tail, *said.events)):
             said.why = THROTTLED
         elif ended.stalled and said.network_errors:
             said.why = UNREACHABLE

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""One copy between a container and a folder of this machine, for the module blob_copy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+
+from ..azcopy.credential import Credential
+from ..azcopy.limits import Limits
+from ..azcopy.listing import list_blobs
+from ..azcopy.place import Place, place_of
+from ..azcopy.tool import Azcopy
+from ..azcopy.transfer import upload
+from .listing import Listing
+from .put import lacking
+from .run import stage, todo_of
+from .wanted import Wanted
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What is to be copied.
+
+    :ivar source: a URL or a folder; one of both is a URL.
+    :ivar dest: the other one.
+    :ivar pattern: of file names; empty for all.
+    :ivar full: compare what is there by its content.
+    :ivar work: where azcopy's logs and plans are.
+    """
+
+    source: str
+    dest: str
+    pattern: str
+    decompress: bool
+    full: bool
+    credential: Credential
+    limits: Limits
+    azcopy: str
+    work: str
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What was copied, or would be.
+
+    :ivar names: relative to source and destination.
+    :ivar same: how many are there as they are.
+    :ivar size: bytes of those to copy, as they are stored.
+    :ivar problem: what went wrong; empty if nothing did.
+    """
+
+    names: tuple[str, ...]
+    same: int
+    size: int
+    problem: str = ""
+
+
+def is_url(text: str) -> bool:
+    """Whether this names a container, and no folder."""
+    return text.startswith(("https://", "http://"))
+
+
+def copy(wanted: Copy, apply: bool) -> Copied:
+    """Copy what the destination lacks.
+
+    :param apply: do it; else only tell.
+    :raises ValueError: what was asked for makes no sense.
+    :raises BlobError: the container cannot be listed, or azcopy cannot be started.
+    :raises OSError: a folder cannot be read or made.
+    """
+    if is_url(wanted.source) is is_url(wanted.dest):
+        raise ValueError("one of source and dest must be the URL of a container, the other one a folder.")
+    if wanted.decompress and not is_url(wanted.source):
+        raise ValueError("decompress goes with a source that is a container.")
+    place = place_of(wanted.source if is_url(wanted.source) else wanted.dest)
+    folder = tempfile.mkdtemp(prefix="hpcai-blob-", dir=wanted.work if os.path.isdir(wanted.work) else None)
+    tool = Azcopy(folder, wanted.credential, wanted.limits, wanted.azcopy)
+    try:
+        done = _down(wanted, place, tool, apply) if is_url(wanted.source) else _up(wanted, place, tool, apply)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if not done.problem:
+        shutil.rmtree(folder, ignore_errors=True)
+    return done
+
+
+def _down(wanted: Copy, place: Place, tool: Azcopy, apply: bool) -> Copied:
+    ask = Wanted(place, os.path.abspath(wanted.dest), 0, 1, False, wanted.pattern, wanted.decompress, wanted.full)
+    listing = Listing(place.address, "", tuple(list_blobs(tool, place)))
+    todo = todo_of(ask, listing)
+    size = sum(todo.blobs[name].size for name in todo.missing)
+    names, same = tuple(todo.missing), len(todo.known)
+    if not apply or not names:
+        return Copied(names, same, size)
+    done = stage(ask, tool, listing)
+    logs = f"; azcopy's logs are in {done.logs}" if done.logs else ""
+    return Copied(names, same, size, f"{done.problem}{logs}" if done.problem else "")
+
+
+def _up(wanted: Copy, place: Place, tool: Azcopy, apply: bool) -> Copied:
+    found = lacking(wanted.source, wanted.pattern, list_blobs(tool, place))
+    if not apply or not found.names:
+        return Copied(found.names, found.same, found.size)
+    done = upload(tool, wanted.source, found.names, place)
+    problem = "" if done.done else f"{done.sentence()}; azcopy's logs are in {tool.folder}"
+    return Copied(found.names, found.same, found.size, problem)

@@ -1,0 +1,205 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: blob_copy
+short_description: Copy what a folder or a container lacks, from or to Azure Blob storage
+version_added: "0.1.0"
+description:
+  - Copies a folder of a container to a folder of the machine, or the other way, by C(azcopy). Only what the destination
+    lacks or has otherwise is copied. Nothing is removed.
+  - What came down is noted in C(.hpcai-stage) below O(dest), with a hash. What is there is compared by size, or by
+    content with O(full). A file gets its name only when its length, and its MD5 where one is stored, are right.
+  - What goes up is compared by size and MD5, which azcopy stores with it.
+  - For a data set that the nodes of a job share, C(hpcnode stage) copies on all of them at a time.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  source:
+    description:
+      - From where. Either the URL of a container or of a folder in it, such as
+        C(https://ACCOUNT.blob.core.windows.net/CONTAINER/FOLDER), or a folder of the machine.
+    type: str
+    required: true
+  dest:
+    description: To where. A folder of the machine if O(source) is a URL, else the URL.
+    type: str
+    required: true
+  pattern:
+    description:
+      - Only files with such a name, without its folder. V(*) stands for anything, and one range such as V({000..063})
+        for each of its numbers.
+    type: str
+    default: ""
+  decompress:
+    description:
+      - Decompress blobs whose C(Content-Encoding) is V(gzip), checked by gzip's own check sum, and leave V(.gz) out of
+        their names.
+    type: bool
+    default: false
+  full:
+    description: Compare what was copied before by its content, and not by its size.
+    type: bool
+    default: false
+  credential:
+    description:
+      - By which right. V(identity) is a managed identity of the machine, V(workload) a workload identity, V(sas) a
+        shared access signature, V(none) none, for what anybody may read.
+      - Defaults to V(sas) where O(sas) or O(sas_file) is given, else to what role P(hpcai.azure.blob_staging#role)
+        has set, else to V(identity).
+    type: str
+    choices: [identity, workload, sas, none]
+  client_id:
+    description: Client id of the managed identity, for machines that have several.
+    type: str
+    default: ""
+  sas:
+    description:
+      - A shared access signature, without a question mark. Make it short-lived. While azcopy runs, it stands in its
+        arguments, which other users can read unless C(/proc) is mounted with C(hidepid).
+    type: str
+  sas_file:
+    description: A file on the machine that holds one, of the user that the module runs as, with mode C(0600).
+    type: path
+  cap_mbps:
+    description: Megabits a second at most. V(0) is without a cap.
+    type: float
+    default: 0
+  timeout:
+    description: Seconds after which the copy is given up.
+    type: int
+    default: 3600
+  azcopy:
+    description: The program. Defaults to what role P(hpcai.azure.blob_staging#role) has set, else to V(azcopy).
+    type: str
+  work:
+    description:
+      - Folder for azcopy's logs and plans, which are removed after success. Defaults to what role
+        P(hpcai.azure.blob_staging#role) has set, else to the folder for temporary files.
+    type: path
+extends_documentation_fragment:
+  - hpcai.azure.node
+attributes:
+  diff_mode:
+    description: Shows the names of what is there before and after.
+seealso:
+  - name: Staging data sets
+    description: C(hpcnode stage) on the nodes of a job, caps, and what can go wrong.
+    link: https://github.com/hpcai/azure/blob/main/docs/docsite/rst/guide_staging.rst
+"""
+
+EXAMPLES = r"""
+- name: Bring a tokenizer to each node
+  hpcai.azure.blob_copy:
+    source: https://models.blob.core.windows.net/tokenizers/llama
+    dest: /scratch/tokenizer
+
+- name: Keep the benchmark's results
+  hpcai.azure.blob_copy:
+    source: /scratch/results
+    dest: https://models.blob.core.windows.net/results/{{ inventory_hostname }}
+    pattern: "*.json"
+
+- name: Bring what is stored compressed, by a signature that a lookup minted
+  hpcai.azure.blob_copy:
+    source: https://data.blob.core.windows.net/cosmoflow
+    dest: /scratch/cosmoflow
+    decompress: true
+    cap_mbps: 2300
+    sas: "{{ staging_sas }}"
+"""
+
+RETURN = r"""
+files:
+  description: Names of what was copied, or in check mode would be, relative to source and destination.
+  returned: success
+  type: list
+  elements: str
+  sample: [tokenizer.json, vocab/merges.txt]
+same:
+  description: How many files were there as they are.
+  returned: success
+  type: int
+  sample: 12
+bytes:
+  description: Bytes of what was copied, as they are stored.
+  returned: success
+  type: int
+  sample: 1842767
+"""
+
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import (
+    KINDS,
+    SAS,
+    SAS_VARIABLE,
+    credential_of,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.limits import Limits
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.settings import read_settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.copy import Copy, copy
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "source": {"type": "str", "required": True},
+            "dest": {"type": "str", "required": True},
+            "pattern": {"type": "str", "default": ""},
+            "decompress": {"type": "bool", "default": False},
+            "full": {"type": "bool", "default": False},
+            "credential": {"type": "str", "choices": list(KINDS)},
+            "client_id": {"type": "str", "default": ""},
+            "sas": {"type": "str", "no_log": True},
+            "sas_file": {"type": "path"},
+            "cap_mbps": {"type": "float", "default": 0.0},
+            "timeout": {"type": "int", "default": 3600},
+            "azcopy": {"type": "str"},
+            "work": {"type": "path"},
+        },
+        mutually_exclusive=[("sas", "sas_file")],
+        supports_check_mode=True,
+    )
+    asked = module.params
+    try:
+        settings = read_settings(Root("/"))
+        kind = asked["credential"] or (SAS if asked["sas"] or asked["sas_file"] else settings.credential)
+        given = {SAS_VARIABLE: asked["sas"]} if asked["sas"] else None
+        wanted = Copy(
+            source=asked["source"],
+            dest=asked["dest"],
+            pattern=asked["pattern"],
+            decompress=asked["decompress"],
+            full=asked["full"],
+            credential=credential_of(kind, asked["client_id"] or settings.client_id, asked["sas_file"] or "", given),
+            limits=Limits(cap_mbps=asked["cap_mbps"], total_s=asked["timeout"]),
+            azcopy=asked["azcopy"] or settings.azcopy,
+            work=asked["work"] or settings.work_folder,
+        )
+        done = copy(wanted, apply=not module.check_mode)
+    except (ValueError, CommandFailed, OSError) as error:
+        module.fail_json(msg=str(error))
+    if done.problem:
+        module.fail_json(msg=done.problem)
+    names = "".join(f"{name}\n" for name in done.names)
+    module.exit_json(
+        changed=bool(done.names),
+        files=list(done.names),
+        same=done.same,
+        bytes=done.size,
+        diff={"before_header": asked["dest"], "after_header": asked["dest"], "before": "", "after": names},
+    )
+
+
+if __name__ == "__main__":
+    main()
