@@ -133,8 +133,8 @@ def test_killed_while_it_is_published_the_last_whole_one_is_restored(
     for step in (100, 200):
         for rank in (0, 1):
             job.save(step, rank)
-    assert job.publish(100, 1, "--wait", "0")["whole"] is False
-    assert job.publish(100, 0)["whole"] is True
+    both = [job.start(rank, "save", str(job.folder / f"node{rank}/step100"), "--step", "100") for rank in (0, 1)]
+    assert [json.loads(one.communicate(timeout=120)[0])["whole"] for one in both] == [True, True]
 
     # Node 0 is killed in the midst of its upload; azcopy dies with it.
     killed = job.start(0, "save", str(job.folder / "node0/step200"), "--step", "200", "--cap-mbps", str(CAP_MBPS))
@@ -176,9 +176,7 @@ def test_a_watcher_publishes_prunes_and_ends_when_it_is_told_to(job: Job) -> Non
         made.mkdir()
         (made / "model.pt").write_text(f"step {step}")
         (made / ".complete").touch()
-        wait_for(
-            lambda step=step: any(f"{step}-7.0-w1" in one.read_text() for one in statuses(run, "whole")), "not whole"
-        )
+        wait_for(lambda step=step: whole(run) == f"{step:012d}-7.0-w1", f"step {step} is not whole")
     os.kill(watcher.pid, signal.SIGTERM)
     out, said = watcher.communicate(timeout=30)
     answer = json.loads(out)
@@ -194,10 +192,7 @@ def test_a_watcher_publishes_prunes_and_ends_when_it_is_told_to(job: Job) -> Non
     assert (nothing["status"], nothing["restored"]) == (0, None)
 
 
-def statuses(run: Path, key: str) -> list[Path]:
-    """The watchers' status files that say something under a key."""
-    found = []
-    for path in run.glob(".hpcai-checkpoint/status-*.json"):
-        if json.loads(path.read_text())[key]:
-            found.append(path)
-    return found
+def whole(run: Path) -> str:
+    """What a watcher's status file says to be whole."""
+    found = [json.loads(path.read_text())["whole"] for path in run.glob(".hpcai-checkpoint/status-*.json")]
+    return found[0] if found else ""

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Callable
 
+from ..machine.atomic import write_file
 from ..machine.root import Root
 from ..machine.run import CommandFailed
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
@@ -63,7 +64,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--store", metavar="URL", help="https://ACCOUNT.blob.core.windows.net/CONTAINER/FOLDER, one for each training")
     add("--signal", choices=("marker", "latest", "rename"), default="marker", help="watch: how 'finished' is told")
     add("--marker", metavar="NAME", default=".complete", help="watch: the marker's name (.complete)")
-    add("--latest-file", metavar="NAME", default="latest", help="the name of the file that names the latest (latest)")
+    add("--latest-file", metavar="NAME", help="the file that names the latest (latest); restore writes it if asked")
     add("--shared", action="store_true", help="all nodes see one folder: each uploads a share, node 0 restores")
     add("--once", action="store_true", help="watch: publish what is finished, and end")
     add("--every", type=float, metavar="S", default=2.0, help="watch: seconds between looks (2)")
@@ -97,6 +98,9 @@ def _execute(args: argparse.Namespace) -> Answer:
         raise UsageError("--every and --leftover-hours are more than 0, --wait and --keep-every 0 or more")
     if args.keep_last is not None and args.keep_last < 1:
         raise UsageError("--keep-last is 1 at least: the newest checkpoint always stays")
+    for name in (args.latest_file, args.marker):
+        if name is not None and (not name or "/" in name or name in (".", "..")):
+            raise UsageError(f"{name!r} is no name of a file: --marker and --latest-file name one, without a folder")
     if args.folder:
         args.folder = os.path.abspath(args.folder)
     return _ACTIONS[args.action](args)
@@ -144,7 +148,7 @@ def _run(watcher: Watcher, args: argparse.Namespace) -> Answer:
 def _save(args: argparse.Namespace) -> Answer:
     from ..job.checkpoint.names import LARGEST_STEP, SAVE, Id
     from ..job.checkpoint.publish import Local, publish
-    from ..job.checkpoint.signals import LATEST
+    from ..job.checkpoint.signals import DEFAULT_LATEST, LATEST
     from ..job.checkpoint.whole import complete, missing_ranks
     from ..machine.patience import wait_until
 
@@ -156,8 +160,9 @@ def _save(args: argparse.Namespace) -> Answer:
     parent, _slash, folder = args.folder.rpartition("/")
     latest = ("", "")
     if args.signal == LATEST:
-        with open(os.path.join(parent, args.latest_file), encoding="utf-8") as file:
-            latest = (args.latest_file, file.read())
+        name = args.latest_file or DEFAULT_LATEST
+        with open(os.path.join(parent, name), encoding="utf-8") as file:
+            latest = (name, file.read())
     id_ = Id(args.step, member.attempt, member.world, args.save_id)
     with _Opened(args, member) as store:
         done = publish(store, Local(id_, parent or "/", folder, member.rank, args.shared, latest))
@@ -215,6 +220,8 @@ def _restore(args: argparse.Namespace) -> Answer:
                     raise CommandFailed(f"{error} Restore an older one on all nodes: --step, see list.") from None
         else:
             return Answer(BAD, "\n".join(problems), {"restored": None, "problems": problems})
+    if args.latest_file:
+        write_file(os.path.join(to, args.latest_file), whole[id_].folder)
     _note_restored(to, whole[id_].folder, id_.text, member.rank)
     lines = [f"warning: {problem}" for problem in problems]
     lines.append(f"step {id_.step} ({id_.text}) is in {done.path}: {done.files} files, {done.size} bytes")
@@ -334,9 +341,9 @@ def _member(args: argparse.Namespace) -> Member:
 
 
 def _signal(args: argparse.Namespace) -> Signal:
-    from ..job.checkpoint.signals import MARKER, Signal
+    from ..job.checkpoint.signals import DEFAULT_LATEST, MARKER, Signal
 
-    return Signal(args.signal, args.marker if args.signal == MARKER else args.latest_file)
+    return Signal(args.signal, args.marker if args.signal == MARKER else args.latest_file or DEFAULT_LATEST)
 
 
 def _host() -> str:
