@@ -178,13 +178,11 @@ def _save(args: argparse.Namespace) -> Answer:
 
 
 def _restore(args: argparse.Namespace) -> Answer:
-    from ..job.checkpoint.agree import agree
-    from ..job.checkpoint.fetch import Damaged, fetch
     from ..job.checkpoint.whole import completed
 
     if not args.to:
         raise UsageError("restore needs --to")
-    member, to = _member(args), os.path.abspath(args.to)
+    member = _member(args)
     alone = member.world == 1 or args.shared
     if args.fall_back and not alone:
         raise UsageError("--fall-back is for one node, or --shared: nodes that fall back by themselves would mix steps")
@@ -195,40 +193,50 @@ def _restore(args: argparse.Namespace) -> Answer:
     with _Opened(args, member) as store:
         whole = completed(store)
         fitting = _fitting(args, whole)
-        if alone or args.id:
-            chosen = fitting[0] if fitting else None
-        else:
-            chosen = agree(store, member, lambda: fitting[0] if fitting else None, args.wait)
-            whole = whole if chosen in whole else completed(store)
-        if chosen is None:
-            if args.step is not None or args.id:
-                return Answer(BAD, f"there is no whole checkpoint {args.id or f'of step {args.step}'}: see list", {})
-            return Answer(
-                GOOD, "nothing to restore: there is no whole checkpoint yet", {"restored": None, "step": None}
-            )
-        if chosen not in whole:
-            raise CommandFailed(f"{chosen.text}, which node 0 has chosen, is not whole any more: call it again.")
-        problems = []
-        for id_ in [chosen, *(fitting[1:] if args.fall_back else [])]:
+        if not alone and not args.id:
+            fitting = _agreed(args, member, store, fitting)
+            whole = whole if set(fitting) <= set(whole) else completed(store)
+        if fitting:
+            return _fetch(args, member, store, whole, fitting)
+    if args.step is not None or args.id:
+        return Answer(BAD, f"there is no whole checkpoint {args.id or f'of step {args.step}'}: see list", {})
+    return Answer(GOOD, "nothing to restore: there is no whole checkpoint yet", {"restored": None, "step": None})
+
+
+def _agreed(args: argparse.Namespace, member: Member, store: AzcopyStore, fitting: list[Id]) -> list[Id]:
+    """The one that node 0 has chosen, if it has."""
+    from ..job.checkpoint.agree import agree
+
+    chosen = agree(store, member, lambda: fitting[0] if fitting else None, args.wait)
+    return [chosen] if chosen else []
+
+
+def _fetch(
+    args: argparse.Namespace, member: Member, store: AzcopyStore, whole: Mapping[Id, Whole], fitting: list[Id]
+) -> Answer:
+    """The first of these; the ones after it only where the caller wants to fall back."""
+    from ..job.checkpoint.fetch import Damaged, fetch
+
+    to, problems = os.path.abspath(args.to), []
+    for id_ in fitting if args.fall_back else fitting[:1]:
+        if id_ not in whole:
+            raise CommandFailed(f"{id_.text}, which node 0 has chosen, is not whole any more: call it again.")
+        try:
             os.makedirs(to, exist_ok=True)
-            try:
-                done = fetch(store, whole[id_], _ranks(args, member, whole[id_]), to, _host())
-                break
-            except Damaged as error:
-                problems.append(str(error))
-                if not args.fall_back:
-                    raise CommandFailed(f"{error} Restore an older one on all nodes: --step, see list.") from None
-        else:
-            return Answer(BAD, "\n".join(problems), {"restored": None, "problems": problems})
-    if args.latest_file:
-        write_file(os.path.join(to, args.latest_file), whole[id_].folder)
-    _note_restored(to, whole[id_].folder, id_.text, member.rank)
-    lines = [f"warning: {problem}" for problem in problems]
-    lines.append(f"step {id_.step} ({id_.text}) is in {done.path}: {done.files} files, {done.size} bytes")
-    lines += [f"what was there before is in {done.aside}"] if done.aside else []
-    return Answer(
-        GOOD, "\n".join(lines), {"restored": id_.text, "step": id_.step, "problems": problems, **asdict(done)}
-    )
+            done = fetch(store, whole[id_], _ranks(args, member, whole[id_]), to, _host())
+        except Damaged as error:
+            problems.append(str(error))
+            continue
+        if args.latest_file:
+            write_file(os.path.join(to, args.latest_file), whole[id_].folder)
+        _note_restored(to, whole[id_].folder, id_.text, member.rank)
+        lines = [f"warning: {problem}" for problem in problems]
+        lines.append(f"step {id_.step} ({id_.text}) is in {done.path}: {done.files} files, {done.size} bytes")
+        lines += [f"what was there before is in {done.aside}"] if done.aside else []
+        data = {"restored": id_.text, "step": id_.step, "problems": problems, **asdict(done)}
+        return Answer(GOOD, "\n".join(lines), data)
+    way = "there is no older one" if args.fall_back else "restore an older one, on all nodes: --step, see list"
+    return Answer(BAD, "\n".join([*problems, way]), {"restored": None, "step": None, "problems": problems})
 
 
 def _fitting(args: argparse.Namespace, whole: Mapping[Id, Whole]) -> list[Id]:
