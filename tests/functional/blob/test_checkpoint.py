@@ -49,7 +49,7 @@ class Job:
         plain = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
         slurm = {"SLURM_JOB_ID": "7", "SLURM_NODEID": str(rank), "SLURM_JOB_NUM_NODES": "2", "SLURM_STEP_ID": "0"}
         return subprocess.Popen(
-            [sys.executable, "-c", HPCNODE, "checkpoint", "--json", *words, *self.words],
+            [sys.executable, "-c", HPCNODE, "checkpoint", "--json", words[0], *self.words, *words[1:]],
             env={**plain, **slurm, "PYTHONPATH": str(REPOSITORY / "plugins/module_utils"), **more},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -163,26 +163,25 @@ def test_killed_while_it_is_published_the_last_whole_one_is_restored(
     # The cap holds: 2 MB/s, and what azcopy lets through at the start.
     assert last["seconds"] > FILES * FILE_BYTES * 8 / (CAP_MBPS * 1e6) * 0.6
     assert "sig=" not in last["said"]
+    assert job(0, "prune", "--keep-last", "1")["removed"] == ["000000000100-7.0-w2"]
+    listed = job(0, "list")
+    assert ([one["step"] for one in listed["whole"]], listed["not_whole"]) == ([200], [])
+    assert job.count("run/data/") == 2 * FILES
 
 
-def test_a_watcher_publishes_prunes_and_ends_when_it_is_told_to(job: Job) -> None:
+def test_a_watcher_publishes_and_ends_when_it_is_told_to(job: Job) -> None:
     run = job.folder / "watched"
-    words = ["watch", str(run), "--every", "0.3", "--keep-last", "1"]
     alone = {"SLURM_JOB_NUM_NODES": "1"}
-    run.mkdir()
-    watcher = job.start(0, *words, **alone)
-    for step in (100, 200):
-        made = run / f"global_step{step}"
-        made.mkdir()
-        (made / "model.pt").write_text(f"step {step}")
-        (made / ".complete").touch()
-        wait_for(lambda step=step: whole(run) == f"{step:012d}-7.0-w1", f"step {step} is not whole")
+    watcher = job.start(0, "watch", str(run), "--every", "0.3", **alone)
+    made = run / "global_step200"
+    made.mkdir(parents=True)
+    (made / "model.pt").write_text("step 200")
+    (made / ".complete").touch()
+    wait_for(lambda: whole(run) == "000000000200-7.0-w1", "step 200 is not whole")
     os.kill(watcher.pid, signal.SIGTERM)
     out, said = watcher.communicate(timeout=30)
     answer = json.loads(out)
     assert (watcher.returncode, answer["whole"]) == (0, "000000000200-7.0-w1"), said
-    listed = job(0, "list")
-    assert [one["step"] for one in listed["whole"]] == [200]
     assert not list((job.folder / "work").iterdir())
     restored = job(0, "restore", "--to", str(job.folder / "to"), **alone)
     assert Path(restored["path"], "model.pt").read_text() == "step 200"

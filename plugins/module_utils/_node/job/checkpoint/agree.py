@@ -34,23 +34,25 @@ def agree(
         chosen = choose()
         write_text(store, f"{CHOICES}{name}", json.dumps({"schema": 1, "id": chosen.text if chosen else None}) + "\n")
         return chosen
-    if not wait_until(lambda: _told(store, name) is not None, wait_s, pause_s):
+    told: list[Id | None] = []
+    if not wait_until(lambda: _told(store, name, told), wait_s, pause_s):
         raise CommandFailed(
             f"node 0 has not said within {wait_s:g} s which checkpoint is restored: call it on all nodes by one srun, "
             "or name one (--id)."
         )
-    told = _told(store, name)
-    return told[0] if told else None
+    return told[0]
 
 
-def _told(store: Store, name: str) -> tuple[Id | None] | None:
+def _told(store: Store, name: str, told: list[Id | None]) -> bool:
+    """Whether node 0 has chosen; what, is put into ``told``."""
     if not any(blob.name == f"{CHOICES}{name}" for blob in store.list(CHOICES)):
-        return None
+        return False
     try:
         given = json.loads(read_texts(store, CHOICES, [name])[name])["id"]
     except (ValueError, LookupError, TypeError):
-        return None
-    if given is None:
-        return (None,)
+        return False
     id_ = id_of(given) if isinstance(given, str) else None
-    return None if id_ is None else (id_,)
+    if id_ is None and given is not None:
+        return False
+    told.append(id_)
+    return True
