@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import threading
@@ -70,7 +71,7 @@ class FolderStore:
         carried = 0
         for name in names:
             data = (Path(source) / name).read_bytes()
-            self._operation(f"put {folder}{name}", lambda data=data, name=name: self._write(f"{folder}{name}", data))
+            self._operation(f"put {folder}{name}", functools.partial(self._write, f"{folder}{name}", data))
             if self.faults.slow_s:
                 time.sleep(self.faults.slow_s)
             carried += len(data)
@@ -91,9 +92,9 @@ class FolderStore:
     def remove(self, names: Sequence[str]) -> None:
         """See ``Store``."""
         for name in names:
-            self._operation(f"remove {name}", lambda name=name: (self.folder / name).unlink(missing_ok=True))
+            self._operation(f"remove {name}", functools.partial((self.folder / name).unlink, missing_ok=True))
 
-    def names(self) -> list[str]:
+    def names(self) -> Sequence[str]:
         """What is there."""
         return sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
 

@@ -83,7 +83,7 @@ class Job:
             self.start(rank, "restore", "--to", str(target / str(rank)), SLURM_STEP_ID=call, SLURM_RESTART_COUNT="1")
             for rank in (0, 1)
         ]
-        seconds = []
+        seconds: list[float] = []
         for rank, process in enumerate(started):
             out, said = process.communicate(timeout=120)
             answer = json.loads(out)
@@ -91,7 +91,7 @@ class Job:
             there = {path.name: path.read_bytes() for path in (target / str(rank) / f"step{step}").iterdir()}
             saved = self.folder / f"node{rank}" / f"step{step}"
             assert there == {path.name: path.read_bytes() for path in saved.iterdir()}
-            seconds.append(answer["seconds"])
+            seconds.append(float(answer["seconds"]))
         return max(seconds)
 
     def count(self, prefix: str) -> int:

@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stand_ins.folder_store import Faults, Killed
@@ -24,7 +26,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.w
 from .conftest import Job
 
 OLD, NEW = "old", "new"
-HOW = [{}, {"torn": True}, {"done_first": True}]
+HOW: list[dict[str, Any]] = [{}, {"torn": True}, {"done_first": True}]
 """Before an operation, in the midst of one, after one."""
 TURN_S = 20.0
 
@@ -52,7 +54,7 @@ def killed(work: Callable[[], object]) -> bool:
 @pytest.mark.parametrize("how", HOW, ids=["before", "torn", "after"])
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_node_killed_at_each_operation_leaves_one_whole_step(
-    tmp_path: Path, victim: int, how: dict[str, bool]
+    tmp_path: Path, victim: int, how: dict[str, Any]
 ) -> None:
     """The other node publishes before or after; then the killed one comes back and goes on."""
     cases = 0
@@ -62,10 +64,10 @@ def test_a_node_killed_at_each_operation_leaves_one_whole_step(
             mine, others = job.save(200, victim, NEW), job.save(200, 1 - victim, NEW)
             if other_first:
                 job.publish(others)
-            died = killed(lambda job=job, mine=mine, n=number: job.publish(mine, Faults(kill_at=n, **how)))
+            died = killed(functools.partial(job.publish, mine, Faults(kill_at=number, **how)))
             if not other_first:
                 # A torn manifest is written anew by its own node: the other cannot know.
-                with_torn = killed(lambda job=job, others=others: attempt(job, others))
+                with_torn = killed(functools.partial(attempt, job, others))
                 assert not with_torn
             assert job.restored("after") in (OLD, NEW)
             job.publish(mine)
@@ -152,7 +154,7 @@ def test_two_nodes_in_every_order_of_their_last_operations(tmp_path: Path) -> No
         job = with_old(folder)
         locals_ = [job.save(200, rank, NEW) for rank in (0, 1)]
         first = [0] * (head - 1) + [1] * (head - 1)
-        play((*first, *order), [lambda faults, one=one, job=job: job.publish(one, faults) for one in locals_])
+        play((*first, *order), [functools.partial(job.publish, one) for one in locals_])
         assert job.restored("after") == NEW
         shutil.rmtree(folder)
         count += 1
@@ -167,7 +169,7 @@ def test_two_nodes_both_killed_anywhere(tmp_path: Path) -> None:
         folder = tmp_path / "play"
         job = with_old(folder)
         locals_ = [job.save(200, rank, NEW) for rank in (0, 1)]
-        works = [lambda faults, one=one, job=job: job.publish(one, faults) for one in locals_]
+        works = [functools.partial(job.publish, one) for one in locals_]
         play([0, 1] * 17, works, kills)
         outcomes.add(job.restored("after"))
         # A new attempt of the job saves the same step with other contents: nothing of the killed one gets into it.
@@ -181,12 +183,12 @@ def test_two_nodes_both_killed_anywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", HOW, ids=["before", "torn", "after"])
-def test_pruning_killed_at_each_operation_leaves_whole_ones(tmp_path: Path, how: dict[str, bool]) -> None:
+def test_pruning_killed_at_each_operation_leaves_whole_ones(tmp_path: Path, how: dict[str, Any]) -> None:
     for number in itertools.count(1):
         job = with_old(tmp_path / str(number))
         for rank in (0, 1):
             job.publish(job.save(200, rank, NEW))
-        died = killed(lambda job=job, n=number: prune(job.store(Faults(kill_at=n, **how)), Keep(last=1)))
+        died = killed(functools.partial(prune, job.store(Faults(kill_at=number, **how)), Keep(last=1)))
         assert job.restored("after") == NEW
         # The newest gone too, by hand: what is half removed is never taken in its place.
         kept = [name for name in job.store().names() if name.startswith("complete/")]

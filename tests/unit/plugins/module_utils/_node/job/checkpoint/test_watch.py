@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Callable
@@ -251,11 +252,16 @@ def test_what_the_latest_named_before_is_published_too(scene: Scene) -> None:
     assert scene.whole() == [100, 200]
 
 
+def is_newest(scene: Scene, watcher: Watcher, step: int) -> bool:
+    """Whether a step is whole, and the watcher at rest."""
+    return scene.whole()[-1:] == [step] and watcher.idle
+
+
 def test_node_0_prunes(scene: Scene) -> None:
     watcher = scene.watcher(keep=Keep(last=1))
     for step in (100, 200, 300):
         scene.save(step)
-        until(watcher, lambda step=step: step in scene.whole() and watcher.idle)
+        until(watcher, functools.partial(is_newest, scene, watcher, step))
     assert scene.whole() == [300]
 
 
