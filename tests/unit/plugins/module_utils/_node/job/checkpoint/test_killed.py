@@ -203,6 +203,40 @@ def test_pruning_killed_at_each_operation_leaves_whole_ones(tmp_path: Path, how:
             break
 
 
+def test_pruning_takes_the_mark_then_the_manifests_then_the_data(tmp_path: Path) -> None:
+    job = with_old(tmp_path / "job")
+    for rank in (0, 1):
+        job.publish(job.save(200, rank, NEW))
+    store = job.store()
+    prune(store, Keep(last=1))
+    done = [words for words in store.log if words.startswith(("put", "remove"))]
+    assert [words.split("/")[0] for words in done] == [
+        "put pruned",
+        "remove complete",
+        *["remove shards"] * 2,
+        *["remove data"] * 4,
+    ]
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_the_same_step_of_another_attempt_never_touches_the_one_that_is_whole(tmp_path: Path, victim: int) -> None:
+    """The old and the new have the same names and sizes; the newer attempt is killed at each operation."""
+    for number in itertools.count(1):
+        job = with_old(tmp_path / str(number))
+        mine, others = (job.save(100, rank, NEW, attempt="7.1") for rank in (victim, 1 - victim))
+        job.publish(others)
+        died = killed(functools.partial(job.publish, mine, Faults(kill_at=number)))
+        assert job.restored("after") == (OLD if died and not newer_is_whole(job) else NEW)
+        if not died:
+            assert number > 8
+            break
+
+
+def newer_is_whole(job: Job) -> bool:
+    """Whether the job's manifest of attempt 7.1 is there."""
+    return (job.blobs / "complete" / "000000000100-7.1-w2.json").exists()
+
+
 def marked(job: Job) -> bool:
     """Whether step 100 is marked as pruned."""
     return (job.blobs / "pruned" / "000000000100-7.0-w2").exists()
