@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import requests
 
 from simulator import imds as simulated
 from simulator.testing import Simulator, running
@@ -79,3 +80,27 @@ def test_learns_the_size_and_finds_its_topology(simulator: Simulator, tmp_path: 
     size, name = vm_size.size_facts(root)
     assert (size.name, name.origin) == ("Standard_ND96isr_H100_v5", "remembered")
     assert part("setup.nccl.topology").topology_of(size).family.name == "ndv5"
+
+
+@pytest.mark.usefixtures("node")
+def test_hears_its_own_scheduled_events_and_starts_them(simulator: Simulator) -> None:
+    """The events that a watcher of checkpoints asks for: by name, those of this machine alone."""
+    events = part("job.checkpoint.events")
+    asks = {
+        name: events.events_of_this_machine(simulator.imds_endpoint, {simulated.INSTANCE_HEADER: name})
+        for name in ("uni_0", "uni_17")
+    }
+    assert [ask() for ask in asks.values()] == [[], []]
+    admin = f"{simulator.endpoint}/_simulator/events"
+    own = {"EventType": "Preempt", "NotBefore": "Mon, 19 Sep 2026 18:29:47 GMT"}
+    others = {"EventType": "Terminate", "Resources": ["uni_0"]}
+    for event in (own, others):
+        requests.post(f"{admin}{simulator.instance('uni_17').id}", json=event, timeout=10)
+    (heard,) = asks["uni_17"]()
+    assert (heard.kind, heard.status, heard.not_before, heard.is_ending) == ("Preempt", "Scheduled", 1789842587.0, True)
+    assert asks["uni_0"]() == []
+    events.start(heard.id, simulator.imds_endpoint, {simulated.INSTANCE_HEADER: "uni_17"})
+    (started,) = asks["uni_17"]()
+    assert (started.status, started.not_before) == ("Started", None)
+    with pytest.raises(part("machine.imds").ImdsError, match="HTTP status 400"):
+        events.start("another", simulator.imds_endpoint, {simulated.INSTANCE_HEADER: "uni_17"})

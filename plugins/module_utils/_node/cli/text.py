@@ -110,7 +110,9 @@ def options(parser: argparse.ArgumentParser) -> str:
 def synopsis(parser: argparse.ArgumentParser) -> str:
     """How the command is called."""
     formatter = argparse.HelpFormatter(parser.prog, width=width() - len(_INDENT))
-    formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups, prefix="")
+    # While it parses options between other words, argparse keeps its own usage here, indented for 'usage: '.
+    usage = parser.usage and parser.usage.replace("\n       ", "\n")
+    formatter.add_usage(usage, parser._actions, parser._mutually_exclusive_groups, prefix="")
     return textwrap.indent(formatter.format_help().strip("\n"), _INDENT)
 
 

@@ -64,6 +64,7 @@ def get(
     passing: Collection[int],
     sleep: Sleep = time.sleep,
     form: Mapping[str, str] | None = None,
+    body: bytes | None = None,
 ) -> bytes:
     """Return the body of a good answer from ``url``, at most 1 MiB of it.
 
@@ -72,11 +73,12 @@ def get(
     that it runs on itself, or read what it must not. TLS is verified by the system's authorities.
 
     :param form: fields of a form to post, for questions that hold a secret, which no URL may.
+    :param body: what to post instead of a form.
     :raises Refused: any other status.
     :raises NoAnswer: no good answer by then.
     """
     opener = _opener(url)
-    posted = None if form is None else urlencode(form).encode()
+    posted = body if form is None else urlencode(form).encode()
     request = urllib.request.Request(url, data=posted, headers=dict(headers))
     deadline = time.monotonic() + limit_s
     for attempt in range(1_000_000):

@@ -19,6 +19,8 @@ ENDPOINT = "http://169.254.169.254"
 API_VERSION = "2021-02-01"
 """``userData`` is there since 2021-01-01."""
 TOKEN_API_VERSION = "2018-02-01"
+EVENTS_API_VERSION = "2020-07-01"
+"""The first one with ``DurationInSeconds``."""
 LIMIT_S = 2.0
 """Seconds for all attempts together, where nobody waits for a machine to finish booting."""
 
@@ -88,6 +90,48 @@ def read_token(
     if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token or not token:
         raise ImdsError(f"what answers at {endpoint} is not Azure's metadata service: no access_token in its answer.")
     return token
+
+
+def read_events(
+    limit_s: float = LIMIT_S,
+    endpoint: str = ENDPOINT,
+    headers: Mapping[str, str] | None = None,
+    sleep: Sleep = time.sleep,
+) -> dict[str, Any]:
+    """Return the document of scheduled events, those of this machine's whole scale set or availability set.
+
+    The first question of all may take the service two minutes, in which it turns the events on.
+
+    :raises ImdsError: there is no such service here, or it does not answer in time.
+    """
+    path = f"/metadata/scheduledevents?api-version={EVENTS_API_VERSION}"
+    try:
+        document = _read(endpoint, path, headers, limit_s, sleep)
+    except Refused as refused:
+        raise ImdsError(f"the metadata service at {endpoint} answered with {refused}.") from None
+    if not isinstance(document, dict) or not isinstance(document.get("Events"), list):
+        raise ImdsError(f"what answers at {endpoint} is not Azure's metadata service: no Events in its answer.")
+    return document
+
+
+def start_event(
+    event_id: str,
+    limit_s: float = LIMIT_S,
+    endpoint: str = ENDPOINT,
+    headers: Mapping[str, str] | None = None,
+    sleep: Sleep = time.sleep,
+) -> None:
+    """Tell the service that this event need wait no longer, for all machines that it names.
+
+    :raises ImdsError: the service does not take it.
+    """
+    body = json.dumps({"StartRequests": [{"EventId": event_id}]}).encode()
+    all_headers = {**(headers or {}), "Metadata": "true", "Content-Type": "application/json"}
+    url = f"{endpoint}/metadata/scheduledevents?api-version={EVENTS_API_VERSION}"
+    try:
+        get(url, all_headers, limit_s, _PASSING, sleep, body=body)
+    except (NoAnswer, Refused) as error:
+        raise ImdsError(f"the metadata service at {endpoint} did not take the start of an event: {error}.") from None
 
 
 def _read(endpoint: str, path: str, headers: Mapping[str, str] | None, limit_s: float, sleep: Sleep) -> Any:

@@ -295,7 +295,8 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "containers": "status",
         "beeond": "status",
         "job": "status",
-        "stage": "status --target /data",
+        "stage": f"status --target {tmp_path}",
+        "checkpoint": f"status {tmp_path}",
         "slurm": "list",
         "arbiter": "status",
     }

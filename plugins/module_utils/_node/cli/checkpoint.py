@@ -1,0 +1,372 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode checkpoint: a job's checkpoints in Blob storage, whole or not at all."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Callable
+
+from ..machine.atomic import write_file
+from ..machine.root import Root
+from ..machine.run import CommandFailed
+from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+
+if TYPE_CHECKING:
+    from ..job.checkpoint.azcopy_store import AzcopyStore
+    from ..job.checkpoint.manifest import Whole
+    from ..job.checkpoint.member import Member
+    from ..job.checkpoint.names import Id
+    from ..job.checkpoint.signals import Signal
+    from ..job.checkpoint.watch import Watcher
+
+_DESCRIPTION = """\
+Keeps a job's checkpoints in a folder of a Blob container (--store, or HPCAI_CHECKPOINT_STORE), as the job's user. Each
+node publishes its part; a checkpoint is whole when all nodes have, and only whole ones are restored.
+
+watch DIR uploads each finished checkpoint in DIR until SIGTERM or SIGINT; with --once, what is finished now. A
+checkpoint is a folder with its step as the last number of its name, finished when the file .complete is in it (--signal
+marker), when a file beside it names it (latest), or when it got a name that ends with its step (rename).
+
+save DIR --step N publishes this node's part of DIR, which is finished.
+
+restore --to DIR fetches the newest whole checkpoint, or that of --step or --id, verifies it by hash, and brings it into
+place by a rename. Call it on all nodes by one srun. Where there is none, it says so and exits with 0.
+
+list shows what is whole and what is not. prune keeps the last --keep-last and each whose step --keep-every divides.
+status DIR tells what the watchers of DIR do.
+
+Defaults are in /etc/hpcai/blob.json; DIR/.hpcai-checkpoint holds what hpcnode notes there.
+
+Exit status of watch: 0 all that was finished is published, 1 something is not. Of restore: 0 restored, or there is
+nothing, 1 damaged or not fetched. Of status: 0 good, 1 not, 2 nobody watches.
+"""
+
+STORE_VARIABLE = "HPCAI_CHECKPOINT_STORE"
+_WITH_FOLDER = ("watch", "save", "status")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("action", choices=tuple(_ACTIONS), help="what to do")
+    add("folder", nargs="?", metavar="DIR", help="watch, status: the folder of checkpoints; save: a checkpoint")
+    add("--store", metavar="URL", help="https://ACCOUNT.blob.core.windows.net/CONTAINER/FOLDER, one for each training")
+    add("--signal", choices=("marker", "latest", "rename"), default="marker", help="watch: how 'finished' is told")
+    add("--marker", metavar="NAME", default=".complete", help="watch: the marker's name (.complete)")
+    add("--latest-file", metavar="NAME", help="the file that names the latest (latest); restore writes it if asked")
+    add("--shared", action="store_true", help="all nodes see one folder: each uploads a share, node 0 restores")
+    add("--once", action="store_true", help="watch: publish what is finished, and end")
+    add("--every", type=float, metavar="S", default=2.0, help="watch: seconds between looks (2)")
+    add("--wait", type=float, metavar="S", default=600.0, help="save, watch --once, restore: for other nodes (600)")
+    add("--acknowledge", action="store_true", help="watch: let a scheduled event start once all is published")
+    add("--step", type=int, metavar="N", help="save, restore: which step")
+    add("--save-id", metavar="TEXT", default="", help="save: tells two saves of a step in one attempt apart")
+    add("--to", metavar="DIR", help="restore: where the checkpoint's folder is to be")
+    add("--id", metavar="ID", help="restore: which one exactly, as list shows it")
+    add("--all", action="store_true", help="restore: the parts of all nodes into each node's folder")
+    add("--fall-back", action="store_true", help="restore, one node: an older one where the newest is damaged")
+    add("--keep-last", type=int, metavar="N", help="watch, prune: keep the N newest; watch prunes only with this")
+    add("--keep-every", type=int, metavar="K", default=0, help="watch, prune: keep each whose step K divides")
+    add("--leftover-hours", type=float, metavar="H", default=24.0, help="age at which unfinished ones go (24)")
+    add("--attempt", metavar="TEXT", help="in place of job and restart, the same on all nodes")
+    add("--rank", type=int, metavar="I", help="in place of SLURM_NODEID")
+    add("--world", type=int, metavar="N", help="in place of SLURM_JOB_NUM_NODES")
+    add("--credential", choices=("identity", "workload", "sas", "none"), help="by which right")
+    add("--client-id", metavar="ID", help="which of the machine's identities")
+    add("--sas-file", metavar="FILE", default="", help="a file with a SAS")
+    add("--account-gbps", type=float, metavar="N", help="what the account carries, shared by all nodes")
+    add("--cap-mbps", type=float, metavar="N", help="cap of this node, in place of that")
+    add("--azcopy", metavar="FILE", help="the program")
+    add("--work", metavar="DIR", help="where azcopy's logs and plans are")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    if (args.folder is None) is (args.action in _WITH_FOLDER):
+        raise UsageError(f"{args.action} {'needs a DIR' if args.action in _WITH_FOLDER else 'takes no DIR'}")
+    if args.every <= 0 or args.wait < 0 or args.leftover_hours <= 0 or args.keep_every < 0:
+        raise UsageError("--every and --leftover-hours are more than 0, --wait and --keep-every 0 or more")
+    if args.keep_last is not None and args.keep_last < 1:
+        raise UsageError("--keep-last is 1 at least: the newest checkpoint always stays")
+    for name in (args.latest_file, args.marker):
+        if name is not None and (not name or "/" in name or name in (".", "..")):
+            raise UsageError(f"{name!r} is no name of a file: --marker and --latest-file name one, without a folder")
+    if args.folder:
+        args.folder = os.path.abspath(args.folder)
+    return _ACTIONS[args.action](args)
+
+
+def _watch(args: argparse.Namespace) -> Answer:
+    from ..job.checkpoint.prune import Keep
+    from ..job.checkpoint.watch import Options, Watcher
+
+    member = _member(args)
+    keep = None
+    if args.keep_last is not None:
+        keep = Keep(args.keep_last, args.keep_every, args.leftover_hours * 3600, member.attempt)
+    options = Options(args.folder, _signal(args), member, _host(), args.shared, keep, args.every, args.acknowledge)
+    with _Opened(args, member) as store:
+        from ..job.checkpoint.events import events_of_this_machine, start
+
+        watcher = Watcher(options, store, events_of_this_machine(), start)
+        return _run(watcher, args)
+
+
+def _run(watcher: Watcher, args: argparse.Namespace) -> Answer:
+    ended = threading.Event()
+    kept = {number: signal.signal(number, lambda *_given: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    deadline = time.monotonic() + args.wait
+    said: list[str] = []
+    try:
+        while not ended.is_set():
+            watcher.turn()
+            lines = watcher.status.events_to_tell()
+            sys.stderr.write("".join(f"hpcnode checkpoint: {line}\n" for line in lines if line not in said))
+            sys.stderr.flush()
+            said = lines
+            if args.once and (watcher.idle or time.monotonic() > deadline):
+                break
+            ended.wait(args.every)
+    finally:
+        for number, before in kept.items():
+            signal.signal(number, before)
+        good = watcher.end()
+    good = good and (not args.once or watcher.idle)
+    return Answer(GOOD if good else BAD, "\n".join(watcher.status.lines()), asdict(watcher.status))
+
+
+def _save(args: argparse.Namespace) -> Answer:
+    from ..job.checkpoint.names import LARGEST_STEP, SAVE, Id
+    from ..job.checkpoint.publish import Local, publish
+    from ..job.checkpoint.signals import DEFAULT_LATEST, LATEST
+    from ..job.checkpoint.whole import complete, missing_ranks
+    from ..machine.patience import wait_until
+
+    if args.step is None or not 0 <= args.step <= LARGEST_STEP:
+        raise UsageError("save needs --step, a number from 0")
+    if args.save_id and not SAVE.fullmatch(args.save_id):
+        raise UsageError("--save-id is letters, digits, '.' and '_', 40 at most")
+    member = _member(args)
+    parent, _slash, folder = args.folder.rpartition("/")
+    latest = ("", "")
+    if args.signal == LATEST:
+        name = args.latest_file or DEFAULT_LATEST
+        with open(os.path.join(parent, name), encoding="utf-8") as file:
+            latest = (name, file.read())
+    id_ = Id(args.step, member.attempt, member.world, args.save_id)
+    with _Opened(args, member) as store:
+        done = publish(store, Local(id_, parent or "/", folder, member.rank, args.shared, latest))
+        is_whole = wait_until(lambda: complete(store, id_) is not None, args.wait, 2.0)
+        missing = [] if is_whole else missing_ranks(store, id_)
+    data = {"id": id_.text, "whole": is_whole, "missing": missing, "bytes": done.shard.size}
+    data.update(carried=done.carried, seconds=round(done.seconds, 3))
+    text = f"{id_.text}: {done.carried} of {done.shard.size} bytes carried"
+    if is_whole:
+        return Answer(GOOD, f"{text}; it is whole", data)
+    words = f"nodes {', '.join(map(str, missing))} have not published" if missing else "it was pruned"
+    return Answer(BAD, f"{text}; it is not whole: {words} within {args.wait:g} s", data)
+
+
+def _restore(args: argparse.Namespace) -> Answer:
+    from ..job.checkpoint.whole import completed
+
+    if not args.to:
+        raise UsageError("restore needs --to")
+    member = _member(args)
+    alone = member.world == 1 or args.shared
+    if args.fall_back and not alone:
+        raise UsageError("--fall-back is for one node, or --shared: nodes that fall back by themselves would mix steps")
+    if not alone and not args.id and not member.call:
+        raise UsageError("the nodes must restore the same one: call it by srun on all of them, or name one by --id")
+    if args.shared and member.rank:
+        return Answer(GOOD, "node 0 restores", {"restored": None, "left_to": 0})
+    with _Opened(args, member) as store:
+        whole = completed(store)
+        fitting = _fitting(args, whole)
+        if not alone and not args.id:
+            fitting = _agreed(args, member, store, fitting)
+            whole = whole if set(fitting) <= set(whole) else completed(store)
+        if fitting:
+            return _fetch(args, member, store, whole, fitting)
+    if args.step is not None or args.id:
+        return Answer(BAD, f"there is no whole checkpoint {args.id or f'of step {args.step}'}: see list", {})
+    return Answer(GOOD, "nothing to restore: there is no whole checkpoint yet", {"restored": None, "step": None})
+
+
+def _agreed(args: argparse.Namespace, member: Member, store: AzcopyStore, fitting: list[Id]) -> list[Id]:
+    """The one that node 0 has chosen, if it has."""
+    from ..job.checkpoint.agree import agree
+
+    chosen = agree(store, member, lambda: fitting[0] if fitting else None, args.wait)
+    return [chosen] if chosen else []
+
+
+def _fetch(
+    args: argparse.Namespace, member: Member, store: AzcopyStore, whole: Mapping[Id, Whole], fitting: list[Id]
+) -> Answer:
+    """The first of these; the ones after it only where the caller wants to fall back."""
+    from ..job.checkpoint.fetch import Damaged, fetch
+
+    to, problems = os.path.abspath(args.to), []
+    for id_ in fitting if args.fall_back else fitting[:1]:
+        if id_ not in whole:
+            raise CommandFailed(f"{id_.text}, which node 0 has chosen, is not whole any more: call it again.")
+        try:
+            os.makedirs(to, exist_ok=True)
+            done = fetch(store, whole[id_], _ranks(args, member, whole[id_]), to, _host())
+        except Damaged as error:
+            problems.append(str(error))
+            continue
+        if args.latest_file:
+            write_file(os.path.join(to, args.latest_file), whole[id_].folder)
+        _note_restored(to, whole[id_].folder, id_.text, member.rank)
+        lines = [f"warning: {problem}" for problem in problems]
+        lines.append(f"step {id_.step} ({id_.text}) is in {done.path}: {done.files} files, {done.size} bytes")
+        lines += [f"what was there before is in {done.aside}"] if done.aside else []
+        data = {"restored": id_.text, "step": id_.step, "problems": problems, **asdict(done)}
+        return Answer(GOOD, "\n".join(lines), data)
+    way = "there is no older one" if args.fall_back else "restore an older one, on all nodes: --step, see list"
+    return Answer(BAD, "\n".join([*problems, way]), {"restored": None, "step": None, "problems": problems})
+
+
+def _fitting(args: argparse.Namespace, whole: Mapping[Id, Whole]) -> list[Id]:
+    """Those that are asked for, the newest first."""
+    newest = list(whole)[::-1]
+    if args.id:
+        return [id_ for id_ in newest if id_.text == args.id]
+    return [id_ for id_ in newest if args.step in (None, id_.step)]
+
+
+def _ranks(args: argparse.Namespace, member: Member, whole: Whole) -> list[int]:
+    if args.all or whole.shared:
+        return list(range(whole.id.world))
+    if whole.id.world != member.world:
+        raise UsageError(
+            f"{whole.id.text} is of {whole.id.world} nodes, and this job has {member.world}: --all brings "
+            "the parts of all nodes to each, for programs that can load another number of parts"
+        )
+    return [member.rank]
+
+
+def _note_restored(to: str, folder: str, text: str, rank: int) -> None:
+    """So that a watcher does not publish it again."""
+    from ..job.checkpoint import record
+
+    path = record.path_of(to, _host())
+    one = record.Seen(folder, text, rank, record.tree_stamp(to, folder), record.RESTORED)
+    record.write(path, record.read(path).put(one))
+
+
+def _list(args: argparse.Namespace) -> Answer:
+    from ..job.checkpoint.names import SHARDS, id_in
+    from ..job.checkpoint.whole import completed
+
+    with _Opened(args, None) as store:
+        whole = completed(store)
+        started = {id_ for id_ in (id_in(blob.name) for blob in store.list(SHARDS)) if id_} - set(whole)
+    newest = list(whole.values())[::-1]
+    lines = [f"step {one.id.step}: {one.size} bytes of {one.id.world} nodes, {one.id.text}" for one in newest]
+    partly = sorted(started, key=lambda one: one.order, reverse=True)
+    lines += [f"step {id_.step}: not whole, {id_.text}" for id_ in partly]
+    data: dict[str, Any] = {
+        "whole": [{"id": one.id.text, "step": one.id.step, "nodes": one.id.world, "bytes": one.size} for one in newest],
+        "not_whole": [id_.text for id_ in partly],
+    }
+    return Answer(GOOD, "\n".join(lines) or "there is no checkpoint", data)
+
+
+def _prune(args: argparse.Namespace) -> Answer:
+    from ..job.checkpoint.prune import Keep, prune
+
+    if args.keep_last is None:
+        raise UsageError("prune needs --keep-last")
+    attempt = args.attempt or (_member(args).attempt if os.environ.get("SLURM_JOB_ID") else "")
+    with _Opened(args, None) as store:
+        done = prune(store, Keep(args.keep_last, args.keep_every, args.leftover_hours * 3600, attempt))
+    removed, left = [id_.text for id_ in done.whole], [id_.text for id_ in done.leftovers]
+    lines = [*(f"removed {text}" for text in removed), *(f"removed what was left of {text}" for text in left)]
+    return Answer(GOOD, "\n".join(lines) or "nothing to remove", {"removed": removed, "leftovers": left})
+
+
+def _status(args: argparse.Namespace) -> Answer:
+    from ..job.checkpoint.status import read_all
+
+    found = read_all(args.folder)
+    if not found:
+        return Answer(UNKNOWN, f"nobody watches {args.folder}", {"nodes": []})
+    lines = [line for one in found for line in one.lines()]
+    good = all(one.good for one in found)
+    return Answer(GOOD if good else BAD, "\n".join(lines), {"nodes": [asdict(one) for one in found]})
+
+
+class _Opened:
+    """The store for as long as it is used; azcopy's logs stay only where something went wrong."""
+
+    def __init__(self, args: argparse.Namespace, member: Member | None) -> None:
+        from ..job.checkpoint.reach import Wish, open_store
+
+        url = args.store or os.environ.get(STORE_VARIABLE, "")
+        if not url:
+            raise UsageError(f"{args.action} needs --store, or {STORE_VARIABLE} in the environment")
+        wish = Wish(
+            args.credential, args.client_id, args.sas_file, args.account_gbps, args.cap_mbps, args.azcopy, args.work
+        )
+        try:
+            self._store, self._folder = open_store(Root(args.root), url, wish, member.world if member else 1)
+        except ValueError as error:
+            from ..machine.config import ConfigError
+
+            raise error if isinstance(error, ConfigError) else UsageError(str(error)) from None
+
+    def __enter__(self) -> AzcopyStore:
+        return self._store
+
+    def __exit__(self, kind: object, *_about: object) -> None:
+        if not kind:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _member(args: argparse.Namespace) -> Member:
+    from ..job.checkpoint.member import NotInJob, member_of
+
+    try:
+        return member_of(os.environ, args.attempt, args.rank, args.world)
+    except NotInJob as error:
+        if args.action == "restore" and args.attempt is None and not os.environ.get("SLURM_JOB_ID"):
+            # Outside of a job one restores to look at something: no attempt is needed for that.
+            return member_of(os.environ, "none", args.rank, args.world)
+        raise UsageError(str(error)) from None
+
+
+def _signal(args: argparse.Namespace) -> Signal:
+    from ..job.checkpoint.signals import DEFAULT_LATEST, MARKER, Signal
+
+    return Signal(args.signal, args.marker if args.signal == MARKER else args.latest_file or DEFAULT_LATEST)
+
+
+def _host() -> str:
+    return socket.gethostname().partition(".")[0] or "host"
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
+    "watch": _watch,
+    "save": _save,
+    "restore": _restore,
+    "list": _list,
+    "prune": _prune,
+    "status": _status,
+}
+
+COMMAND = Command(
+    "checkpoint", "checkpoints in Blob storage, whole or not at all", _DESCRIPTION, _add_arguments, _execute
+)

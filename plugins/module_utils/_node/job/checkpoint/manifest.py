@@ -1,0 +1,245 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The manifests: what a node gave, and that all nodes gave it.
+
+Both are a function of what was saved alone, without a time or the writer's name: whoever writes one writes the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...machine.run import CommandFailed
+from ..azcopy.names import trouble_with
+from .files import digest
+from .names import Id, id_of
+
+SCHEMA = 1
+
+
+class BadManifest(CommandFailed):
+    """A manifest that cannot be used; the message names it."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a shard: path below the checkpoint's folder, size, SHA-256."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What a node gave.
+
+    :ivar rank: the node's number in the job, from 0.
+    :ivar folder: what the checkpoint's folder is called.
+    :ivar outline: of a folder that all nodes see, what stands for all its files; else empty.
+    :ivar latest: name and text of the file beside the folder that names it; both empty where none does.
+    """
+
+    id: Id
+    rank: int
+    folder: str
+    files: tuple[File, ...]
+    outline: str = ""
+    latest: tuple[str, str] = ("", "")
+
+    @property
+    def digest(self) -> str:
+        """What stands for names, sizes and hashes."""
+        return digest(f"{one.sha256} {one.size} {one.path}" for one in self.files)
+
+    @property
+    def data(self) -> str:
+        """Where its data lies."""
+        return self.id.data(self.rank, self.digest)
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return sum(one.size for one in self.files)
+
+    @property
+    def wanted(self) -> dict[str, tuple[int, str]]:
+        """Size and hash by path."""
+        return {one.path: (one.size, one.sha256) for one in self.files}
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the job's manifest says of a node's: the hash of its text, how many files and bytes it names."""
+
+    rank: int
+    sha256: str
+    files: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole checkpoint."""
+
+    id: Id
+    folder: str
+    shared: bool
+    parts: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all nodes."""
+        return sum(part.size for part in self.parts)
+
+
+def shard_text(shard: Shard) -> str:
+    """Return a node's manifest."""
+    return _text(
+        {
+            "id": shard.id.text,
+            "rank": shard.rank,
+            "folder": shard.folder,
+            "outline": shard.outline,
+            "latest": list(shard.latest),
+            "files": [[one.path, one.size, one.sha256] for one in shard.files],
+        }
+    )
+
+
+def shard_of(text: str, where: str) -> Shard:
+    """Return what a node's manifest says.
+
+    :raises BadManifest: it is none, or names a path outside its folder.
+    """
+    given = _read(text, where)
+    try:
+        made = Shard(
+            id=_id(given["id"]),
+            rank=_whole(given["rank"]),
+            folder=_name(given["folder"]),
+            files=tuple(File(_path(path), _whole(size), _sha(sha)) for path, size, sha in given["files"]),
+            outline=str(given["outline"]),
+            latest=(_name(given["latest"][0]) if given["latest"][0] else "", str(given["latest"][1])),
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise BadManifest(f"{where} is no manifest of a shard ({error}).") from None
+    if len({one.path for one in made.files}) != len(made.files):
+        raise BadManifest(f"{where} names a file twice.")
+    return made
+
+
+def whole_of(shards: Sequence[str], id_: Id) -> Whole:
+    """Return the checkpoint that these manifests, one of each node, make up.
+
+    :raises BadManifest: they do not: one is of another checkpoint, or they were made of different folders.
+    """
+    read = [shard_of(text, id_.shard(rank)) for rank, text in enumerate(shards)]
+    for rank, shard in enumerate(read):
+        if (shard.id, shard.rank) != (id_, rank):
+            raise BadManifest(f"{id_.shard(rank)} is that of shard {shard.rank} of {shard.id.text}.")
+        for what in ("folder", "outline", "latest"):
+            if getattr(shard, what) != getattr(read[0], what):
+                raise BadManifest(
+                    f"the nodes do not agree on {id_.text}: {what} of node {rank} is {getattr(shard, what)!r}, that of "
+                    f"node 0 {getattr(read[0], what)!r}: give all nodes the same options, and --shared where they see "
+                    "one folder."
+                )
+    if not any(shard.files for shard in read):
+        raise BadManifest(f"{id_.text} has no files.")
+    parts = tuple(
+        Part(rank, hashlib.sha256(text.encode()).hexdigest(), len(shard.files), shard.size)
+        for rank, (text, shard) in enumerate(zip(shards, read))
+    )
+    return Whole(id_, read[0].folder, bool(read[0].outline), parts)
+
+
+def whole_text(whole: Whole) -> str:
+    """Return the job's manifest."""
+    return _text(
+        {
+            "id": whole.id.text,
+            "folder": whole.folder,
+            "shared": whole.shared,
+            "shards": [[part.rank, part.sha256, part.files, part.size] for part in whole.parts],
+        }
+    )
+
+
+def whole_from(text: str, where: str) -> Whole:
+    """Return what the job's manifest says.
+
+    :raises BadManifest: it is none, or not one of as many nodes as its name says.
+    """
+    given = _read(text, where)
+    try:
+        made = Whole(
+            id=_id(given["id"]),
+            folder=_name(given["folder"]),
+            shared=bool(given["shared"]),
+            parts=tuple(
+                Part(_whole(rank), _sha(sha), _whole(files), _whole(size)) for rank, sha, files, size in given["shards"]
+            ),
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise BadManifest(f"{where} is no manifest of a checkpoint ({error}).") from None
+    if made.id.complete != where or [part.rank for part in made.parts] != list(range(made.id.world)):
+        raise BadManifest(f"{where} is not the manifest that its name says.")
+    return made
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps({"schema": SCHEMA, **content}, indent=1, sort_keys=True) + "\n"
+
+
+def _read(text: str, where: str) -> dict[str, Any]:
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        given = None
+    schema = given.get("schema") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or not isinstance(schema, int):
+        raise BadManifest(f"{where} is no manifest.")
+    if schema > SCHEMA:
+        raise BadManifest(
+            f"{where} has schema {schema}, and this hpcnode knows {SCHEMA} at most: install the hpcnode of the "
+            "collection that wrote it (role hpcai.azure.node_tools)."
+        )
+    return given
+
+
+def _id(given: Any) -> Id:
+    made = id_of(given) if isinstance(given, str) else None
+    if made is None:
+        raise ValueError(f"{given!r} names no checkpoint")
+    return made
+
+
+def _whole(given: Any) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise ValueError(f"{given!r} is no number")
+    return given
+
+
+def _name(given: Any) -> str:
+    if not isinstance(given, str) or "/" in given or given.startswith(".") or trouble_with(given):
+        raise ValueError(f"{given!r} is no name of a folder")
+    return given
+
+
+def _path(given: Any) -> str:
+    if not isinstance(given, str) or trouble_with(given):
+        raise ValueError(f"{given!r} is no path")
+    return given
+
+
+def _sha(given: Any) -> str:
+    if not isinstance(given, str) or len(given) != 64:
+        raise ValueError(f"{given!r} is no hash")
+    return given

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The way to a series of checkpoints in Blob storage: from this node's settings and what the caller wants otherwise."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+
+from ...machine.config import ConfigError
+from ...machine.root import Root
+from ..azcopy.credential import SAS, credential_of
+from ..azcopy.limits import Limits, share_of_account
+from ..azcopy.place import place_of
+from ..azcopy.settings import read_settings
+from ..azcopy.tool import Azcopy
+from .azcopy_store import AzcopyStore
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the caller wants otherwise than /etc/hpcai/blob.json has it; None and empty texts want nothing."""
+
+    credential: str | None = None
+    client_id: str | None = None
+    sas_file: str = ""
+    account_gbps: float | None = None
+    cap_mbps: float | None = None
+    azcopy: str | None = None
+    work: str | None = None
+
+
+def open_store(root: Root, url: str, wish: Wish, nodes: int) -> tuple[AzcopyStore, str]:
+    """Return the store at ``url``, and the folder of azcopy's logs, which the caller removes.
+
+    :param nodes: how many share the account's limit.
+    :raises ConfigError: the settings or the credential cannot be used.
+    :raises ValueError: the URL is none, or the cap makes no sense.
+    """
+    settings = read_settings(root)
+    place = place_of(url)
+    account = settings.account_gbps if wish.account_gbps is None else wish.account_gbps
+    cap = wish.cap_mbps or (share_of_account(account, nodes) if account else 0.0)
+    limits = Limits(cap, settings.connections)
+    if limits.block_mib < 0:
+        raise ValueError("the cap must be more than 0")
+    kind = wish.credential or (SAS if wish.sas_file else settings.credential)
+    credential = credential_of(kind, wish.client_id or settings.client_id, wish.sas_file)
+    work = wish.work or settings.work_folder or tempfile.gettempdir()
+    if not os.path.isdir(work):
+        raise ConfigError(f"the folder for azcopy's logs, {work}, is not there: make it, or give --work.")
+    folder = tempfile.mkdtemp(prefix=f"hpcai-checkpoint-{os.environ.get('SLURM_JOB_ID', 'none')}-", dir=work)
+    return AzcopyStore(Azcopy(folder, credential, limits, wish.azcopy or settings.azcopy), place), folder

@@ -1,0 +1,152 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What this node knows of the checkpoints in a watched directory: to which attempt each belongs, and how far it is.
+
+It lies beside them, so that it is gone when they are, and it is asked after a reboot or a requeue. What was finished
+in an earlier attempt is published as that attempt's, or not at all: other nodes may have gone back, and saved the same
+step anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ...machine.atomic import write_file
+from .files import digest, scan
+from .member import Member
+from .names import Id, id_of
+from .signals import Found
+
+FOLDER = ".hpcai-checkpoint"
+SCHEMA = 1
+PENDING, PUBLISHED, REFUSED, RESTORED, UNKNOWN = "pending", "published", "refused", "restored", "unknown"
+"""To be published; this node's part is; it cannot be; it came from the store; nobody knows of which attempt it is."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A finished checkpoint.
+
+    :ivar id: its id's text; empty where it is of no known attempt.
+    :ivar stamp: of its sign; of RESTORED ones, of all its files.
+    :ivar words: why it is REFUSED or UNKNOWN.
+    """
+
+    folder: str
+    id: str
+    rank: int
+    stamp: str
+    state: str = PENDING
+    latest: tuple[str, str] = ("", "")
+    words: str = ""
+
+    @property
+    def known(self) -> Id | None:
+        """Which checkpoint it is."""
+        return id_of(self.id)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known.
+
+    :ivar attempt: which attempt looked last.
+    :ivar seen: by folder.
+    """
+
+    attempt: str = ""
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+
+    def pending(self) -> list[Seen]:
+        """Return what is to be published, the newest first."""
+        found = [(one.known, one) for one in self.seen.values() if one.state == PENDING]
+        return [one for id_, one in sorted(((i, o) for i, o in found if i), key=lambda p: p[0].order, reverse=True)]
+
+    def with_restored(self, others: Iterable[Seen]) -> Record:
+        """Return the record with what other nodes have restored into the same directory."""
+        return replace(self, seen={**{one.folder: one for one in others}, **self.seen})
+
+    def put(self, one: Seen) -> Record:
+        """Return the record with one more, or another."""
+        return replace(self, seen={**self.seen, one.folder: one})
+
+
+def merge(record: Record, found: Iterable[Found], directory: str, member: Member, world: int | None = None) -> Record:
+    """Return the record after a look at the directory.
+
+    What is new is of the running attempt, unless this is the attempt's first look: then it may be older. It is the
+    attempt's if it was finished after the job had started, or the job has but this node, which cannot mix anything.
+    """
+    nodes = member.world if world is None else world
+    first = record.attempt != member.attempt
+    seen = {}
+    for one in found:
+        known = record.seen.get(one.folder)
+        if known and known.stamp == (one.stamp if known.state != RESTORED else tree_stamp(directory, one.folder)):
+            seen[one.folder] = known
+            continue
+        id_ = Id(one.step, member.attempt, nodes, one.save)
+        made = Seen(one.folder, id_.text, member.rank, one.stamp, latest=one.latest)
+        if first and nodes > 1 and not 0 < member.started <= one.when:
+            words = (
+                "it was finished before this attempt of the job, and nobody noted in which: save it by hand, if at all"
+            )
+            made = replace(made, id="", state=UNKNOWN, words=words)
+        seen[one.folder] = made
+    # With a file that names the latest, the others are no longer found, and are to be published all the same.
+    for folder, known in record.seen.items():
+        if folder not in seen and known.latest[0] and os.path.isdir(os.path.join(directory, folder)):
+            seen[folder] = known
+    return Record(member.attempt, seen)
+
+
+def tree_stamp(directory: str, folder: str) -> str:
+    """Return what changes when any file of a folder does; empty where it cannot be read."""
+    try:
+        return digest(f"{one.path} {one.size} {one.changed}" for one in scan(os.path.join(directory, folder)))
+    except (OSError, RuntimeError):
+        return ""
+
+
+def path_of(directory: str, host: str) -> str:
+    """Return where a node's record lies. Nodes may share the directory."""
+    return os.path.join(directory, FOLDER, f"record-{host}.json")
+
+
+def read(path: str) -> Record:
+    """Return the record; an empty one where there is none, or none that can be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            given = json.load(file)
+        if given["schema"] != SCHEMA:
+            return Record()
+        seen = [Seen(**{**one, "latest": tuple(one["latest"])}) for one in given["seen"]]
+        return Record(str(given["attempt"]), {one.folder: one for one in seen})
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return Record()
+
+
+def restored(directory: str) -> list[Seen]:
+    """Return what any node has restored into a directory."""
+    folder = os.path.join(directory, FOLDER)
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    found = [read(os.path.join(folder, name)) for name in names if name.startswith("record-")]
+    return [one for record in found for one in record.seen.values() if one.state == RESTORED]
+
+
+def write(path: str, record: Record) -> None:
+    """Keep the record.
+
+    :raises OSError: it cannot be written.
+    """
+    content: dict[str, Any] = {"attempt": record.attempt, "seen": [asdict(one) for one in record.seen.values()]}
+    write_file(path, json.dumps({"schema": SCHEMA, **content}, indent=1) + "\n")

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A store of checkpoints in a folder, one operation a blob, with the faults that a killed or slow uploader leaves."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.store import Hear, Stored
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
+
+
+class Killed(BaseException):
+    """The process is gone: nothing catches this, as nothing catches SIGKILL."""
+
+
+@dataclass
+class Faults:
+    """What goes wrong.
+
+    :ivar kill_at: the number of the operation, from 1, at which the process is killed; 0 never.
+    :ivar torn: whether that operation, where it writes, leaves half of its blob. Blob storage never does.
+    :ivar done_first: whether that operation is done before the process is killed.
+    :ivar fail_at: the number of the operation that fails.
+    :ivar slow_s: how long each write takes.
+    :ivar before: called before each operation with its number and its words.
+    """
+
+    kill_at: int = 0
+    torn: bool = False
+    done_first: bool = False
+    fail_at: int = 0
+    slow_s: float = 0.0
+    before: Callable[[int, str], None] | None = None
+
+
+@dataclass
+class FolderStore:
+    """The blobs below a folder.
+
+    :ivar log: the operations, in words.
+    :ivar stale: blobs that are there, and that no listing shows yet.
+    """
+
+    folder: Path
+    faults: Faults = field(default_factory=Faults)
+    log: list[str] = field(default_factory=list)
+    stale: set[str] = field(default_factory=set)
+
+    def list(self, folder: str) -> Sequence[Stored]:
+        """See ``Store``."""
+        self._operation(f"list {folder}")
+        found = []
+        for path in sorted((self.folder / folder).rglob("*")):
+            name = path.relative_to(self.folder).as_posix()
+            if path.is_file() and name not in self.stale and not path.name.endswith(".being-written"):
+                found.append(Stored(name, path.stat().st_size, path.stat().st_mtime))
+        return found
+
+    def put(self, source: str, names: Sequence[str], folder: str, hear: Hear | None = None) -> None:
+        """See ``Store``."""
+        carried = 0
+        for name in names:
+            data = (Path(source) / name).read_bytes()
+            self._operation(f"put {folder}{name}", functools.partial(self._write, f"{folder}{name}", data))
+            if self.faults.slow_s:
+                time.sleep(self.faults.slow_s)
+            carried += len(data)
+            if hear:
+                hear(carried)
+
+    def get(self, folder: str, names: Sequence[str], target: str) -> None:
+        """See ``Store``."""
+        for name in names:
+            self._operation(f"get {folder}{name}")
+            path = self.folder / folder / name
+            if not path.is_file():
+                raise CommandFailed(f"{folder}{name} is not there")
+            made = Path(target) / name
+            made.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, made)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """See ``Store``."""
+        for name in names:
+            self._operation(f"remove {name}", functools.partial((self.folder / name).unlink, missing_ok=True))
+
+    def names(self) -> Sequence[str]:
+        """What is there."""
+        return sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
+
+    def _write(self, name: str, data: bytes) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{path.name}.{threading.get_ident()}.being-written")
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+
+    def _operation(self, words: str, do: Callable[[], object] = lambda: None) -> None:
+        self.log.append(words)
+        number = len(self.log)
+        if self.faults.before:
+            self.faults.before(number, words)
+        if number == self.faults.fail_at:
+            raise CommandFailed(f"{words}: the account throttles")
+        if number != self.faults.kill_at:
+            do()
+            return
+        if self.faults.done_first:
+            do()
+        elif self.faults.torn and words.startswith("put "):
+            do()
+            path = self.folder / words[len("put ") :]
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        raise Killed(words)

@@ -1,0 +1,187 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""hpcnode checkpoint, over a store in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stand_ins.folder_store import FolderStore
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import events, reach
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ImdsError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.scheduled_events import ScheduledEvent
+
+Call = Callable[..., tuple[int, dict[str, Any]]]
+URL = "https://account.blob.core.windows.net/checkpoints/run"
+
+
+def silent() -> Callable[[], Sequence[ScheduledEvent]]:
+    """A machine without a metadata service."""
+
+    def ask() -> Sequence[ScheduledEvent]:
+        raise ImdsError("no route")
+
+    return ask
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Call the command as a node of a job, and return its exit status and answer."""
+    for name in [name for name in os.environ if name.startswith("SLURM_")]:
+        monkeypatch.delenv(name)
+
+    def open_store(_root: Root, url: str, _wish: reach.Wish, _nodes: int) -> tuple[FolderStore, str]:
+        assert url == URL
+        return FolderStore(tmp_path / "blobs"), str(tmp_path / "logs")
+
+    monkeypatch.setattr(reach, "open_store", open_store)
+    monkeypatch.setattr(events, "events_of_this_machine", silent)
+
+    def run(*words: str, rank: int | None = 0, world: int = 1, step: str = "0", **more: str) -> tuple[int, Any]:
+        job = {"SLURM_JOB_ID": "7", "SLURM_NODEID": str(rank), "SLURM_JOB_NUM_NODES": str(world)}
+        with monkeypatch.context() as patched:
+            for name, value in {**({} if rank is None else {**job, "SLURM_STEP_ID": step}), **more}.items():
+                patched.setenv(name, value)
+            patched.setenv("HPCAI_CHECKPOINT_STORE", URL)
+            status = main(["checkpoint", *words, "--json"])
+        return status, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """A folder with a finished checkpoint."""
+    made = tmp_path / "run" / "step100"
+    made.mkdir(parents=True)
+    (made / "model.pt").write_text("weights")
+    (made / ".complete").touch()
+    return made.parent
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["watch"], "watch needs a DIR"),
+        (["list", "/x"], "list takes no DIR"),
+        (["save", "/x"], "save needs --step"),
+        (["save", "/x", "--step", "1", "--save-id", "a/b"], "--save-id is letters"),
+        (["restore"], "restore needs --to"),
+        (["prune"], "prune needs --keep-last"),
+        (["prune", "--keep-last", "0"], "the newest checkpoint always stays"),
+        (["watch", "/x", "--every", "0"], "--every and --leftover-hours are more than 0"),
+        (["watch", "/x", "--marker", "a/b"], "is no name of a file"),
+        (["watch", "/x", "--rank", "3"], "rank 3 of 1 nodes"),
+    ],
+)
+def test_refuses_words_that_make_no_sense(call: Call, words: list[str], said: str) -> None:
+    status, answer = call(*words)
+    assert status == 3
+    assert said in answer["error"]
+
+
+def test_outside_of_a_job_an_attempt_is_needed_to_publish(call: Call, run_folder: Path) -> None:
+    status, answer = call("watch", str(run_folder), "--once", rank=None)
+    assert status == 3
+    assert "give --attempt" in answer["error"]
+    assert call("watch", str(run_folder), "--once", "--attempt", "by.hand", rank=None)[0] == 0
+
+
+def test_with_nothing_there_a_restore_is_good_and_says_so(call: Call, tmp_path: Path) -> None:
+    status, answer = call("restore", "--to", str(tmp_path / "to"))
+    assert (status, answer["restored"], answer["step"]) == (0, None, None)
+    assert call("restore", "--to", str(tmp_path / "to"), "--step", "100")[0] == 1
+
+
+def test_publishes_once_and_restores_it(call: Call, run_folder: Path, tmp_path: Path) -> None:
+    status, answer = call("watch", str(run_folder), "--once", "--every", "0.05")
+    assert (status, answer["whole"], answer["events"]) == (0, "000000000100-7.0-w1", "no route")
+    assert call("list")[1]["whole"][0]["step"] == 100
+    status, answer = call("restore", "--to", str(tmp_path / "to"), "--latest-file", "latest")
+    assert (status, answer["restored"]) == (0, "000000000100-7.0-w1")
+    assert (tmp_path / "to" / "step100" / "model.pt").read_text() == "weights"
+    assert (tmp_path / "to" / "latest").read_text() == "step100"
+    # What was restored is not published as the next attempt's.
+    assert call("watch", str(tmp_path / "to"), "--once", "--every", "0.05", SLURM_RESTART_COUNT="1")[0] == 0
+    assert len(call("list")[1]["whole"]) == 1
+
+
+def test_status_tells_what_the_watcher_does(call: Call, run_folder: Path) -> None:
+    assert call("status", str(run_folder))[0] == 2
+    call("watch", str(run_folder), "--once", "--every", "0.05")
+    status, answer = call("status", str(run_folder))
+    assert (status, answer["nodes"][0]["published"]) == (0, "000000000100-7.0-w1")
+
+
+def test_one_node_of_two_is_not_whole(call: Call, run_folder: Path, tmp_path: Path) -> None:
+    save = ["save", str(run_folder / "step100"), "--step", "100", "--wait", "0"]
+    status, answer = call(*save, world=2)
+    assert (status, answer["whole"], answer["missing"]) == (1, False, [1])
+    assert call("list")[1]["not_whole"] == ["000000000100-7.0-w2"]
+    assert call("restore", "--to", str(tmp_path / "to"), "--id", "000000000100-7.0-w2", world=2)[0] == 1
+    assert call(*save, rank=1, world=2)[1]["whole"] is True
+    status, answer = call("restore", "--to", str(tmp_path / "to"), world=2, SLURM_RESTART_COUNT="1")
+    assert (status, answer["step"]) == (0, 100)
+    status, answer = call("restore", "--to", str(tmp_path / "to1"), world=2, rank=1, SLURM_RESTART_COUNT="1")
+    assert (status, answer["step"]) == (0, 100)
+    # A job of one node has no part of it that is its own.
+    status, answer = call("restore", "--to", str(tmp_path / "to2"))
+    assert (status, "--all" in answer["error"]) == (3, True)
+    assert call("restore", "--to", str(tmp_path / "to2"), "--all")[0] == 0
+
+
+def test_several_nodes_restore_by_one_srun_and_do_not_fall_back(call: Call, tmp_path: Path) -> None:
+    status, answer = call("restore", "--to", str(tmp_path), world=2, step="")
+    assert (status, "by srun" in answer["error"]) == (3, True)
+    status, answer = call("restore", "--to", str(tmp_path), "--fall-back", world=2)
+    assert (status, "would mix steps" in answer["error"]) == (3, True)
+
+
+def test_a_damaged_one_is_an_error_and_an_older_one_only_where_that_is_wanted(
+    call: Call, run_folder: Path, tmp_path: Path
+) -> None:
+    for step in ("100", "200"):
+        call("save", str(run_folder / "step100"), "--step", step)
+    for path in (tmp_path / "blobs").glob("data/000000000200*/*/model.pt"):
+        path.write_text("damaged")
+    status, answer = call("restore", "--to", str(tmp_path / "to"))
+    assert (status, answer["restored"]) == (1, None)
+    assert "000000000200-7.0-w1 is damaged" in answer["problems"][0]
+    assert not (tmp_path / "to" / "step100").exists()
+    status, answer = call("restore", "--to", str(tmp_path / "to"), "--fall-back")
+    assert (status, answer["step"], len(answer["problems"])) == (0, 100, 1)
+
+
+def test_prune_says_what_is_gone(call: Call, run_folder: Path) -> None:
+    for step in ("100", "200"):
+        call("save", str(run_folder / "step100"), "--step", step)
+    status, answer = call("prune", "--keep-last", "1")
+    assert (status, answer["removed"]) == (0, ["000000000100-7.0-w1"])
+
+
+def test_sigterm_ends_it_and_it_says_what_is_published(call: Call, run_folder: Path, tmp_path: Path) -> None:
+    def end() -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and not list((tmp_path / "blobs").glob("complete/*")):
+            time.sleep(0.02)
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Thread(target=end, daemon=True).start()
+    status, answer = call("watch", str(run_folder), "--every", "0.05")
+    assert (status, answer["whole"], answer["running"]) == (0, "000000000100-7.0-w1", False)
+    assert signal.getsignal(signal.SIGTERM) == before

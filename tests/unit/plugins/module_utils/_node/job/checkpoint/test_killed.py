@@ -1,0 +1,270 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A checkpoint of two nodes, killed at each step of its publication and of its removal, in every order of the nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stand_ins.folder_store import Faults, Killed
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import BadManifest
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep, prune
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.publish import Local, publish
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import complete
+
+from .conftest import Job
+
+OLD, NEW = "old", "new"
+HOW: list[dict[str, Any]] = [{}, {"torn": True}, {"done_first": True}]
+"""Before an operation, in the midst of one, after one."""
+TURN_S = 20.0
+
+
+def with_old(folder: Path) -> Job:
+    """A job whose step 100 is whole. Made once for each test, then copied."""
+    made = Job(folder.parent / "made-once")
+    if not made.blobs.exists():
+        for rank in (0, 1):
+            made.publish(made.save(100, rank, OLD))
+        assert made.restored() == OLD
+    shutil.copytree(made.blobs, folder / "blobs")
+    return Job(folder)
+
+
+def killed(work: Callable[[], object]) -> bool:
+    """Do the work of a process; whether it was killed."""
+    try:
+        work()
+    except Killed:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("how", HOW, ids=["before", "torn", "after"])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_node_killed_at_each_operation_leaves_one_whole_step(
+    tmp_path: Path, victim: int, how: dict[str, Any]
+) -> None:
+    """The other node publishes before or after; then the killed one comes back and goes on."""
+    cases = 0
+    for other_first in (True, False):
+        for number in itertools.count(1):
+            job = with_old(tmp_path / f"{other_first}{number}")
+            mine, others = job.save(200, victim, NEW), job.save(200, 1 - victim, NEW)
+            if other_first:
+                job.publish(others)
+            died = killed(functools.partial(job.publish, mine, Faults(kill_at=number, **how)))
+            if not other_first:
+                # A torn manifest is written anew by its own node: the other cannot know.
+                with_torn = killed(functools.partial(attempt, job, others))
+                assert not with_torn
+            assert job.restored("after") in (OLD, NEW)
+            job.publish(mine)
+            assert job.restored("resumed") == NEW
+            cases += 1
+            if not died:
+                assert number > 8
+                break
+            shutil.rmtree(job.folder)
+    assert cases > 18
+
+
+def attempt(job: Job, local: Local) -> None:
+    """Publish, where what the other node left behind may be refused."""
+    with contextlib.suppress(BadManifest):
+        job.publish(local)
+
+
+class Turns:
+    """Lets two processes go on one operation at a time, in a given order; then whoever is left."""
+
+    def __init__(self, order: Sequence[int]) -> None:
+        self.order = list(order)
+        self.at = 0
+        self.ended: set[int] = set()
+        self.condition = threading.Condition()
+
+    def wait(self, who: int) -> None:
+        """Wait for this process's turn."""
+        with self.condition:
+            assert self.condition.wait_for(lambda: self._next() == who, TURN_S), "no turn came"
+            if self.at < len(self.order):
+                self.at += 1
+            self.condition.notify_all()
+
+    def end(self, who: int) -> None:
+        """This process has ended."""
+        with self.condition:
+            self.ended.add(who)
+            self.condition.notify_all()
+
+    def _next(self) -> int:
+        while self.at < len(self.order) and self.order[self.at] in self.ended:
+            self.at += 1
+        if self.at < len(self.order):
+            return self.order[self.at]
+        return min({0, 1} - self.ended)
+
+
+def play(order: Sequence[int], works: Sequence[Callable[[Faults], object]], kills: Sequence[int] = (0, 0)) -> None:
+    """Run two processes with their operations in this order, each killed at its own operation, if at all."""
+    turns, problems = Turns(order), []
+
+    def run(who: int) -> None:
+        try:
+            works[who](Faults(kill_at=kills[who], before=lambda _number, _words: turns.wait(who)))
+        except Killed:
+            pass
+        except BaseException as error:
+            problems.append(error)
+        finally:
+            turns.end(who)
+
+    threads = [threading.Thread(target=run, args=(who,), daemon=True) for who in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TURN_S * 3)
+    assert not problems, problems
+
+
+def orders(tail: int) -> Iterator[tuple[int, ...]]:
+    """All orders of the last operations of two processes, the ones before alternating."""
+    for chosen in itertools.combinations(range(2 * tail), tail):
+        yield tuple(0 if place in chosen else 1 for place in range(2 * tail))
+
+
+def test_two_nodes_in_every_order_of_their_last_operations(tmp_path: Path) -> None:
+    """From writing the nodes' manifests to writing the job's: whoever looks when, it gets whole, and is one step."""
+    length = len(with_old(tmp_path / "length").publish(Job(tmp_path / "length").save(200, 0, NEW)))
+    head, count = length - 2, 0
+    for order in orders(5):
+        folder = tmp_path / "play"
+        job = with_old(folder)
+        locals_ = [job.save(200, rank, NEW) for rank in (0, 1)]
+        first = [0] * (head - 1) + [1] * (head - 1)
+        play((*first, *order), [functools.partial(job.publish, one) for one in locals_])
+        assert job.restored("after") == NEW
+        shutil.rmtree(folder)
+        count += 1
+    assert count == 252
+
+
+def test_two_nodes_both_killed_anywhere(tmp_path: Path) -> None:
+    """Every pair of operations at which the two nodes are killed, their operations alternating."""
+    count = 0
+    outcomes = set()
+    for kills in itertools.product(range(1, 15), repeat=2):
+        folder = tmp_path / "play"
+        job = with_old(folder)
+        locals_ = [job.save(200, rank, NEW) for rank in (0, 1)]
+        works = [functools.partial(job.publish, one) for one in locals_]
+        play([0, 1] * 17, works, kills)
+        outcomes.add(job.restored("after"))
+        # A new attempt of the job saves the same step with other contents: nothing of the killed one gets into it.
+        for rank in (0, 1):
+            job.publish(job.save(200, rank, "newer", attempt="7.1"))
+        assert job.restored("next") == "newer"
+        shutil.rmtree(folder)
+        count += 1
+    assert count == 196
+    assert outcomes == {OLD, NEW}
+
+
+@pytest.mark.parametrize("how", HOW, ids=["before", "torn", "after"])
+def test_pruning_killed_at_each_operation_leaves_whole_ones(tmp_path: Path, how: dict[str, Any]) -> None:
+    for number in itertools.count(1):
+        job = with_old(tmp_path / str(number))
+        for rank in (0, 1):
+            job.publish(job.save(200, rank, NEW))
+        died = killed(functools.partial(prune, job.store(Faults(kill_at=number, **how)), Keep(last=1)))
+        assert job.restored("after") == NEW
+        # The newest gone too, by hand: what is half removed is never taken in its place.
+        kept = [name for name in job.store().names() if name.startswith("complete/")]
+        (job.blobs / "complete" / "000000000200-7.0-w2.json").unlink()
+        assert job.restored("without") == (OLD if len(kept) == 2 and not marked(job) else "nothing")
+        prune(job.store(), Keep(last=1))
+        names = [name for name in job.store().names() if "000000000100" in name]
+        if marked(job):
+            assert names == ["pruned/000000000100-7.0-w2"]
+        if not died:
+            assert number > 8
+            break
+
+
+def test_pruning_takes_the_mark_then_the_manifests_then_the_data(tmp_path: Path) -> None:
+    job = with_old(tmp_path / "job")
+    for rank in (0, 1):
+        job.publish(job.save(200, rank, NEW))
+    store = job.store()
+    prune(store, Keep(last=1))
+    done = [words for words in store.log if words.startswith(("put", "remove"))]
+    assert [words.split("/")[0] for words in done] == [
+        "put pruned",
+        "remove complete",
+        *["remove shards"] * 2,
+        *["remove data"] * 4,
+    ]
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_the_same_step_of_another_attempt_never_touches_the_one_that_is_whole(tmp_path: Path, victim: int) -> None:
+    """The old and the new have the same names and sizes; the newer attempt is killed at each operation."""
+    for number in itertools.count(1):
+        job = with_old(tmp_path / str(number))
+        mine, others = (job.save(100, rank, NEW, attempt="7.1") for rank in (victim, 1 - victim))
+        job.publish(others)
+        died = killed(functools.partial(job.publish, mine, Faults(kill_at=number)))
+        assert job.restored("after") == (OLD if died and not newer_is_whole(job) else NEW)
+        if not died:
+            assert number > 8
+            break
+
+
+def newer_is_whole(job: Job) -> bool:
+    """Whether the job's manifest of attempt 7.1 is there."""
+    return (job.blobs / "complete" / "000000000100-7.1-w2.json").exists()
+
+
+def marked(job: Job) -> bool:
+    """Whether step 100 is marked as pruned."""
+    return (job.blobs / "pruned" / "000000000100-7.0-w2").exists()
+
+
+def test_a_node_that_was_held_up_cannot_bring_back_what_was_pruned(tmp_path: Path) -> None:
+    """It has found all manifests, and writes the job's when the checkpoint is gone."""
+    job = with_old(tmp_path / "job")
+    late = [name for name in job.store().names() if name.startswith("complete/")]
+    text = (job.blobs / late[0]).read_text()
+    for rank in (0, 1):
+        job.publish(job.save(200, rank, NEW))
+    prune(job.store(), Keep(last=1))
+    (job.blobs / late[0]).write_text(text)
+    (job.blobs / "complete" / "000000000200-7.0-w2.json").unlink()
+    assert job.restored() == "nothing"
+    prune(job.store(), Keep(last=1))
+    assert late[0] not in job.store().names()
+
+
+def test_a_listing_out_of_date_delays_and_never_mixes(tmp_path: Path) -> None:
+    job = with_old(tmp_path / "job")
+    first, second = (job.save(200, rank, NEW) for rank in (0, 1))
+    job.publish(first)
+    store = job.store()
+    store.stale.add(first.id.shard(0))
+    publish(store, second)
+    assert complete(store, second.id) is None
+    assert job.restored("meanwhile") == OLD
+    assert complete(job.store(), second.id) is not None
+    assert job.restored("after") == NEW

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which checkpoints stay."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id, id_in, id_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep, plan, prune
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import completed
+
+from .conftest import Job
+
+NOW = 1_000_000.0
+HOUR = 3600.0
+
+
+def ids(*steps: int, attempt: str = "7.0") -> list[Id]:
+    """Checkpoints of these steps."""
+    return [Id(step, attempt, 2) for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("keep", "gone"),
+    [
+        (Keep(last=1), [100, 200, 300, 400]),
+        (Keep(last=2), [100, 200, 300]),
+        (Keep(last=2, every=200), [100, 300]),
+        (Keep(last=9), []),
+        (Keep(last=0), [100, 200, 300, 400]),
+    ],
+)
+def test_the_last_and_every_kth_stay(keep: Keep, gone: list[int]) -> None:
+    whole = ids(100, 200, 300, 400, 500)
+    made = plan(whole, dict.fromkeys(whole, NOW), {}, keep, NOW)
+    assert [id_.step for id_ in made.whole] == gone
+    assert made.leftovers == ()
+
+
+def test_a_later_attempt_is_newer_than_an_earlier_one_of_the_same_step() -> None:
+    whole = [Id(100, "9.0", 2), Id(100, "10.0", 2)]
+    assert plan(whole, {}, {}, Keep(last=1), NOW).whole == (whole[0],)
+
+
+def test_what_somebody_may_be_publishing_stays() -> None:
+    fresh, old, own = Id(100, "6.0", 2), Id(200, "6.0", 2), Id(50, "7.0", 2)
+    stored = {fresh: NOW - 23 * HOUR, old: NOW - 25 * HOUR, own: NOW - 90 * HOUR}
+    assert plan([], stored, {}, Keep(attempt="7.0"), NOW).leftovers == (old,)
+
+
+def test_what_is_marked_goes_on_being_removed_and_its_mark_stays_while_its_writers_may_live() -> None:
+    half, done, own = Id(100, "6.0", 2), Id(200, "6.0", 2), Id(300, "7.0", 2)
+    marks = {half: NOW - 99 * HOUR, done: NOW - 99 * HOUR, own: NOW - 99 * HOUR}
+    made = plan([], {half: NOW}, marks, Keep(attempt="7.0"), NOW)
+    assert (made.leftovers, made.marks) == ((half,), (done,))
+    assert plan([], {}, {done: NOW - HOUR}, Keep(), NOW).marks == ()
+
+
+def test_what_a_newer_hpcnode_wrote_stays(job: Job) -> None:
+    for rank in (0, 1):
+        job.publish(job.save(100, rank, "old"))
+    path = job.blobs / Id(100, "7.0", 2).complete
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
+    for blob in job.blobs.rglob("*.*"):
+        os.utime(blob, (NOW, NOW))
+    before = job.store().names()
+    assert completed(job.store()) == {}
+    assert prune(job.store(), Keep(last=1), NOW * 2).leftovers == ()
+    assert job.store().names() == before
+
+
+def test_removes_all_of_the_old_and_nothing_of_the_others(job: Job) -> None:
+    for step in (100, 200, 300):
+        for rank in (0, 1):
+            job.publish(job.save(step, rank, str(step)))
+    job.publish(job.save(150, 0, "leftover", attempt="6.0"))
+    for blob in job.blobs.rglob("*6.0*/**/*"):
+        os.utime(blob, (NOW, NOW))
+    made = prune(job.store(), Keep(last=1, every=100000, attempt="7.0"))
+    assert [id_.step for id_ in made.whole] == [100, 200]
+    assert [id_.step for id_ in made.leftovers] == [150]
+    left = {id_in(name) for name in job.store().names() if not name.startswith("pruned/")}
+    assert {id_.step for id_ in left if id_} == {300}
+    assert job.restored() == "300"
+
+
+@pytest.mark.parametrize("text", ["000000000100-7.0-w2", "000000000100-7.0-w12-3"])
+def test_an_id_is_read_as_it_is_written(text: str) -> None:
+    found = id_of(text)
+    assert found is not None
+    assert found.text == text
+    assert id_in(found.shard(1)) == id_in(found.complete) == id_in(found.pruned) == id_in(found.data(0, "abc")) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["100-7.0-w2", "000000000100-7-0-w2", "000000000100-7.0-w0", "", "000000000100-../x-w2"]
+)
+def test_what_is_no_id_is_none(text: str) -> None:
+    assert id_of(text) is None

@@ -1,0 +1,356 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A watcher: what it uploads when, after a kill, a requeue and a notice."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from stand_ins.folder_store import Faults, FolderStore
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import record, status
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.member import Member
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.publish import Local, publish
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.signals import LATEST, Signal
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.watch import Options, Watcher
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import completed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ImdsError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.scheduled_events import ScheduledEvent
+
+NOW = 1_700_000_000.0
+LIMIT_S = 20.0
+
+
+class Scene:
+    """A directory, a store, and what the metadata service announces."""
+
+    def __init__(self, folder: Path) -> None:
+        self.directory = folder / "run"
+        self.directory.mkdir()
+        self.blobs = folder / "blobs"
+        self.events: list[ScheduledEvent] = []
+        self.started: list[str] = []
+        self.deaf = ""
+        self.now = NOW
+
+    def watcher(
+        self,
+        member: Member | None = None,
+        faults: Faults | None = None,
+        signal: Signal | None = None,
+        keep: Keep | None = None,
+        acknowledge: bool = False,
+    ) -> Watcher:
+        """A watcher of a job with one node, unless told otherwise."""
+        options = Options(
+            str(self.directory),
+            signal or Signal(),
+            member or Member("7.0", 0, 1),
+            "node0",
+            keep=keep,
+            acknowledge=acknowledge,
+        )
+        return Watcher(options, self.store(faults), self._events, self.started.append, lambda: self.now)
+
+    def _events(self) -> list[ScheduledEvent]:
+        if self.deaf:
+            raise ImdsError(self.deaf)
+        return self.events
+
+    def store(self, faults: Faults | None = None) -> FolderStore:
+        """The store."""
+        return FolderStore(self.blobs, faults or Faults())
+
+    def save(self, step: int, text: str = "x", files: int = 1, marker: str | None = "") -> Path:
+        """Save a step."""
+        made = self.directory / f"step{step}"
+        made.mkdir(exist_ok=True)
+        for number in range(files):
+            (made / f"{number}.pt").write_text(text)
+        if marker is not None:
+            (made / ".complete").unlink(missing_ok=True)
+            (made / ".complete").write_text(marker)
+        return made
+
+    def whole(self) -> list[int]:
+        """The steps that are whole."""
+        return [id_.step for id_ in completed(self.store())]
+
+    def status(self) -> status.Status:
+        """What the watcher says of itself."""
+        return status.read_all(str(self.directory))[0]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    """A directory that is watched."""
+    return Scene(tmp_path)
+
+
+def until(watcher: Watcher, done: Callable[[], bool]) -> None:
+    """Let a watcher look until something is so."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        watcher.turn()
+        if done():
+            return
+        assert time.monotonic() < deadline, watcher.status
+        time.sleep(0.01)
+
+
+def test_uploads_what_is_finished_and_nothing_else(scene: Scene) -> None:
+    scene.save(100)
+    scene.save(200, marker=None)
+    watcher = scene.watcher()
+    until(watcher, lambda: watcher.idle)
+    assert scene.whole() == [100]
+    assert "step200" not in "".join(scene.store().names())
+    scene.save(200)
+    until(watcher, lambda: scene.whole() == [100, 200] and watcher.idle)
+    assert watcher.end()
+    told = scene.status()
+    assert (told.whole, told.running, told.pending) == ("000000000200-7.0-w1", False, [])
+
+
+def test_a_second_watcher_of_the_attempt_uploads_nothing_again(scene: Scene) -> None:
+    scene.save(100)
+    first = scene.watcher()
+    until(first, lambda: first.idle)
+    second = scene.watcher()
+    second.turn()
+    assert second.idle
+    assert second.end()
+
+
+def test_what_a_killed_watcher_left_is_not_uploaded_again(scene: Scene) -> None:
+    scene.save(100, files=6)
+    killed = scene.watcher(faults=Faults(kill_at=9))
+    with pytest.raises(BaseException, match="put data"):
+        until(killed, lambda: killed.idle)
+    again = scene.watcher()
+    until(again, lambda: again.idle)
+    assert scene.whole() == [100]
+    store = again.store
+    assert isinstance(store, FolderStore)
+    puts = [words for words in store.log if words.startswith("put data")]
+    assert 0 < len(puts) < 7
+
+
+def test_a_failing_store_is_tried_again_and_said(scene: Scene) -> None:
+    scene.save(100)
+    watcher = scene.watcher(faults=Faults(fail_at=5))
+    until(watcher, lambda: bool(watcher.status.problem))
+    assert "throttles" in scene.status().problem
+    assert not scene.status().good
+    scene.now += 60
+    until(watcher, lambda: watcher.idle)
+    assert scene.whole() == [100]
+    assert watcher.status.problem == ""
+
+
+def test_what_is_written_to_during_the_upload_is_refused(scene: Scene) -> None:
+    folder = scene.save(100)
+
+    def write(_number: int, words: str) -> None:
+        if words.startswith("put data"):
+            (folder / "0.pt").write_text("still written")
+
+    watcher = scene.watcher(faults=Faults(before=write))
+    until(watcher, lambda: bool(watcher.status.refused))
+    assert "was written to while it was uploaded" in next(iter(watcher.status.refused.values()))
+    assert scene.whole() == []
+    assert not watcher.end()
+
+
+def test_a_link_is_refused_and_the_next_step_goes_on(scene: Scene) -> None:
+    (scene.save(200) / "link").symlink_to("0.pt")
+    scene.save(100)
+    watcher = scene.watcher()
+    until(watcher, lambda: watcher.idle)
+    assert scene.whole() == [100]
+    assert "is a link" in next(iter(watcher.status.refused.values()))
+
+
+def test_the_same_step_saved_again_needs_another_save(scene: Scene) -> None:
+    scene.save(100, "first")
+    watcher = scene.watcher()
+    until(watcher, lambda: watcher.idle)
+    scene.save(100, "second")
+    until(watcher, lambda: bool(watcher.status.refused))
+    scene.save(100, "second", marker="restart1")
+    until(watcher, lambda: watcher.idle and not watcher.status.refused)
+    assert [id_.save for id_ in completed(scene.store())] == ["", "restart1"]
+
+
+def test_other_nodes_are_not_kept_waiting_by_newer_steps(scene: Scene) -> None:
+    """Node 1 has published step 100: node 0 joins it before it uploads its newest."""
+    other = scene.directory / "other"
+    (other / "step100").mkdir(parents=True)
+    (other / "step100" / "1.pt").write_text("x")
+    publish(scene.store(), Local(Id(100, "7.0", 2), str(other), "step100", 1))
+    watcher = scene.watcher(Member("7.0", 0, 2))
+    watcher.turn()
+    for step in (100, 200):
+        scene.save(step)
+    until(watcher, lambda: watcher.status.published != "")
+    assert scene.whole() == [100]
+
+
+def test_a_requeued_job_publishes_what_is_left_as_the_attempts_it_is_of(scene: Scene) -> None:
+    first = scene.watcher(Member("7.0", 0, 2), Faults(fail_at=5))
+    first.turn()
+    scene.save(100)
+    until(first, lambda: bool(first.status.problem))
+    first.end()
+    second = scene.watcher(Member("7.1", 0, 2))
+    until(second, lambda: second.status.published != "")
+    assert second.status.published == "000000000100-7.0-w2"
+
+
+def test_what_is_of_no_known_attempt_is_not_published(scene: Scene) -> None:
+    """It was finished while nobody watched, and other nodes may have gone back since."""
+    scene.save(100)
+    watcher = scene.watcher(Member("7.1", 0, 2, started=time.time() + 60))
+    watcher.turn()
+    watcher.turn()
+    assert watcher.idle
+    assert scene.store().names() == []
+    begun = scene.watcher(Member("7.2", 0, 2, started=time.time() - 60))
+    scene.save(200)
+    until(begun, lambda: begun.status.published != "")
+    assert begun.status.published == "000000000200-7.2-w2"
+
+
+def test_what_was_restored_is_not_published_again(scene: Scene) -> None:
+    scene.save(100)
+    directory = str(scene.directory)
+    one = record.Seen("step100", "000000000100-7.0-w1", 0, record.tree_stamp(directory, "step100"), record.RESTORED)
+    record.write(record.path_of(directory, "another"), record.Record("", {"step100": one}))
+    watcher = scene.watcher(Member("8.0", 0, 1))
+    watcher.turn()
+    assert watcher.idle
+    scene.save(100, "trained again")
+    until(watcher, lambda: scene.whole() == [100])
+
+
+def test_what_the_latest_named_before_is_published_too(scene: Scene) -> None:
+    watcher = scene.watcher(signal=Signal(LATEST, "latest"), faults=Faults(slow_s=0.05))
+    for step in (100, 200):
+        scene.save(step, marker=None)
+        (scene.directory / "latest").write_text(f"step{step}")
+        watcher.turn()
+    until(watcher, lambda: watcher.idle)
+    assert scene.whole() == [100, 200]
+
+
+def is_newest(scene: Scene, watcher: Watcher, step: int) -> bool:
+    """Whether a step is whole, and the watcher at rest."""
+    return scene.whole()[-1:] == [step] and watcher.idle
+
+
+def test_node_0_prunes(scene: Scene) -> None:
+    watcher = scene.watcher(keep=Keep(last=1))
+    for step in (100, 200, 300):
+        scene.save(step)
+        until(watcher, functools.partial(is_newest, scene, watcher, step))
+    assert scene.whole() == [300]
+
+
+def notice(kind: str = "Preempt", after_s: float | None = 30.0, *others: str) -> ScheduledEvent:
+    """An announced event."""
+    return ScheduledEvent("E1", kind, ("set_4", *others), "Scheduled", None if after_s is None else NOW + after_s, -1)
+
+
+def test_a_notice_is_told_and_acknowledged_only_when_all_is_published(scene: Scene) -> None:
+    watcher = scene.watcher(faults=Faults(slow_s=0.05), acknowledge=True)
+    scene.events = [notice()]
+    scene.save(100)
+    watcher.turn()
+    watcher.turn()
+    assert scene.started == []
+    assert (scene.directory / ".hpcai-checkpoint" / "notice-node0").read_text() == "Preempt\n"
+    until(watcher, lambda: bool(scene.started))
+    assert scene.whole() == [100]
+    assert scene.started == ["E1"]
+    assert watcher.status.notice["words"] == "nothing is left to upload; newest whole 000000000100-7.0-w1"
+    scene.events = []
+    watcher.turn()
+    assert not (scene.directory / ".hpcai-checkpoint" / "notice-node0").exists()
+
+
+@pytest.mark.parametrize("event", [notice("Preempt", 30.0, "set_5"), notice("Freeze"), notice("Reboot", None)])
+def test_nothing_is_acknowledged_for_others_or_twice(scene: Scene, event: ScheduledEvent) -> None:
+    scene.events = [event]
+    scene.save(100)
+    watcher = scene.watcher(acknowledge=True)
+    until(watcher, lambda: watcher.idle)
+    watcher.turn()
+    assert scene.started == []
+
+
+def test_nothing_is_acknowledged_unless_wanted(scene: Scene) -> None:
+    scene.events = [notice()]
+    watcher = scene.watcher()
+    watcher.turn()
+    watcher.turn()
+    assert scene.started == []
+
+
+def test_a_notice_stops_what_does_not_fit_for_what_does(scene: Scene) -> None:
+    """The big one is being uploaded; 6 s are left, in which only the small one fits."""
+    watcher = scene.watcher(faults=Faults(slow_s=0.05))
+    watcher.status.rate = 1000.0
+    scene.save(200, "y" * 1000, files=40)
+    until(watcher, lambda: bool(watcher.status.uploading) and watcher.status.uploading["bytes_done"] > 0)
+    scene.save(100, "z")
+    scene.events = [notice("Preempt", 6.0)]
+    until(watcher, lambda: 100 in scene.whole())
+    assert 200 not in scene.whole()
+
+
+def test_what_does_not_fit_is_said_and_tried(scene: Scene) -> None:
+    watcher = scene.watcher(faults=Faults(slow_s=0.02))
+    watcher.status.rate = 1.0
+    scene.save(100, "y" * 1000, files=5)
+    scene.events = [notice("Preempt", 30.0)]
+    until(watcher, lambda: watcher.status.notice.get("fits") is False)
+    assert "it will not be whole unless the machine lives longer" in scene.status().notice["words"]
+    assert not scene.status().good
+    until(watcher, lambda: watcher.idle)
+    assert scene.whole() == [100]
+
+
+def test_silence_of_the_metadata_service_is_said_and_stops_nothing(scene: Scene) -> None:
+    scene.deaf = "no route"
+    scene.save(100)
+    watcher = scene.watcher()
+    until(watcher, lambda: watcher.idle)
+    assert scene.whole() == [100]
+    assert scene.status().events == "no route"
+
+
+def test_an_end_stops_the_upload_and_says_what_is_missing(scene: Scene) -> None:
+    watcher = scene.watcher(faults=Faults(slow_s=0.05))
+    scene.save(100, files=50)
+    until(watcher, lambda: bool(watcher.status.uploading) and watcher.status.uploading["bytes_done"] > 0)
+    assert not watcher.end()
+    told = scene.status()
+    assert (told.running, told.pending) == (False, ["000000000100-7.0-w1"])
+    assert scene.whole() == []
+
+
+def test_the_status_of_everybody_is_readable(scene: Scene) -> None:
+    watcher = scene.watcher()
+    watcher.turn()
+    path = Path(status.path_of(str(scene.directory), "node0"))
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert json.loads(path.read_text())["schema"] == 1
