@@ -42,9 +42,10 @@ class ScheduledEvent:
         """Whether it meets a machine. Azure's names know no case."""
         return machine.lower() in (one.lower() for one in self.resources)
 
-    def meets_only(self, machine: str) -> bool:
-        """Whether it meets this machine and no other: only then may this machine say that it need not wait."""
-        return self.meets(machine) and len(self.resources) == 1
+    @property
+    def is_for_one(self) -> bool:
+        """Whether it meets one machine alone: only then may that machine say that it need not wait."""
+        return len(self.resources) == 1
 
 
 def events_of(document: Mapping[str, Any], machine: str) -> list[ScheduledEvent]:

@@ -263,7 +263,7 @@ class Watcher:
 
     def _acknowledge(self, event: ScheduledEvent) -> None:
         """Only what meets this machine alone: who is ready must not say so for others."""
-        if event.id in self._started or event.not_before is None or len(event.resources) != 1:
+        if event.id in self._started or event.not_before is None or not event.is_for_one:
             return
         try:
             self._start_event(event.id)

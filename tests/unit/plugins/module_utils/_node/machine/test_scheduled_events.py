@@ -62,7 +62,7 @@ def test_events_of_others_are_left_out() -> None:
     found = events_of(DOCUMENT, "set_4")
     assert [event.id for event in found] == ["B", "D", "A"]
     assert [event.is_ending for event in found] == [True, False, True]
-    assert [event.meets_only("set_4") for event in found] == [True, True, False]
+    assert [event.is_for_one for event in found] == [True, True, False]
     assert found[2].not_before == 1474309787.0
     assert found[0].not_before is None
     assert events_of(DOCUMENT, "set") == []
