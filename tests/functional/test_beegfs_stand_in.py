@@ -186,7 +186,7 @@ def test_another_secret_is_refused(up: FileSystem, nodes: Nodes) -> None:
 
 
 def test_a_mount_without_its_servers_is_canceled(nodes: Nodes) -> None:
-    first, _ = nodes
+    first, _unused = nodes
     lone = FileSystem(nodes, 2000, sysMountSanityCheckMS=500)
 
     def canceled() -> bool:
@@ -241,7 +241,7 @@ def test_a_daemon_hangs_half_starts_or_dies_as_told(nodes: Nodes) -> None:
 
 
 def test_a_port_or_folder_in_use_is_refused_in_the_real_ones_words(nodes: Nodes) -> None:
-    _, second = nodes
+    _unused, second = nodes
     taken = FileSystem(nodes, 4000)
     command = ["/opt/beegfs/sbin/beegfs-helperd", f"cfgFile={taken.configuration('helperd')}"]
     taken.start(second, "helperd")
@@ -262,7 +262,7 @@ def test_a_port_or_folder_in_use_is_refused_in_the_real_ones_words(nodes: Nodes)
 
 
 def test_unmounting_waits_for_a_management_that_is_gone(up: FileSystem, nodes: Nodes) -> None:
-    first, _ = nodes
+    first, _unused = nodes
     again = FileSystem(nodes, 1000, name="again")
     once = FileSystem(nodes, 1000, name="once", connUnmountRetries="false")
     again.mount(first)
@@ -282,7 +282,7 @@ def test_unmounting_waits_for_a_management_that_is_gone(up: FileSystem, nodes: N
 
 
 def test_mount_and_unmount_hang_as_told(up: FileSystem, nodes: Nodes) -> None:
-    _, second = nodes
+    _unused, second = nodes
     slow = FileSystem(nodes, 1000, name="slow")
     second.faults("client mount-hang")
     mount = second.start(*slow.mount_command())

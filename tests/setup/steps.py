@@ -74,12 +74,15 @@ STEPS = (
     Step("hardware", ("tests/setup/hardware.sh", "-m", "not thorough"), needs=("venv", "host"), limit=4800),
     Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), limit=3600),
     Step(
-        "nodes", (*PYTEST, "tests/functional", "-m", "nodes", "--durations=25"), needs=("venv", "stand-ins"), limit=4800
+        "nodes",
+        (*PYTEST, "tests/functional", "-m", "nodes and not thorough", "--durations=25"),
+        needs=("venv", "stand-ins"),
+        limit=4800,
     ),
     Step("unit", (*PYTEST, "tests/unit"), quick=True, limit=1200),
     Step("archive", (*PYTEST, "tests/functional/test_archive.py"), quick=True),
     Step("sanity", ("python", "tests/setup/sanity.py"), quick=True, tells=True, limit=900),
-    Step("functional", (*PYTEST, "tests/functional", "-m", "not nodes", "--durations=10"), limit=1800),
+    Step("functional", (*PYTEST, "tests/functional", "-m", "not nodes and not thorough", "--durations=10"), limit=1800),
     Step("mutants", ("env", "PYTHONPATH=tests", "python", "-m", "mutation.health_checks"), tells=True, limit=1800),
     Step("molecule-node", ("molecule", "test", "-s", "node"), needs=("venv", "stand-ins"), limit=1800),
     Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), needs=(), tells=True, limit=600),

@@ -11,6 +11,7 @@ The nodes' settings are those of the simulated inventory: a start waits for the 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +19,11 @@ import pytest
 from testinfra.host import Host
 
 from simulated.node import Node
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("HPCAI_BEEGFS_FILES"),
+    reason="this cluster has no BeeGFS: converge it with HPCAI_BEEGFS_FILES=$PWD/.cache/beegfs",
+)
 
 Eventually = Callable[..., float]
 ASKS = "--constraint=beeond --time=5"

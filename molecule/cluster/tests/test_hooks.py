@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_shipped_scripts_ran_around_a_job_and_left_their_logs(alice: Any, node: 
     assert told["status"] == 0
     assert [(one["name"], one["owner"]) for one in told["kinds"]["prolog"]["scripts"]] == [
         ("10-scratch", "slurm"),
-        ("20-beeond", "beeond"),
+        *([("20-beeond", "beeond")] if os.environ.get("HPCAI_BEEGFS_FILES") else []),
         ("30-health", "health_checks"),
     ]
 

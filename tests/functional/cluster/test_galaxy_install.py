@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from simulated.cluster import Cluster, Recap
 
 from .ops_repository import OpsRepository
@@ -27,6 +29,7 @@ def test_job_runs_on_both_nodes(cluster: Cluster, controller: str) -> None:
     assert len(machine_ids) == len(set(machine_ids)) == 2
 
 
+@pytest.mark.thorough
 def test_second_run_changes_nothing(controller: str, ops_repository: OpsRepository) -> None:
     run = ops_repository.site()
     assert run.rc == 0, run.output

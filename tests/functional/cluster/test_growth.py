@@ -46,6 +46,7 @@ def test_every_node_holds_the_grown_configuration(cluster: Cluster, grown: str) 
         assert cluster.ssh(address, "sudo cat /var/lib/slurm/slurmd/conf-cache/slurm.conf | sha256sum") == wanted
 
 
+@pytest.mark.thorough
 def test_run_after_growing_changes_nothing(cluster: Cluster, grown: str, inventory: Path) -> None:
     run = cluster.site(inventory)
     assert run.rc == 0, run.output

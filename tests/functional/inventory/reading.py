@@ -20,17 +20,13 @@ import yaml
 from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
-from ansible.plugins.loader import init_plugin_loader, inventory_loader
-from ansible.utils.collection_loader import AnsibleCollectionConfig
+from ansible.plugins.loader import inventory_loader
 
 from simulator.testing import Simulator
 
 REPOSITORY = Path(__file__).parents[3]
 COLLECTIONS = REPOSITORY / ".collections"
 BIN = Path(sys.executable).parent
-
-if not AnsibleCollectionConfig.collection_finder:
-    init_plugin_loader([str(COLLECTIONS)])
 
 
 @dataclass

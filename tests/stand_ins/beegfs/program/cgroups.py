@@ -22,7 +22,7 @@ def groups_of_first(mountinfo: str, cgroup: str) -> list[str]:
         listed[frozenset(names.split(","))] = path
     found = []
     for line in mountinfo.splitlines():
-        mount, _, rest = line.partition(" - ")
+        mount, _unused, rest = line.partition(" - ")
         root, place = mount.split()[3:5]
         kind, _source, options = rest.split()[:3]
         for controllers, path in listed.items():

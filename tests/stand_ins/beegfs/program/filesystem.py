@@ -39,8 +39,8 @@ def entry(inode: Inode) -> bytes:
 
 
 def _changes(content: memoryview) -> Inode:
-    valid, _, _fh, size, _, atime, mtime, ctime, *rest = fuse.SET_ATTRIBUTES.unpack_from(content)
-    atime_ns, mtime_ns, ctime_ns, mode, _, uid, gid, _ = rest
+    valid, _unused, _fh, size, _unused, atime, mtime, ctime, *rest = fuse.SET_ATTRIBUTES.unpack_from(content)
+    atime_ns, mtime_ns, ctime_ns, mode, _unused, uid, gid, _unused = rest
     now = time.time_ns()
     possible = [
         (fuse.SET_MODE, "mode", mode),
@@ -139,7 +139,7 @@ class FileSystem:
         return os.fsencode(self._servers.meta("get", number=node)["to"])
 
     def _mknod(self, node: int, owner: Owner, content: memoryview) -> bytes:
-        mode, rdev, _umask, _ = fuse.MAKE_NODE.unpack_from(content)
+        mode, rdev, _umask, _unused = fuse.MAKE_NODE.unpack_from(content)
         name = fuse.name(content[fuse.MAKE_NODE.size :])
         return self._make(node, name, mode=mode, uid=owner[0], gid=owner[1], rdev=rdev)
 
@@ -168,7 +168,7 @@ class FileSystem:
         return self._move(node, target, content[fuse.RENAME.size :], True)
 
     def _rename2(self, node: int, _owner: Owner, content: memoryview) -> bytes:
-        target, flags, _ = fuse.RENAME2.unpack_from(content)
+        target, flags, _unused = fuse.RENAME2.unpack_from(content)
         if flags & ~fuse.NO_REPLACE:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         return self._move(node, target, content[fuse.RENAME2.size :], not flags)
@@ -197,7 +197,7 @@ class FileSystem:
         return fuse.OPENED.pack(next(self._handles), 0, 0)
 
     def _create(self, node: int, owner: Owner, content: memoryview) -> bytes:
-        _flags, mode, _umask, _ = fuse.CREATE.unpack_from(content)
+        _flags, mode, _umask, _unused = fuse.CREATE.unpack_from(content)
         name = os.fsdecode(fuse.name(content[fuse.CREATE.size :]))
         what = {"mode": mode, "uid": owner[0], "gid": owner[1]}
         inode = self._servers.meta("create", directory=node, name=name, what=what)
@@ -205,12 +205,12 @@ class FileSystem:
         return entry(inode) + fuse.OPENED.pack(next(self._handles), 0, 0)
 
     def _read(self, node: int, _owner: Owner, content: memoryview) -> bytes:
-        _fh, offset, length, *_ = fuse.TRANSFER.unpack_from(content)
+        _fh, offset, length, *_unused = fuse.TRANSFER.unpack_from(content)
         length = min(length, self._servers.meta("get", number=node)["size"] - offset)
         return self._content.read(node, self._targets_of(node), offset, length) if length > 0 else b""
 
     def _write(self, node: int, _owner: Owner, content: memoryview) -> bytes:
-        _fh, offset, length, *_ = fuse.TRANSFER.unpack_from(content)
+        _fh, offset, length, *_unused = fuse.TRANSFER.unpack_from(content)
         self._content.write(node, self._targets_of(node), offset, content[fuse.TRANSFER.size :][:length])
         self._servers.meta("wrote", number=node, end=offset + length)
         return fuse.WRITTEN.pack(length, 0)
@@ -236,7 +236,7 @@ class FileSystem:
         return fuse.OPENED.pack(handle, 0, 0)
 
     def _readdir(self, node: int, _owner: Owner, content: memoryview) -> bytes:
-        handle, offset, length, *_ = fuse.TRANSFER.unpack_from(content)
+        handle, offset, length, *_unused = fuse.TRANSFER.unpack_from(content)
         if not offset:
             # From the start again, rewinddir(): what is there now.
             self._lists[handle] = self._servers.meta("list", directory=node)["entries"]

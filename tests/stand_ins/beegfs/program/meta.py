@@ -48,7 +48,7 @@ class Metadata:
         return self._names.make(directory, name, what)
 
     def _targets(self) -> list[int]:
-        found, _ = self._daemon.peers.ask(self._daemon.mgmtd, "all")
+        found, _unused = self._daemon.peers.ask(self._daemon.mgmtd, "all")
         there = [target["number"] for target in found["targets"] if target["state"] == "Online"]
         if not there:
             raise OSError(errno.EREMOTEIO, "No usable storage targets")

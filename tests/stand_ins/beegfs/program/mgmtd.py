@@ -120,7 +120,7 @@ def _serve(daemon: Daemon) -> Callable[[], None]:
             return registry.register(asked)
         if asked["op"] == "remove":
             return registry.remove(asked["kind"], asked["name"])
-        found, _ = registry.all()
+        found, _unused = registry.all()
         return {"mgmt": [me], **found}, b""
 
     daemon.listen(settings.port("connMgmtdPortTCP"), answer)

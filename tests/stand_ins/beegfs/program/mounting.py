@@ -42,7 +42,7 @@ def mount(argv: list[str]) -> int:
         start_new_session=True,
         text=True,
     )
-    said, _ = _tell(client, {"words": words, "mountpoint": mountpoint, "flags": flags})
+    said, _unused = _tell(client, {"words": words, "mountpoint": mountpoint, "flags": flags})
     if said != "\n":
         print(f"mount: {mountpoint}: mount(2) system call failed: {said.strip()}", file=sys.stderr)
         return FAILED

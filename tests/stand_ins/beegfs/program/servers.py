@@ -36,7 +36,7 @@ class Servers:
 
     def refresh(self) -> None:
         """Ask the management who is there."""
-        found, _ = self._peers.ask(self.mgmtd, "all")
+        found, _unused = self._peers.ask(self.mgmtd, "all")
         nodes = {node["number"]: (node["address"], node["port"]) for node in found["storage"]}
         with self._lock:
             self.found = found

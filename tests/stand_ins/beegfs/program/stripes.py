@@ -56,7 +56,7 @@ class Content:
             questions.append((targets[index], {"op": "read", "file": f"{file:X}", "offset": at, "length": size}, b""))
             sizes.append(size)
         answers = self._servers.storage(questions)
-        return b"".join(content.ljust(size, b"\0") for (_, content), size in zip(answers, sizes, strict=True))
+        return b"".join(content.ljust(size, b"\0") for (_unused, content), size in zip(answers, sizes, strict=True))
 
     def truncate(self, file: int, targets: list[int], size: int) -> None:
         """Cut at a size."""
@@ -79,6 +79,6 @@ class Content:
         """Blocks of 4096 bytes, all and free, and inodes, all and free, of all targets."""
         storage = {target["node"]: target["number"] for target in self._servers.found["targets"]}
         answers = self._servers.storage([(target, {"op": "space"}, b"") for target in storage.values()])
-        targets = [space for answer, _ in answers for space in answer["targets"].values()]
+        targets = [space for answer, _unused in answers for space in answer["targets"].values()]
         blocks, free, inodes, inodes_free = (sum(column) for column in zip(*targets, strict=True))
         return blocks, free, inodes, inodes_free

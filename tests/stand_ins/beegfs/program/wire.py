@@ -82,7 +82,7 @@ class Server:
     def _serve(self, sock: socket.socket, peer: Peer) -> None:
         with sock:
             try:
-                hello, _ = receive(sock)
+                hello, _unused = receive(sock)
                 if self.mute:
                     threading.Event().wait()
                 if not hmac.compare_digest(str(hello.get("secret")), self._secret):
@@ -154,7 +154,7 @@ class Peers:
             for _peer, sock in asked[len(answers) :]:
                 sock.close()
             raise
-        for header, _ in answers:
+        for header, _unused in answers:
             if header.get("errno"):
                 raise OSError(header["errno"], os.strerror(header["errno"]))
         return answers

@@ -61,7 +61,7 @@ def accept(blob: Blob, source: str, target: str, path: str, unpack: bool) -> Sta
         words = sentence_of(FULL) if full else f"{error.filename or final}: {error.strerror}"
         raise _refused(blob, FULL if full else OTHER, words) from None
     except NotAccepted:
-        for left in {source, made}:
+        for left in (source, made):
             with contextlib.suppress(OSError):
                 os.unlink(left)
         raise

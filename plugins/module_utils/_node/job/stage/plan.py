@@ -102,22 +102,30 @@ def _refine(shards: list[list[Sized]]) -> None:
         best = _best_exchange(shards[high], shards[low], gap)
         if best is None:
             return
-        given, taken = best
-        moved = given.size - (taken.size if taken else 0)
-        shards[high].remove(given)
-        shards[low].append(given)
-        if taken:
-            shards[low].remove(taken)
-            shards[high].append(taken)
+        moved = best.given.size - _size(best.taken)
+        shards[high].remove(best.given)
+        shards[low].append(best.given)
+        if best.taken:
+            shards[low].remove(best.taken)
+            shards[high].append(best.taken)
         used[high] -= moved
         used[low] += moved
 
 
-def _best_exchange(high: Sequence[Sized], low: Sequence[Sized], gap: int) -> tuple[Sized, Sized | None] | None:
+@dataclass(frozen=True)
+class _Exchange:
+    """A file to give, and one to take for it or none."""
+
+    given: Sized
+    taken: Sized | None
+
+
+def _best_exchange(high: Sequence[Sized], low: Sequence[Sized], gap: int) -> _Exchange | None:
     """The file to give, and the one to take for it, that bring the two closest together; None if none does."""
     givers = sorted(high, key=lambda one: (one.size, one.name))
     takers: list[Sized | None] = [None, *sorted(low, key=lambda one: (one.size, one.name))]
-    best: tuple[int, Sized, Sized | None] | None = None
+    best: _Exchange | None = None
+    closest = gap
     place = 0
     for given in givers:
         # Both sorted: the best partner of a larger file is no smaller one.
@@ -129,9 +137,9 @@ def _best_exchange(high: Sequence[Sized], low: Sequence[Sized], gap: int) -> tup
                 taken = takers[at]
                 moved = given.size - _size(taken)
                 away = abs(2 * moved - gap)
-                if 0 < moved < gap and (best is None or away < best[0]):
-                    best = (away, given, taken)
-    return (best[1], best[2]) if best else None
+                if 0 < moved < gap and (best is None or away < closest):
+                    best, closest = _Exchange(given, taken), away
+    return best
 
 
 def _size(blob: Sized | None) -> int:
