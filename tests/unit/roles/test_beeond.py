@@ -90,8 +90,8 @@ def test_all_packages_of_a_folder_are_installed_what_others_need_first(shown: di
     found = shown["files"]
     assert found["problems"] == []
     assert [Path(path).name for path in found["brought"]] == [
-        "beegfs-client-dkms_7.deb",
         "beegfs-common_7.deb",
+        "beegfs-client-dkms_7.deb",
         "beegfs-storage_7.deb",
     ]
     assert found["headers"] == ["linux-headers-6.8.0-azure"]
