@@ -56,6 +56,13 @@ class FolderStore:
     log: list[str] = field(default_factory=list)
     stale: set[str] = field(default_factory=set)
 
+    @property
+    def work(self) -> str:
+        """See ``Store``."""
+        made = self.folder.with_name(f"{self.folder.name}.work")
+        made.mkdir(parents=True, exist_ok=True)
+        return str(made)
+
     def list(self, folder: str) -> Sequence[Stored]:
         """See ``Store``."""
         self._operation(f"list {folder}")

@@ -9,11 +9,14 @@ from __future__ import annotations
 import http.client
 import os
 import socket
+import ssl
 import subprocess
 import time
 from pathlib import Path
 from urllib.parse import quote
+from xml.etree import ElementTree
 
+from .certificate import Certificate
 from .sas import ACCOUNT, account_sas
 
 _START_S = 60.0
@@ -46,29 +49,35 @@ class Azurite:
 
     :param folder: where azcopy and Azurite are installed.
     :param data: where it keeps what it is given.
+    :param address: of this machine; who is to reach it from elsewhere needs another than the loopback's.
+    :param certificate: for TLS; without one it speaks http.
     """
 
-    def __init__(self, folder: Path, data: Path) -> None:
+    def __init__(
+        self, folder: Path, data: Path, address: str = "127.0.0.1", certificate: Certificate | None = None
+    ) -> None:
+        self._address, self._certificate = address, certificate
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
+            free.bind((address, 0))
             self.port = int(free.getsockname()[1])
         data.mkdir(parents=True, exist_ok=True)
         log = (data / "azurite.log").open("wb")
         command = ["node", str(folder / "node_modules/azurite/dist/src/blob/main.js"), "--silent"]
         command += ["--skipApiVersionCheck", "--disableTelemetry", "--location", str(data)]
-        command += ["--blobHost", "127.0.0.1", "--blobPort", str(self.port)]
+        command += ["--blobHost", address, "--blobPort", str(self.port)]
+        command += ["--cert", str(certificate.public), "--key", str(certificate.key)] if certificate else []
         self._process = subprocess.Popen(
             command, cwd=data, stdout=log, stderr=log, env={**os.environ, "HOME": str(data)}
         )
         log.close()
         self._asked = 0.0
-        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        self._connection = self._connect()
         self._await(data / "azurite.log")
 
     @property
     def url(self) -> str:
-        """The account's."""
-        return f"http://127.0.0.1:{self.port}/{ACCOUNT}"
+        """The account's, by its address: the name stands in the path."""
+        return f"http{'s' if self._certificate else ''}://{self._address}:{self.port}/{ACCOUNT}"
 
     def end(self) -> None:
         """Stop it."""
@@ -76,11 +85,23 @@ class Azurite:
         self._process.terminate()
         self._process.wait(timeout=20)
 
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._certificate:
+            trusted = ssl.create_default_context(cafile=str(self._certificate.public))
+            return http.client.HTTPSConnection(self._address, self.port, timeout=30, context=trusted)
+        return http.client.HTTPConnection(self._address, self.port, timeout=30)
+
     def ask(self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> int:
         """Send a request and return its status.
 
         :param path: below the account, quoted, with its own query.
         """
+        return self.answer(method, path, body, headers)[0]
+
+    def answer(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """Send a request and return its status and what came back."""
         # It closes a connection that was idle for some seconds.
         if time.monotonic() - self._asked > 2:
             self._connection.close()
@@ -94,8 +115,7 @@ class Azurite:
             {"x-ms-version": "2021-12-02", "Content-Length": str(len(body)), **(headers or {})},
         )
         answer = connection.getresponse()
-        answer.read()
-        return answer.status
+        return answer.status, answer.read()
 
     def container(self, name: str) -> str:
         """Make a container and return its URL."""
@@ -107,6 +127,12 @@ class Azurite:
         given = {key.replace("_", "-"): value for key, value in headers.items()}
         assert self.ask("PUT", f"{container}/{quote(name)}", content, {"x-ms-blob-type": "BlockBlob", **given}) == 201
 
+    def names(self, container: str, prefix: str = "") -> list[str]:
+        """Names of blobs, sorted; of the first thousands."""
+        status, listed = self.answer("GET", f"{container}?restype=container&comp=list&prefix={quote(prefix)}")
+        assert status == 200
+        return [str(one.text) for one in ElementTree.fromstring(listed).iter("Name")]
+
     def delete(self, container: str, name: str) -> None:
         """Remove a blob."""
         assert self.ask("DELETE", f"{container}/{quote(name)}") == 202
@@ -115,7 +141,7 @@ class Azurite:
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                socket.create_connection((self._address, self.port), timeout=1).close()
                 return
             except OSError:
                 time.sleep(0.1)

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from .conftest import LOCAL, Show
 
 ARCHIVE = "azcopy_linux_amd64_10.32.2.tar.gz"
 DEBIAN = {"os_family": "Debian", "architecture": "x86_64", "ansible_local": {}}
-NAMES = ("problems", "archive", "packages", "lacking", "settings")
+NAMES = ("problems", "archive", "packages", "lacking", "settings", "epilog")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +41,7 @@ def shown(show: Show, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dic
             "blob_staging_account_gbps": 20,
             "hpcai_scratch": "/fast",
         },
+        "scratch": {"found": DEBIAN, "blob_staging_work_folder": str(tmp_path_factory.mktemp("a scratch"))},
     }
     inventory = {"all": {"hosts": hosts, "vars": LOCAL}}
     asked = {name: f"{{{{ __blob_staging_{name} }}}}" for name in NAMES}
@@ -67,7 +71,29 @@ def test_hpcnode_can_read_the_settings(shown: dict[str, dict[str, Any]], host: s
     assert stated.pop("schema") == 1
     found = settings_from(stated, "blob.json")
     wanted = {
-        "bare": ("/opt/hpcai/azcopy/10.32.2/azcopy", 0.0, "/scratch/tmp"),
-        "image": ("azcopy", 20.0, "/fast/tmp"),
+        "bare": ("/opt/hpcai/azcopy/10.32.2/azcopy", 0.0, "/scratch"),
+        "image": ("azcopy", 20.0, "/fast"),
     }
     assert (found.azcopy, found.account_gbps, found.work_folder) == wanted[host]
+
+
+def test_an_epilog_removes_what_its_job_left_and_after_a_week_what_failed(shown: dict[str, dict[str, Any]]) -> None:
+    scratch = Path(shown["scratch"]["settings"]["work_folder"])
+    kept = ("hpcai-stage-77-0-a", "hpcai-checkpoint-8-a", "hpcai-stage-7-1-failed", "data")
+    gone = ("hpcai-stage-7-0-a b", "hpcai-checkpoint-7-x", "hpcai-stage-5-0-old")
+    for name in (*kept, *gone):
+        (scratch / name / "logs").mkdir(parents=True)
+    for name in ("hpcai-stage-7-1-failed", "hpcai-stage-5-0-old"):
+        (scratch / name / "failed").touch()
+    days_ago = time.time() - 9 * 86400
+    os.utime(scratch / "hpcai-stage-5-0-old/failed", (days_ago, days_ago))
+    (scratch / "hpcai-stage-7-2-link").symlink_to(scratch / "data")
+    script = shown["scratch"]["epilog"]["60-blob"]["content"]
+    done = subprocess.run(
+        ["sh", "-c", script], env={**os.environ, "SLURM_JOB_ID": "7"}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout + done.stderr == ""
+    assert sorted(path.name for path in scratch.iterdir()) == sorted([*kept, "hpcai-stage-7-2-link"])
+    # Without a scratch it is done at once.
+    there_is_none = shown["bare"]["epilog"]["60-blob"]["content"].replace("/scratch", "/nonexistent")
+    subprocess.run(["sh", "-c", there_is_none], env={"SLURM_JOB_ID": "7", "PATH": os.defpath}, check=True)

@@ -332,7 +332,11 @@ class _Opened:
         return self._store
 
     def __exit__(self, kind: object, *_about: object) -> None:
-        if not kind:
+        from ..job.azcopy.work import keep
+
+        if kind:
+            keep(self._folder)
+        else:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 

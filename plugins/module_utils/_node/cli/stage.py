@@ -10,7 +10,6 @@ import argparse
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -43,8 +42,8 @@ Defaults are in /etc/hpcai/blob.json. Exit status 1: something could not be copi
 """
 
 _WITH_SOURCE = ("run", "plan")
-_WORK = "hpcai-stage-"
-"""Folders of logs and plans: this, the job, the shard, and what makes it unlike others."""
+_WORK = "stage"
+"""What folders of logs and plans are named by."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,6 +95,7 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 
 def _run(args: argparse.Namespace) -> Answer:
+    from ..job.azcopy.work import keep
     from ..job.stage.run import stage
 
     wanted, tool = _prepare(args)
@@ -106,7 +106,9 @@ def _run(args: argparse.Namespace) -> Answer:
         done = stage(wanted, tool, listing, lambda sight: _tell(f"{head}{sight.in_words()}\n"), args.every)
     except BaseException as error:
         raise _as_usage(_with_logs(error, tool)) from None
-    if not done.problem:
+    if done.problem:
+        keep(tool.folder)
+    else:
         _sweep(tool)
     data = {**asdict(done), "shard": list(wanted.shard)}
     return Answer(BAD if done.problem else GOOD, f"{wanted.word}: {done.in_words()}", data)
@@ -199,6 +201,7 @@ def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
     from ..job.azcopy.place import place_of
     from ..job.azcopy.settings import read_settings
     from ..job.azcopy.tool import Azcopy
+    from ..job.azcopy.work import new_folder, parent_of
     from ..job.stage.wanted import Wanted, shard_of
 
     root = Root(args.root)
@@ -212,16 +215,12 @@ def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
         limits = Limits(cap, args.connections or settings.connections, args.limit, args.stall)
         if limits.block_mib < 0 or processes < 1:
             raise ValueError("--processes must be 1 at least.")
+        parent = parent_of(args.work or "", settings.work_folder)
     except ValueError as error:
         raise _as_usage(error) from None
     kind = args.credential or (SAS if args.sas_file else settings.credential)
     credential = credential_of(kind, args.client_id or settings.client_id, args.sas_file)
-    if args.work and not os.path.isdir(args.work):
-        raise UsageError(f"--work {args.work}: there is no such folder")
-    # A machine without scratch has the settings as well.
-    preset = settings.work_folder if os.path.isdir(settings.work_folder) else tempfile.gettempdir()
-    job = os.environ.get("SLURM_JOB_ID", "none")
-    folder = tempfile.mkdtemp(prefix=f"{_WORK}{job}-{number}-", dir=args.work or preset)
+    folder = new_folder(_WORK, parent, str(number))
     wanted = Wanted(
         place=place,
         target=os.path.abspath(args.target or "."),
@@ -274,8 +273,10 @@ def _tell(line: str) -> None:
 def _with_logs(error: BaseException, tool: Azcopy) -> BaseException:
     """Name the folder of azcopy's logs where it has some that tell more; leave no other folder."""
     from ..job.azcopy.outcome import BlobError
+    from ..job.azcopy.work import keep
 
     if isinstance(error, BlobError) and any(files for _folder, _folders, files in os.walk(tool.folder)):
+        keep(tool.folder)
         return BlobError(f"{error} azcopy's logs are in {tool.folder}.", error.why)
     shutil.rmtree(tool.folder, ignore_errors=True)
     return error
@@ -285,7 +286,7 @@ def _sweep(tool: Azcopy) -> None:
     """Remove what earlier runs of this shard of this job left that were killed or failed: now it is all there."""
     parent, name = os.path.split(tool.folder)
     prefix = name[: name.rindex("-") + 1]
-    if prefix.startswith(f"{_WORK}none-"):
+    if prefix.startswith(f"hpcai-{_WORK}-none-"):
         return
     with os.scandir(parent) as entries:
         for entry in entries:

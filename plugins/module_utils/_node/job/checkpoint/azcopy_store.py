@@ -27,6 +27,11 @@ class AzcopyStore:
         self._tool = tool
         self._place = place
 
+    @property
+    def work(self) -> str:
+        """See ``Store``."""
+        return self._tool.folder
+
     def list(self, folder: str) -> Sequence[Stored]:
         """See ``Store``."""
         found = list_blobs(self._tool, self._place.below(folder))

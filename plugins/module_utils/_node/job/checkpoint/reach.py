@@ -6,17 +6,15 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
 
-from ...machine.config import ConfigError
 from ...machine.root import Root
 from ..azcopy.credential import SAS, credential_of
 from ..azcopy.limits import Limits, share_of_account
 from ..azcopy.place import place_of
 from ..azcopy.settings import read_settings
 from ..azcopy.tool import Azcopy
+from ..azcopy.work import new_folder, parent_of
 from .azcopy_store import AzcopyStore
 
 
@@ -38,7 +36,7 @@ def open_store(root: Root, url: str, wish: Wish, nodes: int) -> tuple[AzcopyStor
 
     :param nodes: how many share the account's limit.
     :raises ConfigError: the settings or the credential cannot be used.
-    :raises ValueError: the URL is none, or the cap makes no sense.
+    :raises ValueError: the URL is none, the cap makes no sense, or the folder for logs that is wished for is not there.
     """
     settings = read_settings(root)
     place = place_of(url)
@@ -49,8 +47,5 @@ def open_store(root: Root, url: str, wish: Wish, nodes: int) -> tuple[AzcopyStor
         raise ValueError("the cap must be more than 0")
     kind = wish.credential or (SAS if wish.sas_file else settings.credential)
     credential = credential_of(kind, wish.client_id or settings.client_id, wish.sas_file)
-    work = wish.work or settings.work_folder or tempfile.gettempdir()
-    if not os.path.isdir(work):
-        raise ConfigError(f"the folder for azcopy's logs, {work}, is not there: make it, or give --work.")
-    folder = tempfile.mkdtemp(prefix=f"hpcai-checkpoint-{os.environ.get('SLURM_JOB_ID', 'none')}-", dir=work)
+    folder = new_folder("checkpoint", parent_of(wish.work or "", settings.work_folder))
     return AzcopyStore(Azcopy(folder, credential, limits, wish.azcopy or settings.azcopy), place), folder

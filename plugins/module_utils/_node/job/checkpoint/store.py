@@ -37,6 +37,10 @@ class Stored:
 class Store(Protocol):
     """The blobs of a series. Each verb raises ``CommandFailed`` where it could not be done, or not wholly."""
 
+    @property
+    def work(self) -> str:
+        """Folder of this run for what is on its way. Whoever removes what a killed run has left finds it."""
+
     def list(self, folder: str) -> Sequence[Stored]:
         """Return the blobs below ``folder``, which ends with a slash; their names start with it."""
 
@@ -54,7 +58,7 @@ def read_texts(store: Store, folder: str, names: Sequence[str]) -> Mapping[str, 
     """Return what the blobs hold, by their names below ``folder``; one that is no text has a text that is no JSON."""
     if not names:
         return {}
-    with tempfile.TemporaryDirectory(prefix="hpcai-checkpoint-") as made:
+    with tempfile.TemporaryDirectory(prefix="texts-", dir=store.work) as made:
         store.get(folder, names, made)
         found = {}
         for name in names:
@@ -66,7 +70,7 @@ def read_texts(store: Store, folder: str, names: Sequence[str]) -> Mapping[str, 
 def write_text(store: Store, name: str, text: str) -> None:
     """Write a small blob."""
     folder, _slash, last = name.rpartition("/")
-    with tempfile.TemporaryDirectory(prefix="hpcai-checkpoint-") as made:
+    with tempfile.TemporaryDirectory(prefix="texts-", dir=store.work) as made:
         with open(os.path.join(made, last), "w", encoding="utf-8") as file:
             file.write(text)
         store.put(made, [last], f"{folder}/")

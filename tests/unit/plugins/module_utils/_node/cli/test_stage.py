@@ -31,7 +31,7 @@ SOURCE = "https://a.blob.core.windows.net/data"
         (f"plan --source {SOURCE} --cap-mbps 0.2", "too small for azcopy"),
         (f"plan --source {SOURCE} --account-gbps 0.001 --shard 0/64", "use fewer"),
         (f"run --source {SOURCE} --target /t --root /tmp", "leave out --root"),
-        (f"plan --source {SOURCE} --work /nonexistent", "there is no such folder"),
+        (f"plan --source {SOURCE} --work /nonexistent", "is not there: make it"),
     ],
 )
 def test_refuses_what_makes_no_sense(
