@@ -205,6 +205,21 @@ def test_mode_17_an_unmount_that_hangs_is_ended_and_told(node: Node) -> None:
     assert node.left() == []
 
 
+def test_mode_17_an_unmount_that_ends_late_is_no_failure(node: Node) -> None:
+    """It leaves the table of mounts when its time is over, and what would detach it then finds nothing."""
+    assert node.start().started
+
+    def leave_late(command: tuple[str, ...]) -> None:
+        if command[0] == "umount" and "-l" in command:
+            node._umount(command)
+
+    node.fails["umount -l"] = Result((), 32, "", "umount: /beeond: not mounted.")
+    node.fails["umount"] = Result((), 124, "", "no answer within 20 s")
+    node.during = leave_late
+    assert node.stop() == []
+    assert node.left() == []
+
+
 def test_mode_17_an_unmount_that_waits_for_the_dead_management_is_no_failure(node: Node) -> None:
     assert node.start().started
     assert "connUnmountRetries = false" in node.path("/run/hpcai/beeond/17/client.conf").read_text(encoding="utf-8")
