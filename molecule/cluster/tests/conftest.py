@@ -39,6 +39,7 @@ ORDER = (
     # These drain a node and resume it.
     "test_hooks.py",
     "test_beeond.py",
+    "test_training.py",
     "test_health.py",
     # This changes slurm.conf, restarts daemons and puts all back.
     "test_changes.py",
@@ -145,6 +146,11 @@ class User:
         """What slurmctld has of a job, by key: JobState, NodeList and so on."""
         shown = self.check_output(f"scontrol --oneliner show job {number}")
         return dict(word.split("=", 1) for word in shown.split() if "=" in word)
+
+    def is_put_back(self, number: str) -> bool:
+        """Whether a job is in the queue again, for the first time, and not held."""
+        shown = self.job(number)
+        return shown["JobState"] == "PENDING" and shown["Restarts"] == "1" and "Held" not in shown["Reason"]
 
 
 @pytest.fixture(scope="session")

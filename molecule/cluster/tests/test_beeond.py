@@ -11,19 +11,14 @@ The nodes' settings are those of the simulated inventory: a start waits for the 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from testinfra.host import Host
 
+from simulated.data import left
 from simulated.node import Node
-
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("HPCAI_BEEGFS_FILES"),
-    reason="this cluster has no BeeGFS: converge it with HPCAI_BEEGFS_FILES=$PWD/.cache/beegfs",
-)
 
 Eventually = Callable[..., float]
 ASKS = "--constraint=beeond --time=5"
@@ -52,16 +47,6 @@ def resumed(one: Node) -> bool:
     return one.state() == "idle"
 
 
-def left(one: Node) -> list[str]:
-    """What there is of jobs on a node: mounts, units, processes and files."""
-    return one.sh(
-        "grep -o ' /beeond .*' /proc/mounts; systemctl list-units --plain --no-legend 'hpcai-beeond-*@*'; "
-        "pgrep --list-full --full '/opt/beegfs/sbin/beegfs-[a-z]* cfgFile=/run/hpcai'; "
-        "ls -A /run/hpcai/beeond /scratch/beeond 2>/dev/null | grep -v -e ':$' -e '^$'",
-        check=False,
-    ).splitlines()
-
-
 def fault(one: Node, *lines: str) -> None:
     """Let parts of BeeGFS fail on a node."""
     one.write(FAULTS, ("\n".join(lines) + "\n").encode(), "0644")
@@ -75,12 +60,6 @@ def job_script_runs(first: Node) -> bool:
 def reason(controller: Host, one: Node) -> str:
     """Why a node is out."""
     return str(controller.check_output(f"sinfo --noheader --nodes={one.name} --format=%%E"))
-
-
-def is_put_back(alice: Any, number: str) -> bool:
-    """Whether a job is in the queue again, and not held."""
-    shown = alice.job(number)
-    return shown["JobState"] == "PENDING" and shown["Restarts"] == "1" and "Held" not in shown["Reason"]
 
 
 def test_what_one_node_writes_the_other_reads(alice: Any, both: list[Node], eventually: Eventually) -> None:
@@ -160,36 +139,11 @@ def test_a_node_that_fails_is_drained_alone_and_the_job_goes_back(
     number = alice.sbatch(f"{ASKS} --nodes=2", "touch /tmp/never-without-it")
     eventually(lambda: "hpcai: prolog: 20-beeond" in reason(controller, bad), START_S, lambda: reason(controller, bad))
     assert "has ended: storage" in reason(controller, bad)
-    eventually(lambda: is_put_back(alice, number), START_S, lambda: alice.job(number))
+    eventually(lambda: alice.is_put_back(number), START_S, lambda: alice.job(number))
     eventually(lambda: good.state() == "idle", STOP_S, good.state)
     assert [left(one) for one in both] == [[], []]
     assert good.sh("ls /tmp/never-without-it", check=False) == ""
     alice.run(f"scancel {number}")
-
-
-def test_a_node_that_is_dead_harms_only_itself(
-    controller: Host, alice: Any, both: list[Node], eventually: Eventually
-) -> None:
-    """Its slurmd does not answer, so that its prolog never begins, and slurmctld does not know it yet."""
-    good, dead = both
-    controller.check_output("cp /etc/slurm/slurm.conf /root/slurm.conf.patient")
-    controller.check_output("sed -i -e '/^SlurmdTimeout=/d' -e '$aSlurmdTimeout=45' /etc/slurm/slurm.conf")
-    controller.check_output("scontrol reconfigure")
-    try:
-        dead.sh("systemctl kill --kill-who=main --signal=SIGSTOP slurmd")
-        number = alice.sbatch(f"{ASKS} --nodes=2", "touch /tmp/never-without-it")
-        eventually(lambda: is_put_back(alice, number), 3 * START_S, lambda: alice.job(number))
-        eventually(lambda: "down" in dead.state(), START_S, dead.state)
-        eventually(lambda: good.state() == "idle", STOP_S, good.state)
-        assert left(good) == []
-        said = good.sh(f"cat /var/log/hpcai/jobs/{number}.prolog.log")
-        assert "1 of 2 storage" in said
-        assert good.sh("ls /tmp/never-without-it", check=False) == ""
-        alice.run(f"scancel {number}")
-    finally:
-        dead.sh("systemctl kill --kill-who=main --signal=SIGCONT slurmd")
-        controller.check_output("cp /root/slurm.conf.patient /etc/slurm/slurm.conf")
-        controller.check_output("scontrol reconfigure")
 
 
 def test_an_interactive_job_without_its_peers_is_cancelled(

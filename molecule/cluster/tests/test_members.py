@@ -4,12 +4,13 @@
 
 """Nodes that come and go while the cluster works.
 
-Two instances are added. One is retired while it has a job, the other is deleted behind the cluster's back.
+Two instances are added. While there are four, a job wants a BeeGFS across all and one of them is dead. Then one is
+retired while it has a job, the other is deleted behind the cluster's back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ import pytest
 from testinfra.host import Host
 
 from simulated.cluster import Cluster, Recap
+from simulated.data import left
 from simulated.node import Node
 
 JOIN_S = 120
+PUT_BACK_S, DOWN_S = 270, 120
+"""Seconds until a job whose nodes are not all there is put back, and until a silent node is down or back."""
 RETIRED, VANISHED = "17", "19"
 """The ids that the simulator gives next."""
 
@@ -68,6 +72,43 @@ def conf(controller: Host) -> str:
 
 def test_new_nodes_join_and_run_jobs(added: dict[str, Node]) -> None:
     assert sorted(added) == [RETIRED, VANISHED]
+
+
+@pytest.fixture
+def impatient(controller: Host) -> Iterator[None]:
+    """A slurmctld that takes a silent node for down after 45 s; 300 s are for production."""
+    controller.check_output("cp /etc/slurm/slurm.conf /root/slurm.conf.patient")
+    controller.check_output("sed -i -e '/^SlurmdTimeout=/d' -e '$aSlurmdTimeout=45' /etc/slurm/slurm.conf")
+    controller.check_output("scontrol reconfigure")
+    yield
+    controller.check_output("cp /root/slurm.conf.patient /etc/slurm/slurm.conf")
+    controller.check_output("scontrol reconfigure")
+
+
+def test_of_four_nodes_with_a_beegfs_a_dead_one_harms_only_itself(
+    alice: Any,
+    node: Callable[[str], Node],
+    added: dict[str, Node],
+    impatient: None,
+    eventually: Callable[..., float],
+) -> None:
+    """Its slurmd does not answer, so that its prolog never begins, and slurmctld does not know it yet."""
+    dead, good = added[RETIRED], [node("0"), node("3"), added[VANISHED]]
+    dead.sh("systemctl kill --kill-who=main --signal=SIGSTOP slurmd")
+    try:
+        number = alice.sbatch("--constraint=beeond --time=5 --nodes=4", "touch /tmp/never-without-it")
+        eventually(lambda: alice.is_put_back(number), PUT_BACK_S, lambda: alice.job(number))
+        eventually(lambda: "down" in dead.state(), DOWN_S, dead.state)
+        for one in good:
+            eventually(lambda one=one: one.state() == "idle", DOWN_S, one.state)
+            assert left(one) == []
+            assert one.sh("ls /tmp/never-without-it", check=False) == ""
+            assert " of 4 storage" in one.sh(f"cat /var/log/hpcai/jobs/{number}.prolog.log")
+        assert alice.is_put_back(number)
+    finally:
+        alice.run("scancel --user=alice")
+        dead.sh("systemctl kill --kill-who=main --signal=SIGCONT slurmd")
+    eventually(lambda: dead.state() == "idle", DOWN_S, dead.state)
 
 
 def test_node_with_a_job_stays_drained_when_time_is_over_and_the_job_is_named(

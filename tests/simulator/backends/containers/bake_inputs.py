@@ -14,9 +14,9 @@ import os
 import re
 from pathlib import Path
 
-FOLDERS = ("HPCAI_ENROOT_FILES", "HPCAI_BEEGFS_FILES")
-"""Environment variables: folders with the release files of enroot and pyxis, and with the packages of BeeGFS, where the
-nodes are to have them."""
+FOLDERS = ("HPCAI_ENROOT_FILES", "HPCAI_BEEGFS_FILES", "HPCAI_AZCOPY_FILES")
+"""Environment variables: folders with the release files of enroot and pyxis, with the packages of BeeGFS, and with the
+release file of azcopy, where the nodes are to have them."""
 VARIABLES = Path("inventories/simulated/group_vars/all.yml")
 """Variables that the playbook is run with."""
 
@@ -55,4 +55,5 @@ def _task_files(repository: Path) -> set[Path]:
 def brought_files() -> list[Path]:
     """The files that the image gets from folders of the user's, sorted; none where no folder is given."""
     folders = [Path(folder) for folder in map(os.environ.get, FOLDERS) if folder]
-    return [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
+    there = [folder for folder in folders if folder.is_dir()]
+    return [path for folder in there for path in sorted(folder.iterdir()) if path.is_file()]
