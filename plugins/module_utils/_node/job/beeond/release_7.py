@@ -120,7 +120,7 @@ class BeeGfs7:
         Whether anybody answers is known from the first question. Each tries for three seconds to reach a management
         daemon that is not there, and a start would notice late that a daemon of its own has ended.
         """
-        found = {}
+        found: dict[tuple[str, str], Result] = {}
         for kind in ("meta", "storage"):
             for words in (("--listnodes",), ("--listtargets", "--state")):
                 answer = run(
