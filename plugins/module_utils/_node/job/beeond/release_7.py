@@ -88,7 +88,7 @@ class BeeGfs7:
             files[f"{daemon}.conf"] = _text({**shared, **own[daemon], **log, **more.get(daemon, {})})
         client = {
             "connTCPFallbackEnabled": "true" if part.rdma in (ALLOWED, OFF) else "false",
-            # An unmount signs off once, and does not wait ten minutes for a management daemon that is gone.
+            # What an unmount still has to tell servers it tries once, and not for ten minutes (connCommRetrySecs).
             "connUnmountRetries": "false",
         }
         files[CLIENT] = _text({**both, **managed, **rdma, **client, **(settings.client or {})})
