@@ -181,8 +181,18 @@ def test_another_secret_is_refused(up: FileSystem, nodes: Nodes) -> None:
     done = second.run(
         "/opt/beegfs/sbin/beegfs-storage", f"cfgFile={none.configuration('storage')}", check=False, timeout=10
     )
-    assert done.returncode == 1
-    assert "No connAuthFile configured" in done.stderr
+    assert done.returncode == 3
+    assert "Unrecoverable error: No connAuthFile configured" in done.stderr
+    asked = none.ctl(second, "--nodetype=storage")
+    assert (asked.returncode, "No connAuthFile configured" in asked.stderr) == (3, True)
+
+
+def test_a_daemon_refuses_a_key_of_another(nodes: Nodes) -> None:
+    wrong = FileSystem(nodes, 1200)
+    for kind, key in (("storage", "connUnmountRetries"), ("helperd", "storeAllowFirstRunInit")):
+        command = [f"/opt/beegfs/sbin/beegfs-{kind}", f"cfgFile={wrong.configuration(kind)}", f"{key}=true"]
+        refused = nodes[1].run(*command, check=False, timeout=10)
+        assert (refused.returncode, f"The config argument '{key}' is invalid" in refused.stderr) == (1, True)
 
 
 def test_a_mount_without_its_servers_is_canceled(nodes: Nodes) -> None:

@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from .program.settings import FOREIGN
+
 ADDRESSES = {"n1": "10.99.0.1", "n2": "10.99.0.2"}
 PATIENCE_S = 10.0
 # dash reaps what is left to it while it waits, as the first process of a system must. It ends with whoever started it.
@@ -147,7 +149,9 @@ class FileSystem:
                 directory = {"mgmtd": "Mgmtd", "meta": "Meta", "storage": "Storage"}.get(kind)
                 special = {f"store{directory}Directory": self.folder(kind)} if directory else {}
                 special |= {} if kind == "client" else {"logStdFile": f"{self._place}/{kind}.log"}
-                lines = [f"{key} = {value}\n" for key, value in {**common, **special}.items()]
+                foreign = FOREIGN.get(kind, set())
+                stated = {key: value for key, value in common.items() if key not in foreign}
+                lines = [f"{key} = {value}\n" for key, value in {**stated, **special}.items()]
                 node.write(self.configuration(kind), "".join(lines))
 
     def folder(self, kind: str) -> str:

@@ -23,7 +23,7 @@ from .filesystem import FileSystem
 from .fuse_loop import Loop
 from .interrupts import Interrupts
 from .servers import Servers
-from .settings import Settings, Wrong
+from .settings import Insecure, Settings, Wrong
 from .stripes import Content
 from .wire import Peers
 
@@ -177,7 +177,7 @@ def main(_argv: list[str]) -> int:
         mount = Mount(Settings(asked["words"]), asked["mountpoint"])
         mount.check()
         device = mount.mount(asked["flags"])
-    except (Wrong, Cancelled) as error:
+    except (Wrong, Insecure, Cancelled) as error:
         printk(f"{error} Mount sanity check failed. Canceling mount.")
         if isinstance(error, Cancelled):
             mount.tell("Mount sanity check", str(error))

@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from .settings import VERSION, Settings, Wrong
+from .settings import VERSION, Insecure, Settings, Wrong
 from .wire import Peer, Peers, Refused
 
 INVALID_CONFIG, RUNTIME_ERROR = 1, 3
@@ -131,6 +131,9 @@ def main(argv: list[str]) -> int:
     except Wrong as error:
         print(f"\nError: {error}\n\n[BeeGFS Control Tool Version: {VERSION}, a stand-in]\n", file=sys.stderr)
         return INVALID_CONFIG
+    except Insecure as error:
+        print(f"\nUnrecoverable error: {error}\n", file=sys.stderr)
+        return RUNTIME_ERROR
     except Failed as error:
         print(error, file=sys.stderr)
         return RUNTIME_ERROR

@@ -21,7 +21,7 @@ from typing import IO, Any
 from .calls import show_as
 from .faults import faults
 from .log import Log
-from .settings import VERSION, Settings, Wrong
+from .settings import VERSION, Insecure, Settings, Wrong
 from .wire import Handler, Peer, Peers, Refused, Server
 
 INVALID_CONFIG, INITIALIZATION_ERROR, RUNTIME_ERROR = 1, 2, 3
@@ -34,7 +34,7 @@ class Daemon:
 
     def __init__(self, kind: str, words: list[str]) -> None:
         self.kind = kind
-        self.settings = Settings(words)
+        self.settings = Settings(words, kind=kind)
         self.secret = self.settings.secret()
         self.address = self.settings.address()
         self.log = Log(self.settings.text("logStdFile"))
@@ -172,6 +172,9 @@ def live(kind: str, words: list[str], serve: Callable[[Daemon], Callable[[], Non
     except Wrong as error:
         print(f"\nError: {error}\n\n[BeeGFS {TITLES[kind]} Node Version: {VERSION}, a stand-in]\n", file=sys.stderr)
         return INVALID_CONFIG
+    except Insecure as error:
+        print(f"\nUnrecoverable error: {error}\n", file=sys.stderr)
+        return RUNTIME_ERROR
     daemon.run()
     at_end()
     daemon.leave()

@@ -46,19 +46,36 @@ DEFAULTS = {
     "sysMountSanityCheckMS": "11000",
     "sysTargetOfflineTimeoutSecs": "180",
 }
+_CLIENTS = {"connCommRetrySecs", "connTCPFallbackEnabled", "connUnmountRetries", "sysMountSanityCheckMS"}
+_FOLDERS = {"storeMetaDirectory", "storeMgmtdDirectory", "storeStorageDirectory"}
+FOREIGN = {
+    "mgmtd": _CLIENTS | _FOLDERS - {"storeMgmtdDirectory"},
+    "meta": _CLIENTS | _FOLDERS - {"storeMetaDirectory"} | {"sysAllowNewServers"},
+    "storage": _CLIENTS | _FOLDERS - {"storeStorageDirectory"} | {"sysAllowNewServers"},
+    "helperd": _CLIENTS | _FOLDERS | {"storeAllowFirstRunInit", "sysAllowNewServers", "sysTargetOfflineTimeoutSecs"},
+}
+"""Keys of others, which a daemon refuses. beegfs-ctl takes all of them, the client those of daemons too."""
 
 
 class Wrong(Exception):
     """What makes a daemon or tool refuse its configuration."""
 
 
+class Insecure(Exception):
+    """There is no secret, and nobody has said that none is wanted."""
+
+
 class Settings:
     """What a file and words such as ``connPortShift=1000`` say; without them what the real programs assume."""
 
-    def __init__(self, words: list[str], default_file: str = "") -> None:
+    def __init__(self, words: list[str], default_file: str = "", kind: str = "") -> None:
         given = dict(word.lstrip("-").split("=", 1) for word in words if "=" in word)
         self.file = given.pop("cfgFile", default_file)
-        self._values = {**DEFAULTS, **(self._read(self.file) if self.file else {}), **given}
+        found = {**(self._read(self.file) if self.file else {}), **given}
+        foreign = [key for key in found if key in FOREIGN.get(kind, ())]
+        if foreign:
+            raise Wrong(f"The config argument '{foreign[0]}' is invalid")
+        self._values = {**DEFAULTS, **found}
 
     @staticmethod
     def _read(file: str) -> dict[str, str]:
@@ -98,7 +115,7 @@ class Settings:
         if not file:
             if self.true("connDisableAuthentication"):
                 return ""
-            raise Wrong("No connAuthFile configured. To go without one, set connDisableAuthentication to true.")
+            raise Insecure("No connAuthFile configured. To go without one, set connDisableAuthentication to true.")
         try:
             content = Path(file).read_bytes()[:_AUTH_AT_MOST]
         except OSError as error:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ...machine.mounts import Mount, read_mounts
 from ...machine.root import Root
+from ...machine.run import Result
 from .bounded import Bounded, said
 from .failures import OwnFailure
 from .places import FILES
@@ -64,11 +65,17 @@ def mount(command: Sequence[str], mount_point: str, root: Root, run: Bounded, li
     answer = run(command, limit_s)
     mounted = mount_at(mount_point, root)
     if answer.rc != 0 or mounted is None:
-        return f"{mount_point} cannot be mounted: {said(answer)}"
+        return f"{mount_point} cannot be mounted: {_complaint(answer)}"
     lacking = [option for option in _SAFE if option not in mounted.options]
     if lacking:
         raise OwnFailure(f"{mount_point} is mounted without {' and '.join(lacking)}")
     return ""
+
+
+def _complaint(answer: Result) -> str:
+    """Return what mount(8) complains of: since util-linux 2.38 it says last that dmesg may tell more."""
+    lines = [line for line in answer.stderr.strip().splitlines() if "dmesg(1)" not in line]
+    return lines[-1].strip() if lines else said(answer)
 
 
 def hand_over(mount_point: str, uid: int, gid: int, run: Bounded) -> None:

@@ -79,6 +79,9 @@ class Release(Protocol):
     def command(self, daemon: str, settings: Settings) -> str:
         """Return the command line of a daemon; ``%i`` is the job."""
 
+    def reason(self, log: str) -> str:
+        """Return why a daemon has ended, as its log tells; nothing where that does not."""
+
     def look(self, folder: str, run: Bounded) -> Seen:
         """Ask the management daemon who is there."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ...machine.run import Result
 from .bounded import Bounded, said
 from .release import SECRET, Part, Seen
 from .settings import ALLOWED, OFF, Settings
@@ -29,6 +30,8 @@ _CLIENT_PORT = ("udp", 8004)
 # ModeGetNodes.cpp prints 'name [ID: 1]', ModeListTargets.cpp '%8hu %16s %12s %8s': target, reachability, consistency.
 _NODE = re.compile(r"^(\S.*?)\s+\[ID:\s*\d+\]\s*$", re.MULTILINE)
 _TARGET = re.compile(r"^\s*\d+\s+(\S+)\s+(\S+)\s+\S+\s*$", re.MULTILINE)
+# All daemons log alike: '(0) 07:01:34 Main [ConnAccept] >> text', where 0 is an error, 1 what matters, and so on.
+_LOGGED = re.compile(r"\(([0-9])\) .*? >> (.*\S)\s*")
 _FALLBACK = re.compile(r"^.*fallback.*$", re.MULTILINE | re.IGNORECASE)
 
 
@@ -85,7 +88,7 @@ class BeeGfs7:
             files[f"{daemon}.conf"] = _text({**shared, **own[daemon], **log, **more.get(daemon, {})})
         client = {
             "connTCPFallbackEnabled": "true" if part.rdma in (ALLOWED, OFF) else "false",
-            # An unmount signs off once, and does not wait ten minutes for a management daemon that is gone.
+            # What an unmount still has to tell servers it tries once, and not for ten minutes (connCommRetrySecs).
             "connUnmountRetries": "false",
         }
         files[CLIENT] = _text({**both, **managed, **rdma, **client, **(settings.client or {})})
@@ -97,20 +100,36 @@ class BeeGfs7:
         """As its packages' own units have it, with another file."""
         return f"{settings.daemons}/beegfs-{daemon} cfgFile=/run/hpcai/beeond/%i/{daemon}.conf"
 
+    def reason(self, log: str) -> str:
+        """Its last line is mostly 'A hard error occurred. Shutting down...': the errors just before it say which.
+
+        Others further up mean nothing: the first start of a management daemon logs some.
+        """
+        errors: list[str] = []
+        for line in reversed(log.splitlines()):
+            match = _LOGGED.fullmatch(line)
+            if not match or match[1] > "1":
+                break
+            if match[1] == "0":
+                errors.insert(0, match[2])
+        return "; ".join(errors[-2:])
+
     def look(self, folder: str, run: Bounded) -> Seen:
-        """Nodes come first: a target is listed as soon as its node has registered, and not before."""
-        found = {}
+        """Nodes come first: a target is listed as soon as its node has registered, and not before.
+
+        Whether anybody answers is known from the first question. Each tries for three seconds to reach a management
+        daemon that is not there, and a start would notice late that a daemon of its own has ended.
+        """
+        found: dict[tuple[str, str], Result] = {}
         for kind in ("meta", "storage"):
             for words in (("--listnodes",), ("--listtargets", "--state")):
                 answer = run(
                     [_CTL, f"--cfgFile={folder}/{CLIENT}", words[0], f"--nodetype={kind}", *words[1:]], _ANSWER_S
                 )
-                # Without a single metadata server it complains of that, and exits with an error.
-                if answer.rc == 127:
-                    return Seen(False, words=said(answer))
+                # Without a single metadata server, it is the list of targets that is an error, not that of nodes.
+                if answer.rc != 0 and not found:
+                    return Seen(False, words=_complaint(answer))
                 found[kind, words[0]] = answer
-        if all(answer.rc != 0 for answer in found.values()):
-            return Seen(False, words=said(found["storage", "--listnodes"]))
         return Seen(
             True,
             tuple(_NODE.findall(found["meta", "--listnodes"].stdout)),
@@ -145,6 +164,11 @@ class BeeGfs7:
             return f"{_NET} does not tell the connections: {said(answer)}"
         line = _FALLBACK.search(answer.stdout)
         return line[0].strip() if line else ""
+
+
+def _complaint(answer: Result) -> str:
+    """Return what beegfs-ctl complains of: what comes after the first line is advice."""
+    return (answer.stderr.strip().splitlines() or [said(answer)])[0].strip()
 
 
 def _good(table: str) -> int:

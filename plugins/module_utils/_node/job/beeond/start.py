@@ -34,7 +34,7 @@ from .stop import Machine, stop
 from .transport import rdma_of
 
 _LOAD_S = 30.0
-_LAST_LINE = 300
+_LOGGED = 300
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _write(part: Part, job: Job, settings: Settings, release: Release, root: Roo
 def _watch(job: Job, part: Part, machine: Machine, around: Around, release: Release) -> rendezvous.Watch:
     def dead() -> list[str]:
         ended = units.dead(part.daemons, job.number, machine.run)
-        return [f"{daemon}: {_last_line(f'{part.folder}/{daemon}.log', machine.root)}" for daemon in ended]
+        return [f"{daemon}: {_words_of(daemon, job, part, release, machine.root)}" for daemon in ended]
 
     return rendezvous.Watch(
         look=lambda: release.look(machine.root.at(part.folder), machine.run),
@@ -212,9 +212,16 @@ def _watch(job: Job, part: Part, machine: Machine, around: Around, release: Rele
     )
 
 
-def _last_line(path: str, root: Root) -> str:
-    lines = [line.strip() for line in (root.text(path) or "").splitlines() if line.strip()]
-    return _plain(lines[-1])[:_LAST_LINE] if lines else "it wrote no log"
+def _words_of(daemon: str, job: Job, part: Part, release: Release, root: Root) -> str:
+    """Return what a daemon said before it ended. Of its configuration it complains where systemd hears it."""
+    log = root.text(f"{part.folder}/{daemon}.log") or ""
+    reason = release.reason(log)
+    if reason:
+        return _plain(reason)[:_LOGGED]
+    # One that was killed has not said so.
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    last = f"it last wrote '{_plain(lines[-1])[:_LOGGED]}'" if lines else "it wrote no log"
+    return f"{last}: see 'journalctl -u {units.unit(daemon, job.number)}'"
 
 
 def _plain(text: str) -> str:

@@ -48,6 +48,56 @@ def test_no_answer_is_no_node() -> None:
     assert (seen.answered, seen.words) == (False, "beegfs-ctl: command not found")
 
 
+def test_a_management_that_does_not_answer_is_asked_but_once() -> None:
+    asked = []
+
+    def run(command: Sequence[str], timeout_s: float) -> Result:
+        asked.append(command)
+        return Result(tuple(command), 3, "", "Management node communication failed: 10.0.0.5\n")
+
+    seen = RELEASE.look("/run/x", run)
+    assert (seen.answered, seen.words) == (False, "Management node communication failed: 10.0.0.5")
+    assert len(asked) == 1
+
+
+def test_a_complaint_about_the_configuration_is_told_without_the_advice_after_it() -> None:
+    stderr = "\nError: Auth file is empty: /run/x/auth\n\n[BeeGFS Control Tool 7.4.7\nRefer to ...]\n\n"
+    seen = RELEASE.look("/run/x", lambda command, _s: Result(tuple(command), 1, "", stderr))
+    assert seen.words == "Error: Auth file is empty: /run/x/auth"
+
+
+def test_no_metadata_server_yet_is_an_answer() -> None:
+    def run(command: Sequence[str], timeout_s: float) -> Result:
+        if "--nodetype=meta" not in command:
+            return Result(tuple(command), 0, TARGETS if "--listtargets" in command else NODES, "")
+        failed = 3 if "--listtargets" in command else 0
+        return Result(tuple(command), failed, "", " [ERROR: No metadata servers found]\n" if failed else "")
+
+    seen = RELEASE.look("/run/x", run)
+    assert (seen.answered, seen.metadata, seen.metadata_good, seen.storage_good) == (True, (), 0, 1)
+
+
+# As beegfs-storage of 7.4.7 logs it whose TCP port is taken.
+TAKEN = """\
+(3) 07:01:34 Main [DGramLis] >> Listening for UDP datagrams: any Port 9003
+(0) 07:01:34 Main [ConnAccept] >> TCP socket: Unable to bind to port: 9003. SysErr: Address already in use
+(0) 07:01:34 Main [App] >> Unable to initialize socket
+(1) 07:01:34 Main [App] >> A hard error occurred. Shutting down...
+"""
+# And beegfs-mgmtd that was killed after its first start.
+KILLED = """\
+(0) 07:05:13 Main [MgmtdTargetStateStore.cpp:445] >> Could not read states. nodeType: beegfs-meta; Error: (...)
+(1) 07:05:13 Main [App] >> Version: 7.4.7
+(2) 07:05:13 Main [App] >> LocalNode: beegfs-mgmtd n1 [ID: 1]
+"""
+
+
+def test_a_log_tells_the_errors_at_its_end_and_no_earlier_ones() -> None:
+    taken = "TCP socket: Unable to bind to port: 9003. SysErr: Address already in use; Unable to initialize socket"
+    assert RELEASE.reason(TAKEN) == taken
+    assert RELEASE.reason(KILLED) == RELEASE.reason("") == ""
+
+
 def test_ports_are_shifted_and_the_clients_is_among_them() -> None:
     assert dict.fromkeys(RELEASE.ports(("storage", "helperd"), Settings(port_shift=1000))) == dict.fromkeys(
         [("tcp", 9003), ("udp", 9003), ("tcp", 9006), ("udp", 9004)]

@@ -113,18 +113,25 @@ def test_a_node_that_did_not_register_has_failed_itself(node: Node) -> None:
     assert not node.calls("requeue")
 
 
-def test_a_daemon_that_dies_fails_at_once_with_its_last_line(node: Node) -> None:
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("(2) 1:02 Main [App] >> starting\n(0) 1:02 Main [App] >> Disk on fire\n", "Disk on fire"),
+        ("starting\n(2) waiting\n", "it last wrote '(2) waiting': see 'journalctl -u hpcai-beeond-storage@17.service'"),
+    ],
+)
+def test_a_daemon_that_dies_fails_at_once_with_its_own_words(node: Node, log: str, words: str) -> None:
     node.online.remove("gpu-3")
 
     def die(command: tuple[str, ...]) -> None:
         if "is-active" in command:
             node.units["hpcai-beeond-storage@17.service"] = "failed"
-            node.file("/run/hpcai/beeond/17/storage.log", "starting\n(3) No space left on device\n")
+            node.file("/run/hpcai/beeond/17/storage.log", log)
 
     node.during = die
     done = node.start()
     assert not done.good
-    assert done.words == "a daemon of job 17 has ended: storage: (3) No space left on device"
+    assert done.words == f"a daemon of job 17 has ended: storage: {words}"
     assert node.time < 5
 
 
@@ -145,7 +152,14 @@ def test_a_mount_that_hangs_is_ended(node: Node) -> None:
     assert node.left() == []
 
 
-CANCELED = Result((), 32, "", "mount(2) system call failed: Operation canceled.")
+# As mount of util-linux 2.38 says it.
+CANCELED = Result(
+    (),
+    32,
+    "",
+    "mount: /beeond: mount(2) system call failed: Operation canceled.\n"
+    "       dmesg(1) may have more information after failed mount system call.\n",
+)
 
 
 def test_a_server_of_another_node_that_died_after_all_were_online_is_its_own_nodes_fault(node: Node) -> None:
@@ -202,7 +216,8 @@ def test_an_own_daemon_that_died_makes_the_mount_this_nodes_fault(node: Node) ->
     node.during = die
     done = node.start()
     assert not done.good
-    assert "a daemon of the job has ended: meta: it wrote no log; /beeond cannot be mounted" in done.words
+    journal = "it wrote no log: see 'journalctl -u hpcai-beeond-meta@17.service'"
+    assert f"a daemon of the job has ended: meta: {journal}; /beeond cannot be mounted" in done.words
 
 
 def test_a_job_that_was_cancelled_is_not_waited_for(node: Node) -> None:
