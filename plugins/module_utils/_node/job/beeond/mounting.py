@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 
@@ -20,6 +21,7 @@ from .users import Clock, Kill, Pause, make_leave, named
 MOUNT_S, UNMOUNT_S, LAZY_S, HAND_OVER_S = 30.0, 20.0, 10.0, 15.0
 # A stand-in in user space is fuse.beegfs to the kernel.
 _TYPES = ("beegfs", "fuse.beegfs")
+_CLIENTS, _RETRIES, _AGAIN_S = "/proc/fs/beegfs", "conn_retries_enabled", 1.0
 _SAFE = ("nosuid", "nodev")
 
 
@@ -90,6 +92,20 @@ def hand_over(mount_point: str, uid: int, gid: int, run: Bounded) -> None:
             raise OwnFailure(f"{mount_point} cannot be given to user {uid}: {said(answer)}")
 
 
+def _give_up(mount_point: str, root: Root) -> None:
+    """Have the client try once what it would try for ten minutes: what it has not written is removed anyway."""
+    mounted = mount_at(mount_point, root)
+    named = [option for option in mounted.options if option.startswith("cfgFile=")] if mounted else []
+    for name in root.entries(_CLIENTS) if named else []:
+        lines = (root.text(f"{_CLIENTS}/{name}/config") or "").splitlines()
+        if f"cfgFile = {named[0].partition('=')[2]}" in lines:
+            with (
+                contextlib.suppress(OSError),
+                open(root.at(f"{_CLIENTS}/{name}/{_RETRIES}"), "w", encoding="ascii") as file,
+            ):
+                file.write("0")
+
+
 def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock, pause: Pause) -> list[str]:
     """Unmount what is there, and return what is wrong, in words.
 
@@ -105,8 +121,14 @@ def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock
         if left:
             problems.append(f"{named(left, root)} on {mount_point} cannot be killed")
         layers = _layers(mount_point, root)
+        _give_up(mount_point, root)
         # Not canonicalized: to look at the mount point is to ask servers that may be gone.
+        deadline = clock() + UNMOUNT_S
         answer = run(["umount", "-c", mount_point], UNMOUNT_S)
+        # The client's own thread still tries to write for those who were killed.
+        while "busy" in answer.stderr and clock() < deadline:
+            pause(_AGAIN_S)
+            answer = run(["umount", "-c", mount_point], UNMOUNT_S)
         # One that waits for a management daemon that is gone has left the table of mounts already: nobody sees it any
         # more, and the kernel is done with it when its own patience is over.
         if answer.rc == 0 or _layers(mount_point, root) < layers:

@@ -26,6 +26,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 NODES = ("gpu-0", "gpu-1", "gpu-2", "gpu-3")
 SETTINGS = Settings(rdma=OFF, least_free_mib=0)
 JOB = Job("17", 4001, 4001, NODES, "gpu-0", 0, "17")
+CFG = "cfgFile=/run/hpcai/beeond/17/client.conf"
 SHOWN = (
     "JobId=17 JobName=train UserId=alice(4001) Priority=1 JobState={state} Reason=None Dependency=(null) "
     "Requeue={requeue} Restarts={restarts} BatchFlag={batch} Reboot=0 ExitCode=0:0 {more}\n"
@@ -214,7 +215,7 @@ class Node:
         told = ",".join(option for option in ("rw", "nosuid", "nodev") if option == "rw" or option in options)
         path = "/beeond/17/files" if kind == "xfs" else "/"
         lines = ["20 1 8:1 / /scratch rw - xfs /dev/md0 rw"]
-        lines += [f"40 1 0:50 {path} {point} {told} - {kind} beegfs_nodev rw" for point in self.mounted]
+        lines += [f"40 1 0:50 {path} {point} {told} - {kind} beegfs_nodev rw,{CFG}" for point in self.mounted]
         self.file("/proc/self/mountinfo", "\n".join(lines) + "\n")
 
     def _slurm(self, words: tuple[str, ...]) -> tuple[int, str, str]:

@@ -135,3 +135,24 @@ def test_a_hanging_unmount_that_cannot_even_be_detached_keeps_the_data(node: Nod
     assert problems[0] == "/beeond cannot be unmounted: no answer within 20 s"
     assert problems[-1] == "/scratch/beeond/17 stays, because it is in use"
     assert not node.calls("rm")
+
+
+def test_a_client_that_has_something_to_write_to_a_dead_server_gives_up_and_is_unmounted(node: Node) -> None:
+    assert node.start().started
+    clients = {"A-1-gpu-0": "/run/hpcai/beeond/17/client.conf", "B-2-gpu-0": "/etc/beegfs/beegfs-client.conf"}
+    for name, path in clients.items():
+        node.file(f"/proc/fs/beegfs/{name}/config", f"cfgFile = {path}\nconnUnmountRetries = 0\n")
+        node.file(f"/proc/fs/beegfs/{name}/conn_retries_enabled", "1")
+    node.fails["umount -c"] = Result((), 32, "", "umount: /beeond: target is busy.")
+    began = node.time
+
+    def give_up(command: tuple[str, ...]) -> None:
+        told = [node.path(f"/proc/fs/beegfs/{name}/conn_retries_enabled").read_text() for name in clients]
+        # Another file system's client is let be.
+        if told == ["0", "1"] and node.time > began + 4:
+            node.fails.clear()
+
+    node.during = give_up
+    assert node.stop() == []
+    assert node.left() == []
+    assert not node.calls("-l")
