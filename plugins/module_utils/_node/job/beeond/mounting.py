@@ -99,10 +99,8 @@ def _give_up(mount_point: str, root: Root) -> None:
     for name in root.entries(_CLIENTS) if named else []:
         lines = (root.text(f"{_CLIENTS}/{name}/config") or "").splitlines()
         if f"cfgFile = {named[0].partition('=')[2]}" in lines:
-            with (
-                contextlib.suppress(OSError),
-                open(root.at(f"{_CLIENTS}/{name}/{_RETRIES}"), "w", encoding="ascii") as file,
-            ):
+            path = root.at(f"{_CLIENTS}/{name}/{_RETRIES}")
+            with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as file:
                 file.write("0")
 
 
