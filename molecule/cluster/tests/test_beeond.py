@@ -182,13 +182,16 @@ def test_a_mount_that_hangs_drains_its_node(
     alice.run(f"scancel {number}")
 
 
-def test_what_a_dead_job_left_is_swept_and_nothing_else(both: list[Node]) -> None:
+@pytest.mark.parametrize(
+    "way", ["hpcnode beeond sweep", "systemctl restart hpcai-beeond-sweep", "/etc/hpcai/health.d/30-beeond"]
+)
+def test_what_a_dead_job_left_is_swept_and_nothing_else(both: list[Node], way: str) -> None:
+    """By hand, as at a boot, and as every five minutes."""
     one = both[0]
     one.sh(
         "mkdir -p /scratch/beeond/4711/storage /scratch/beeond/precious && "
         """printf '{"schema": 1, "job": "4711", "boot_id": "an earlier one"}' >/scratch/beeond/4711/.hpcai-beeond"""
     )
-    told = json.loads(one.sh("hpcnode beeond sweep --json"))
-    assert (told["found"], told["problems"]) == (["4711"], [])
+    one.sh(way)
     assert one.sh("ls /scratch/beeond").split() == ["precious"]
     one.sh("rmdir /scratch/beeond/precious")
