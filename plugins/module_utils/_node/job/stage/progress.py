@@ -28,11 +28,10 @@ class Sight:
 
     def in_words(self) -> str:
         """Return it in one line."""
-        rate = self.bytes_done / self.seconds / 1e6 if self.seconds else 0.0
-        left = (self.of_bytes - self.bytes_done) / 1e6 / rate if rate else 0.0
-        words = (
-            f"{self.files} of {self.of_files} files, {size(self.bytes_done)} of {size(self.of_bytes)}, {rate:.0f} MB/s"
-        )
+        rate = self.bytes_done / self.seconds if self.seconds else 0.0
+        left = (self.of_bytes - self.bytes_done) / rate if rate else 0.0
+        words = f"{self.files} of {self.of_files} files, {size(self.bytes_done)} of {size(self.of_bytes)}"
+        words += f", {size(rate)}/s"
         words += f", about {left:.0f} s left" if self.bytes_done < self.of_bytes and rate else ""
         return words + (f", the account turns away {self.busy_percent:.0f} %" if self.busy_percent else "")
 

@@ -66,7 +66,7 @@ class Result:
         if self.problem:
             logs = f"; azcopy's logs are in {self.logs}" if self.logs else ""
             return f"{len(self.left)} of {self.files} files are not staged: {self.problem}{logs}"
-        rate = f" at {self.bytes_copied / self.seconds / 1e6:.0f} MB/s" if self.copied and self.seconds else ""
+        rate = f" at {size(self.bytes_copied / self.seconds)}/s" if self.copied and self.seconds else ""
         return (
             f"{self.files} files, {size(self.size)}: {self.copied} copied ({size(self.bytes_copied)}{rate}), "
             f"{self.kept} were there"
