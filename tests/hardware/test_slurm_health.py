@@ -21,6 +21,8 @@ from hardware.scratch import MOUNTPOINT
 from hardware.slurm import DISKS, GPUS, GROUPS, VARIABLES, VM_SIZE, OneNode
 from hardware.vm import HOST, Machine
 
+# What drains a node and lets it back is looked at on the simulated cluster, the checks on recorded and played kernels.
+pytestmark = pytest.mark.thorough
 PERIOD_S = 30
 WITHIN_S = PERIOD_S + 60
 """A period, the checks on an emulated processor, the report, and the arbiter's next look."""

@@ -34,7 +34,7 @@ def test_scontrol_shows_what_the_size_has(shown: dict[str, str]) -> None:
         "NodeName": "compute-0",
         "CPUTot": "2",
         "RealMemory": "1945",
-        "AvailableFeatures": "nd96asr_v4",
+        "AvailableFeatures": "nd96asr_v4,beeond",
         "Gres": "gpu:2",
         "State": "IDLE",
         "Partitions": "compute",
