@@ -48,7 +48,7 @@ def test_accounting_of_resources_follows_the_description(controller: Host) -> No
     shown = controller.check_output("scontrol --oneliner show node compute-0")
     assert " CPUTot=2 " in shown
     assert " RealMemory=1945 " in shown
-    assert " AvailableFeatures=nd96asr_v4 " in shown
+    assert " AvailableFeatures=nd96asr_v4,beeond " in shown
 
 
 def test_every_node_holds_the_controllers_configuration(controller: Host, computes: list[Host]) -> None:
