@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from stand_ins.beegfs.program.cgroups import groups_of_first
-from stand_ins.beegfs.program.settings import Settings, Wrong
+from stand_ins.beegfs.program.settings import Insecure, Settings, Wrong
 from stand_ins.beegfs.program.stripes import CHUNK, pieces, share
 
 HYBRID = """\
@@ -65,6 +65,6 @@ def test_a_secret_is_asked_for(tmp_path: Path) -> None:
     empty.write_bytes(b"abc")
     with pytest.raises(Wrong, match="Auth file is empty"):
         Settings([f"connAuthFile={empty}"]).secret()
-    with pytest.raises(Wrong, match="No connAuthFile configured"):
+    with pytest.raises(Insecure, match="No connAuthFile configured"):
         Settings([]).secret()
     assert Settings(["connDisableAuthentication=true"]).secret() == ""
