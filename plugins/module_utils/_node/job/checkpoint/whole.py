@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...machine.run import CommandFailed
 from .manifest import BadManifest, Whole, whole_from, whole_of, whole_text
 from .names import COMPLETE, PRUNED, Id, id_in
 from .store import Store, read_texts, write_text
@@ -52,15 +53,31 @@ def completed(store: Store) -> dict[Id, Whole]:
 
     What was only half written is none. What comes from a newer hpcnode, or is damaged, is left out as well.
     """
-    found = _listed(store)
-    texts = read_texts(store, COMPLETE, [id_.complete[len(COMPLETE) :] for id_ in found])
+    texts = _manifests(store)
     made = {}
-    for id_ in found:
+    for id_ in texts:
         try:
-            made[id_] = whole_from(texts[id_.complete[len(COMPLETE) :]], id_.complete)
+            made[id_] = whole_from(texts[id_], id_.complete)
         except BadManifest:
             continue
     return made
+
+
+def _manifests(store: Store) -> dict[Id, str]:
+    """Return the manifests, the oldest first. One that is pruned between the listing and the reading is left out."""
+    found = _listed(store)
+    while True:
+        names = {id_: id_.complete[len(COMPLETE) :] for id_ in found}
+        try:
+            texts = read_texts(store, COMPLETE, list(names.values()))
+        except CommandFailed:
+            left = _listed(store)
+            # Where none has gone meanwhile, it is another trouble.
+            if set(found) <= set(left):
+                raise
+            found = left
+        else:
+            return {id_: texts[name] for id_, name in names.items()}
 
 
 def _listed(store: Store) -> Sequence[Id]:

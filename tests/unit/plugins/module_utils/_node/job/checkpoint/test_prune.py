@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 
 import pytest
+from stand_ins.folder_store import Faults
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id, id_in, id_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep, plan, prune
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import completed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
 from .conftest import Job
 
@@ -102,3 +104,27 @@ def test_an_id_is_read_as_it_is_written(text: str) -> None:
 )
 def test_what_is_no_id_is_none(text: str) -> None:
     assert id_of(text) is None
+
+
+def test_whoever_lists_while_another_prunes_sees_what_is_left(job: Job) -> None:
+    for step in (100, 200):
+        for rank in (0, 1):
+            job.publish(job.save(step, rank, str(step)))
+
+    def prune_before_it_is_read(_number: int, words: str) -> None:
+        if words.startswith("get complete/") and (job.blobs / Id(100, "7.0", 2).complete).exists():
+            prune(job.store(), Keep(last=1))
+
+    assert [id_.step for id_ in completed(job.store(Faults(before=prune_before_it_is_read)))] == [200]
+
+
+def test_a_manifest_that_cannot_be_read_is_an_error(job: Job) -> None:
+    for rank in (0, 1):
+        job.publish(job.save(100, rank, "one"))
+
+    def break_off(_number: int, words: str) -> None:
+        if words.startswith("get complete/"):
+            raise CommandFailed("the network is away")
+
+    with pytest.raises(CommandFailed, match="the network is away"):
+        completed(job.store(Faults(before=break_off)))
