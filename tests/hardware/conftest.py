@@ -17,7 +17,7 @@ from hardware import qemu
 from hardware.image import prepare
 from hardware.scratch import Scratch
 from hardware.slurm import CORES, DISKS, OneNode
-from hardware.vm import ALL, Machine
+from hardware.vm import ALL, EmulatorCrashed, Machine
 
 LOGS = Path(__file__).resolve().parents[2] / ".test-logs"
 FAILED = pytest.StashKey[bool]()
@@ -31,6 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.hardware)
             item.add_marker(pytest.mark.timeout(TEST_LIMIT_S))
+            # Not what failed by itself: only what the emulator's own end has spoilt.
+            item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=EmulatorCrashed))
 
 
 @pytest.fixture(scope="session")

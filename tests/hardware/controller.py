@@ -19,7 +19,7 @@ from typing import Any
 from hardware.vm import HOST, Machine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-CALLBACKS = Path(__file__).resolve().parent / "callback"
+CALLBACKS = REPOSITORY / "tests/callback"
 LIMIT_S = 240
 
 
@@ -48,7 +48,11 @@ class Task:
 
 
 def play(machine: Machine, *tasks: Task) -> list[Result]:
-    """Run tasks in one play, with diff, going on after failures; one result each."""
+    """Run tasks in one play, with diff, going on after failures; one result each.
+
+    :raises RuntimeError: not all of them ran.
+    :raises EmulatorCrashed: the machine's emulator ended meanwhile.
+    """
     with tempfile.TemporaryDirectory(prefix="hpcai-play-") as name:
         folder = Path(name)
         steps = [
@@ -75,6 +79,7 @@ def play(machine: Machine, *tasks: Task) -> list[Result]:
         done = _ansible_playbook(machine, folder, LIMIT_S * len(tasks), callbacks)
         answers = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
     if len(answers) != len(tasks) or any(answer["verdict"] == "unreachable" for answer in answers):
+        machine.check()
         raise RuntimeError(
             f"Ansible ran {len(answers)} of {len(tasks)} tasks: {done.stdout[-3000:]}{done.stderr[-2000:]}"
         )
@@ -86,6 +91,7 @@ def run_roles(machine: Machine, groups: Iterable[str], variables: Mapping[str, A
 
     :param groups: groups of the inventory that the machine is in.
     :raises RuntimeError: a task failed.
+    :raises EmulatorCrashed: the machine's emulator ended meanwhile.
     """
     tasks: list[dict[str, Any]] = [{"ansible.builtin.setup": {"gather_subset": ["min"]}}]
     for role in roles:
@@ -104,6 +110,7 @@ def run_roles(machine: Machine, groups: Iterable[str], variables: Mapping[str, A
         (folder / "hosts.ini").write_text("\n".join([*lines, ""]), encoding="utf-8")
         done = _ansible_playbook(machine, folder, 2 * LIMIT_S * len(roles), {})
     if done.returncode:
+        machine.check()
         raise RuntimeError(f"Ansible ended with {done.returncode}: {done.stdout[-6000:]}{done.stderr[-2000:]}")
     return done.stdout
 

@@ -30,6 +30,21 @@ LOOK_AGAIN = r"""
 for disk in /dev/nvme*n1; do blockdev --flushbufs $disk; blockdev --rereadpt $disk || true; done
 udevadm trigger --settle --subsystem-match=block --action=change
 """
+# With one processor, QEMU's cannot be in each other's way: see EmulatorCrashed.
+ON_ONE_CPU = "for cpu in /sys/devices/system/cpu/cpu[1-9]*/online; do echo {} > $cpu; done"
+
+
+def unplugging(disk: str) -> str:
+    """Command that takes a disk, such as C(nvme4n1), from a running machine."""
+    remove = f"echo 1 > /sys/class/nvme/{disk.removesuffix('n1')}/device/remove; udevadm settle"
+    return f"{ON_ONE_CPU.format(0)}; {remove}; {ON_ONE_CPU.format(1)}"
+
+
+def plugging(disks: int) -> str:
+    """Command that brings all disks of a machine with so many back. The driver takes its time to find them."""
+    found = f"[ $(ls -d /sys/block/nvme*n1 | wc -l) = {disks} ]"
+    rescan = f"echo 1 > /sys/bus/pci/rescan; timeout 60 sh -c 'until {found}; do sleep 0.2; done'; udevadm settle"
+    return f"{ON_ONE_CPU.format(0)}; {rescan}; {ON_ONE_CPU.format(1)}"
 
 
 class Scratch:
@@ -68,6 +83,11 @@ class Scratch:
             line.split()[1]: f"/dev/{line.split()[0]}n1" for line in told.splitlines() if len(line.split()) == 2
         }
         return [by_serial.get(qemu.serial(number), "") for number in ALL]
+
+    def unplug(self, number: int) -> None:
+        """Take a disk from the running machine until the test is over."""
+        self.machine.run(unplugging(self.disks()[number].removeprefix("/dev/")))
+        self.later(plugging(qemu.DISKS))
 
     def array(self, *disks: str, name: str = "other", device: str = "/dev/md128", filesystem: str = "xfs") -> None:
         """An array that somebody made by hand."""

@@ -58,7 +58,10 @@ VARIABLES: dict[str, Any] = {
 }
 PACKAGES = ["munge", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld", "slurmd"]
 # Major 195 is NVIDIA's, and nobody's here.
-DEVICES = "; ".join(f"mknod -m 0666 /dev/stand-in-gpu{number} c 195 {number}" for number in range(GPUS))
+DEVICES = "; ".join(
+    f"test -e /dev/stand-in-gpu{number} || mknod -m 0666 /dev/stand-in-gpu{number} c 195 {number}"
+    for number in range(GPUS)
+)
 OF_THE_HOST = "of-the-host"
 # The scratch, on which jobs have their /tmp, is a folder here; and of the host's own files, one in each place.
 FOLDERS = f"mkdir -p -m 1777 /scratch; touch /tmp/{OF_THE_HOST} /dev/shm/{OF_THE_HOST}"
@@ -117,7 +120,8 @@ class OneNode:
             f"timeout 150 {launcher} python3 /opt/look.py {len(jobs)} > /run/look.{number} 2>&1 &"
             for number, launcher in enumerate(jobs)
         ]
-        fresh = "rm -rf /run/look.* /run/looking; mkdir /run/looking; cd /"
+        # The devices and one of the files go with a boot, such as one that makes up for the emulator's end.
+        fresh = f"{DEVICES}; {FOLDERS}; rm -rf /run/look.* /run/looking; mkdir /run/looking; cd /"
         self.machine.run("\n".join([fresh, *lines, "wait"]), 180)
         found = []
         for number, launcher in enumerate(jobs):

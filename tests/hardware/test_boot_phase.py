@@ -132,10 +132,7 @@ def test_blank_disks_are_built_anew(node: Node) -> None:
 def test_a_disk_less_keeps_slurmd_from_starting(node: Node) -> None:
     machine = node.machine
     machine.run(f"systemctl stop slurmd.service; umount {MOUNTPOINT}; mdadm --stop --quiet --scan")
-    lost = node.scratch.disks()[5].removeprefix("/dev/")
-    controller = lost.removesuffix("n1")
-    machine.run(f"echo 1 > /sys/class/nvme/{controller}/device/remove")
-    node.later("echo 1 > /sys/bus/pci/rescan; udevadm settle; systemctl start slurmd")
+    node.scratch.unplug(5)
     status = node.start_again("scratch", "directories")
     assert status["state"] == "blocked"
     assert "scratch" in status["blocking"]

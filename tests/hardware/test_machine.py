@@ -6,9 +6,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
 from hardware import qemu
+from hardware.controller import Task, play
 from hardware.scratch import Scratch
-from hardware.vm import Machine
+from hardware.vm import EmulatorCrashed, Machine
 
 
 def test_two_disks_hang_on_each_numa_node(scratch: Scratch) -> None:
@@ -37,3 +44,19 @@ def test_blank_disks_are_blank_again(scratch: Scratch) -> None:
 def test_the_machine_reaches_nothing_outside(machine: Machine) -> None:
     assert not machine.succeeds("ip route | grep default")
     assert not machine.succeeds("timeout 3 bash -c ': < /dev/tcp/10.0.2.2/22'")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "act",
+    [lambda machine: machine.run("sleep 60"), lambda machine: play(machine, Task("ansible.builtin.ping"))],
+    ids=["command", "play"],
+)
+def test_an_emulator_that_ends_is_told_and_made_good(machine: Machine, act: Callable[[Machine], object]) -> None:
+    before = machine.boot_id()
+    machine.write("/opt/kept", "on the disk")
+    os.kill(machine.pid, signal.SIGSEGV)
+    with pytest.raises(EmulatorCrashed, match="ended with -11"):
+        act(machine)
+    assert machine.boot_id() != before
+    assert machine.run("cat /opt/kept; rm /opt/kept") == "on the disk"

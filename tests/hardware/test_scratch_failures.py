@@ -87,10 +87,7 @@ def test_rebuilds_when_a_disk_was_blanked(scratch: Scratch) -> None:
 def test_rebuilds_when_a_disk_is_gone(scratch: Scratch) -> None:
     [built] = scratch.plays({})
     assert built.changed, built.msg
-    machine = scratch.machine
-    lost = scratch.disks()[4]
-    machine.run(f"echo 1 > /sys/class/nvme/{lost[5:-2]}/device/remove; udevadm settle")
-    scratch.later("echo 1 > /sys/bus/pci/rescan; sleep 2; udevadm settle")
+    scratch.unplug(4)
     left = [disk for disk in scratch.disks() if disk]
     assert len(left) == qemu.DISKS - 1
     told = scratch.raid(devices=left, expected_count=8)

@@ -17,7 +17,7 @@ import pytest
 
 from hardware import qemu
 from hardware.controller import module, run_roles
-from hardware.scratch import MOUNTPOINT
+from hardware.scratch import MOUNTPOINT, plugging, unplugging
 from hardware.slurm import DISKS, GPUS, GROUPS, VARIABLES, VM_SIZE, OneNode
 from hardware.vm import HOST, Machine
 
@@ -149,14 +149,14 @@ def test_an_xid_in_the_kernels_log_drains_until_it_is_cleared(watched: Machine) 
 def test_an_array_that_loses_a_disk_drains_until_it_is_made_anew(watched: Machine) -> None:
     job = start_job(watched)
     disk = watched.run("ls -d /sys/block/md*/slaves/* | head -n 1").strip().rsplit("/", 1)[1]
-    watched.run(f"echo 1 > /sys/class/nvme/{disk[:-2]}/device/remove; udevadm settle")
+    watched.run(unplugging(disk))
     # Not the file system that was shut down for it, which the kernel's log tells of too.
     wait_for_reason(watched, f"{OURS}scratch: the scratch's array ")
     end_job(watched, job)
     wait_for_state(watched, "drained")
     watched.run(
-        f"umount --lazy {MOUNTPOINT}; mdadm --stop --quiet --scan; echo 1 > /sys/bus/pci/rescan; sleep 2; "
-        "udevadm settle; hpcnode scratch up; hpcnode health clear disk_errors"
+        f"umount --lazy {MOUNTPOINT}; mdadm --stop --quiet --scan; {plugging(DISKS)}; "
+        "hpcnode scratch up; hpcnode health clear disk_errors"
     )
     take_scratch_into_use(watched)
     wait_for_state(watched, "idle")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes each task's result as a line of JSON to the file that HPCAI_RESULTS names."""
+"""Writes each task's result, with its host, as a line of JSON to the file that HPCAI_RESULTS names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ name: results
 type: aggregate
 short_description: Each task's result as a line of JSON
 description:
-  - For the tests on the emulated machine.
+  - For tests that look at what modules answer on a node.
 """
 
 
@@ -31,8 +31,9 @@ class CallbackModule(CallbackBase):
     def _write(self, result: Any, verdict: str) -> None:
         known = getattr(result, "result", None) or result._result
         kept = {name: value for name, value in known.items() if not name.startswith("_ansible")}
+        host = getattr(result, "host", None) or result._host
         with open(os.environ["HPCAI_RESULTS"], "a", encoding="utf-8") as file:
-            file.write(json.dumps({"verdict": verdict, "result": kept}, default=str) + "\n")
+            file.write(json.dumps({"host": host.name, "verdict": verdict, "result": kept}, default=str) + "\n")
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """A task did what it should."""
