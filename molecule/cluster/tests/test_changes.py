@@ -11,9 +11,6 @@ are other tests'. Afterwards all is as before.
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,41 +18,48 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-from simulated.cluster import program
+from simulated.cluster import REPOSITORY, Cluster
 
 CONF, KEPT = "/etc/slurm/slurm.conf", "/root/slurm.conf.kept"
 END = "/tmp/test-changes-end"
 CACHE = "/var/lib/slurm/slurmd/conf-cache/slurm.conf"
-Module = Callable[..., dict[str, Any]]
+Answers = Callable[..., dict[str, dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def module(inventory_source: Path) -> Module:
-    """Run one of the collection's modules on a host, as root; its answer."""
+def answers(azure: Cluster, inventory_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """Run one task on each of some hosts, one after another and all in one run; each host's answer."""
 
-    def run(host: str, name: str, **arguments: Any) -> dict[str, Any]:
-        words = [program("ansible"), host, "-i", str(inventory_source), "--become", "-m", f"hpcai.azure.{name}"]
-        # An empty mapping would be taken for free text.
-        words += ["-a", json.dumps(arguments)] if arguments else []
-        environment = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, env=environment)
-        answer = re.search(r"=> (\{.*\})", done.stdout, re.DOTALL)
-        assert answer, done.stdout + done.stderr
-        return dict(json.loads(answer[1]))
+    def run(*tasks: tuple[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        folder = tmp_path_factory.mktemp("plays")
+        plays = [{"hosts": host, "gather_facts": False, "become": True, "tasks": [task]} for host, task in tasks]
+        (folder / "plays.yml").write_text(json.dumps(plays), encoding="utf-8")
+        done = azure.playbook(
+            folder / "plays.yml",
+            inventory_source,
+            HPCAI_RESULTS=str(folder / "results"),
+            ANSIBLE_CALLBACK_PLUGINS=str(REPOSITORY / "tests/callback"),
+            ANSIBLE_CALLBACKS_ENABLED="results",
+        )
+        assert done.rc == 0, done.output
+        told = [json.loads(line) for line in (folder / "results").read_text(encoding="utf-8").splitlines()]
+        return {line["host"]: line["result"] for line in told}
 
     return run
 
 
 @pytest.fixture(scope="module")
-def converge(module: Module, inventory: dict[str, Any]) -> Callable[[], list[list[str]]]:
+def converge(answers: Answers, inventory: dict[str, Any]) -> Callable[[], list[list[str]]]:
     """What the role does after a change: slurmctld, then each slurmd. What was done to each of them."""
     (ctl,), nodes = inventory["hpcai_controller"]["hosts"], inventory["hpcai_compute"]["hosts"]
+    of_slurmctld = f"{{{{ hostvars['{ctl}']['answer']['for_slurmd'] }}}}"
 
     def run() -> list[list[str]]:
-        first = module(ctl, "slurmctld")
-        answers = [first, *(module(node, "slurmd", controller=first["for_slurmd"]) for node in nodes)]
-        assert all("commands" in answer for answer in answers), answers
-        return [answer["commands"] for answer in answers]
+        told = answers(
+            (ctl, {"hpcai.azure.slurmctld": {}, "register": "answer"}),
+            (",".join(nodes), {"hpcai.azure.slurmd": {"controller": of_slurmctld}}),
+        )
+        return [told[host]["commands"] for host in (ctl, *nodes)]
 
     return run
 
@@ -136,18 +140,22 @@ def test_keys_that_need_restarts_restart_and_a_running_job_goes_on(
 
 
 def test_hardware_that_slurm_conf_does_not_promise_is_named_and_the_node_kept_out(
-    controller: Host, module: Module, inventory: dict[str, Any], eventually: Callable[..., float]
+    controller: Host, answers: Answers, inventory: dict[str, Any], eventually: Callable[..., float]
 ) -> None:
     """What a node has is made worse in the answer of slurmd -C, since no container has less than its host."""
     (ctl,), (first, _second) = inventory["hpcai_controller"]["hosts"], inventory["hpcai_compute"]["hosts"]
-    node = module(first, "slurmd")["node"]
+    node = answers((first, {"hpcai.azure.slurmd": {}}))[first]["node"]
     assert node["hardware"]["RealMemory"] >= 1945
-    less = {**node, "hardware": {**node["hardware"], "RealMemory": 1900}}
-    out = module(ctl, "slurm_nodes", put_to_work=["compute-0"], seen={"compute-0": less})
+
+    def put_to_work(seen: dict[str, Any]) -> dict[str, Any]:
+        task = {"hpcai.azure.slurm_nodes": {"put_to_work": ["compute-0"], "seen": {"compute-0": seen}}}
+        return answers((ctl, task))[ctl]
+
+    out = put_to_work({**node, "hardware": {**node["hardware"], "RealMemory": 1900}})
     assert out["unfit"] == {"compute-0": "hpcai: hardware: RealMemory is 1900, configured 1945"}
     shown = controller.check_output("sinfo --noheader --nodes=compute-0 --format='%%T %%E'")
     assert shown == "drained hpcai: hardware: RealMemory is 1900, configured 1945"
-    back = module(ctl, "slurm_nodes", put_to_work=["compute-0"], seen={"compute-0": node})
+    back = put_to_work(node)
     assert (back["resumed"], back["unfit"]) == (["compute-0"], {})
     state = "sinfo --noheader --nodes=compute-0 --format=%%T"
     eventually(lambda: controller.check_output(state) == "idle", 30, lambda: controller.check_output(state))
