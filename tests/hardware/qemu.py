@@ -25,7 +25,7 @@ MODEL = "QEMU NVMe Ctrl"
 """Fixed: QEMU's disks cannot be given the name of one of Azure's."""
 KVM_PATIENCE_S = 5.0
 """A working KVM shows the kernel's first line in well under a second."""
-TCG = ("tcg,thread=multi,tb-size=512", "max,la57=off")
+TCG = ("tcg,thread=multi,tb-size=512", "Westmere")
 KVM = ("kvm", "host")
 
 

@@ -154,6 +154,7 @@ def test_a_driver_that_is_not_loaded_keeps_slurmd_from_starting(node: Node) -> N
     assert_blocked(node, node.start_again("gpu"), "gpu", "driver is not loaded")
 
 
+@pytest.mark.thorough
 def test_a_driver_that_does_not_answer_is_not_waited_for_long(node: Node) -> None:
     node.configure("gpu", {"timeout": 10})
     node.later("sed -i s/10/30/ /etc/hpcai/gpu.json")
@@ -188,6 +189,7 @@ def test_missing_settings_of_a_known_size_are_no_hindrance(node: Node) -> None:
     assert node.is_started()
 
 
+@pytest.mark.thorough
 def test_no_metadata_service_is_got_along_without_by_what_is_remembered(node: Node) -> None:
     node.machine.run(f"systemctl stop {IMDS_UNIT}")
     node.later(f"systemctl start {IMDS_UNIT}")

@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run the checks of steps.py, three at a time, and say at the end what ran and what did not.
+"""Run the checks of steps.py, four at a time, and say at the end what ran and what did not.
 
 Each step's output goes to .test-logs/NAME.log; of a failed one the end is shown. A failure does not keep the others
 from running, except those that need the failed step.
@@ -33,8 +33,9 @@ LOGS = REPOSITORY / ".test-logs"
 COULD_NOT_RUN = 77
 TAIL_LINES = 200
 HEARTBEAT_SECONDS = 60
-LANES = 3
-"""How many steps run at a time, on two CPUs or more. The long ones wait for machines and jobs a third of their time."""
+LANES = 4
+"""How many steps run at a time, on two CPUs or more. The long ones wait for machines and jobs a third of their time,
+and the plugins' tests most of theirs for servers that are slow on purpose."""
 RUNNING: list[subprocess.Popen[bytes]] = []
 """Steps' processes, to be ended with this one."""
 # pytest's own last line: "=== 12 passed, 1 skipped in 3.21s ===".
