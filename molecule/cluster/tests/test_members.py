@@ -99,14 +99,16 @@ def test_of_four_nodes_with_a_beegfs_a_dead_one_harms_only_itself(
         number = alice.sbatch("--constraint=beeond --time=5 --nodes=4", "touch /tmp/never-without-it")
         eventually(lambda: alice.is_put_back(number), PUT_BACK_S, lambda: alice.job(number))
         eventually(lambda: "down" in dead.state(), DOWN_S, dead.state)
+        said = []
         for one in good:
             eventually(lambda one=one: one.state() == "idle", DOWN_S, one.state)
             assert left(one) == []
             assert one.sh("ls /tmp/never-without-it", check=False) == ""
-            said = one.sh(f"cat /var/log/hpcai/jobs/{number}.prolog.log")
-            assert "20-beeond: done" in said
-            # Where the first node's time was over a moment earlier, its management has gone.
-            assert "3 of 4 storage" in said or (one.instance_id != "0" and "does not answer within" in said)
+            said.append(one.sh(f"cat /var/log/hpcai/jobs/{number}.prolog.log"))
+        assert all("20-beeond: done" in words for words in said), said
+        # Whose time is over first tells what is missing. Others may meet a job that is in the queue already, or the
+        # first node's management gone.
+        assert any("3 of 4 storage" in words for words in said), said
         assert alice.is_put_back(number)
     finally:
         alice.run("scancel --user=alice")
