@@ -36,6 +36,7 @@ def test_second_run_changes_nothing(controller: str, ops_repository: OpsReposito
     assert run.changed == 0, run.output
 
 
+@pytest.mark.thorough
 def test_clone_changes_nothing_on_what_the_archive_made(cluster: Cluster, controller: str, inventory: Path) -> None:
     run = cluster.site(inventory)
     assert run.rc == 0, run.output
@@ -43,6 +44,7 @@ def test_clone_changes_nothing_on_what_the_archive_made(cluster: Cluster, contro
 
 
 def test_check_mode_says_that_nothing_would_change(cluster: Cluster, controller: str, inventory: Path) -> None:
+    """Neither to the installed archive's nodes nor by the clone, whose run it is."""
     run = cluster.site(inventory, "--check", "--diff")
     assert run.rc == 0, run.output
     assert run.changed == 0, run.output
