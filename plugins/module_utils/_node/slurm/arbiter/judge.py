@@ -89,7 +89,7 @@ def _machine_of(one: Seen, report: Report, machines: Machines, now: float) -> Ma
     machine = replace(machine, host=report.host or machine.host)
     if reasons.is_by_prolog(one.node) and machine.out is None:
         since = one.reason_since or now
-        return replace(machine.drained(since, reasons.check_of(one.node.reason)), out=Out(since))
+        return replace(machine.drained(since, reasons.check_of(one.node.reason), since), out=Out(since))
     if reasons.is_ours(one.node) and machine.out is None:
         # What was known is lost, or another machine stands behind the name now: it has to show that it is good.
         return replace(machine, out=Out(one.reason_since or now))
@@ -130,7 +130,7 @@ def _not_out_by_us(one: Seen, report: Report, machine: Machine, settings: Settin
     if not confirmed:
         return Judged(machine)
     first: Fault = confirmed[0]
-    after = machine.drained(now, first.check)
+    after = machine.drained(now, first.check, report.time)
     urgency = max(urgency_of(fault) for fault in confirmed)
     return Judged(machine, Action(DRAIN, one.name, reasons.reason_for(report, first), after, urgency))
 
@@ -145,7 +145,7 @@ def _good(one: Seen, report: Report, machine: Machine, now: float) -> Judged:
         reason = reasons.held_reason(one.node.reason, machine.drains_lately(now), _HOURS)
         action = None if reason == one.node.reason else Action(REWRITE, one.name, reason, machine)
         return Judged(machine, action, _held(one, machine, now))
-    return Judged(machine, Action(RETURN, one.name, "", machine.returned(now)))
+    return Judged(machine, Action(RETURN, one.name, "", machine.returned(report.time)))
 
 
 def _held(one: Seen, machine: Machine, now: float) -> Alert:

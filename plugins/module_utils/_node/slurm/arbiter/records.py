@@ -51,7 +51,8 @@ class Restart:
 class Out:
     """A machine is out by the arbiter's hand.
 
-    :ivar since: when that began.
+    :ivar since: a newer report than from then speaks for it: when that was written which it was drained for, or where
+        nobody knows that one, when it was drained.
     :ivar checks: all checks that failed since; each must pass before it returns.
     """
 
@@ -106,10 +107,14 @@ class Machine:
         lately = [one for one in self.restarts if now - one.time < WINDOW_S]
         return lately[-1] if lately else None
 
-    def drained(self, now: float, check: str) -> Machine:
-        """Return it as it is after a drain."""
+    def drained(self, now: float, check: str, told: float) -> Machine:
+        """Return it as it is after a drain.
+
+        :param told: when the report was written that it is drained for. Between that and the drain it may have told
+            that it is good again, and it does not tell so twice.
+        """
         drains = tuple(one for one in self.drains if now - one.time < WINDOW_S)
-        return replace(self, drains=(*drains, Drain(now, check)), out=Out(now, (check,)))
+        return replace(self, drains=(*drains, Drain(now, check)), out=Out(told, (check,)))
 
     def returned(self, now: float) -> Machine:
         """Return it as it is in scheduling again."""

@@ -53,7 +53,8 @@ def test_a_node_that_fails_is_drained_with_check_and_summary() -> None:
     assert done.action
     assert (done.action.kind, done.action.reason) == (DRAIN, f"{OURS} (and 1 more)")
     assert done.action.machine.drains == (Drain(NOW, "gpu_count"),)
-    assert done.action.machine.out == Out(NOW, ("gpu_count",))
+    # When the report was written, not when the node was drained: what it has told since then counts.
+    assert done.action.machine.out == Out(NOW - 60, ("gpu_count",))
 
 
 @pytest.mark.parametrize("states", [("ALLOCATED",), ("MIXED", "CLOUD"), ("IDLE",)])
@@ -94,7 +95,7 @@ def test_it_returns_when_the_check_passes_after_the_drain() -> None:
     done = judged(seen(drained(OURS), report()), out())
     assert done.action
     assert (done.action.kind, done.action.reason) == (RETURN, "")
-    assert (done.action.machine.out, done.action.machine.came_back) == (None, NOW)
+    assert (done.action.machine.out, done.action.machine.came_back) == (None, NOW - 60)
     # What it was drained for stays known.
     assert done.action.machine.drains == out().drains
 
@@ -134,6 +135,22 @@ def test_a_drain_by_our_prolog_becomes_the_arbiters() -> None:
     good = judged(seen(slurms, report(), reason_since=NOW - 90))
     assert kind(good) == RETURN
     assert kind(judged(seen(slurms, report(age=100), reason_since=NOW - 90))) == "nothing"
+
+
+def test_what_it_told_between_the_look_and_the_drain_is_not_lost() -> None:
+    """It does not tell the same twice before ten minutes are over."""
+    drain = judged(seen(node(), report(LOST, age=20)))
+    assert drain.action
+    assert kind(judged(seen(drained(OURS), report(age=20)), drain.action.machine)) == "nothing"
+    assert kind(judged(seen(drained(OURS), report(age=10)), drain.action.machine)) == RETURN
+
+
+def test_what_it_told_between_the_look_and_the_return_is_not_lost() -> None:
+    back = judged(seen(drained(OURS), report(age=20)), out())
+    assert back.action
+    assert back.action.kind == RETURN
+    assert kind(judged(seen(node(), report(LOST, age=20)), back.action.machine)) == "nothing"
+    assert kind(judged(seen(node(), report(LOST, age=10)), back.action.machine)) == DRAIN
 
 
 def test_the_third_drain_in_a_day_ends_its_return() -> None:
