@@ -118,7 +118,9 @@ class BeeGfs7:
         """Nodes come first: a target is listed as soon as its node has registered, and not before.
 
         Whether anybody answers is known from the first question. Each tries for three seconds to reach a management
-        daemon that is not there, and a start would notice late that a daemon of its own has ended.
+        daemon that is not there, and a start would notice late that a daemon of its own has ended. A daemon that ends
+        between two questions, as where the first node gives up, has not answered either: half of what it knows would
+        be taken for all of it.
         """
         found: dict[tuple[str, str], Result] = {}
         for kind in ("meta", "storage"):
@@ -127,7 +129,7 @@ class BeeGfs7:
                     [_CTL, f"--cfgFile={folder}/{CLIENT}", words[0], f"--nodetype={kind}", *words[1:]], _ANSWER_S
                 )
                 # Without a single metadata server, it is the list of targets that is an error, not that of nodes.
-                if answer.rc != 0 and not found:
+                if answer.rc != 0 and words[0] == "--listnodes":
                     return Seen(False, words=_complaint(answer))
                 found[kind, words[0]] = answer
         return Seen(

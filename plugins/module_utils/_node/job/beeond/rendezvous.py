@@ -5,8 +5,8 @@
 """Waiting for the other nodes, whom nobody asks: the management daemon tells who is there.
 
 What is missing at the deadline is judged by who could have seen to it. A node whose own daemon has died, or has not
-registered although the management daemon answers, has failed itself; so has the first node, where the management daemon
-does not answer. All else is another node's fault.
+registered although the management daemon has answered for long enough, has failed itself; so has the first node, where
+the management daemon does not answer. All else is another node's fault.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from .users import Clock, Pause
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 3.0
 _ASK_S, _ASK_PER_NODE_S = 15.0, 0.1
 """How often slurmctld is asked whether the job still is to run: all nodes of a job do, so the larger the less often."""
+_REGISTERS_S = 15.0
+"""So long must the management daemon have answered before a daemon that it does not know is at fault. One that waits
+for it asks at least every ten seconds in its first five minutes (getRetryDelayMS in NodesTk.cpp of 7.4), and is online
+some three seconds later. Of a shorter wait, half: a daemon that never registers must be found."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:
     metadata = min(metadata_nodes, len(job.nodes))
     ask_s = _ASK_S + _ASK_PER_NODE_S * len(job.nodes)
     next_question, pause_s = began + ask_s, _FIRST_PAUSE_S
+    answering_since: float | None = None
     while True:
         dead = watch.dead()
         if dead:
@@ -62,8 +67,13 @@ def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:
         if seen.metadata_good >= metadata and seen.storage_good >= len(job.nodes):
             return
         now = watch.clock()
+        if not seen.answered:
+            answering_since = None
+        elif answering_since is None:
+            answering_since = now
         if now >= began + limit_s:
-            _judge(job, metadata_nodes, seen, limit_s, watch.host())
+            answered_s = 0.0 if answering_since is None else now - answering_since
+            _judge(job, metadata_nodes, seen, limit_s, answered_s, watch.host())
         if now >= next_question:
             words = watch.gone()
             if words:
@@ -73,7 +83,7 @@ def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:
         pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
 
 
-def _judge(job: Job, metadata_nodes: int, seen: Seen, limit_s: float, host: str) -> None:
+def _judge(job: Job, metadata_nodes: int, seen: Seen, limit_s: float, answered_s: float, host: str) -> None:
     within = f"within {limit_s:.3g} s"
     if not seen.answered:
         if job.is_first:
@@ -84,7 +94,11 @@ def _judge(job: Job, metadata_nodes: int, seen: Seen, limit_s: float, host: str)
         ("metadata", seen.metadata, job.keeps_metadata(metadata_nodes)),
     ):
         if wanted and not any(_same(name, host) for name in names):
-            raise OwnFailure(f"this node's {kind} daemon of job {job.number} has not registered {within}")
+            words = f"this node's {kind} daemon of job {job.number} has not registered"
+            if answered_s < min(_REGISTERS_S, limit_s / 2) and not job.is_first:
+                since = f"for the last {answered_s:.3g} s alone"
+                raise PeerMissing(f"{words}: the management daemon on {job.nodes[0]} has answered {since}")
+            raise OwnFailure(f"{words} {within}")
     raise PeerMissing(
         f"{seen.storage_good} of {len(job.nodes)} storage and {seen.metadata_good} of "
         f"{min(metadata_nodes, len(job.nodes))} metadata nodes are online {within}; there are "

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.release import Part
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.release_7 import BeeGfs7
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.secret import secret_of
@@ -58,6 +60,31 @@ def test_a_management_that_does_not_answer_is_asked_but_once() -> None:
     seen = RELEASE.look("/run/x", run)
     assert (seen.answered, seen.words) == (False, "Management node communication failed: 10.0.0.5")
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+def test_a_management_that_ends_between_two_questions_has_not_answered(answers: int) -> None:
+    asked = []
+
+    def run(command: Sequence[str], timeout_s: float) -> Result:
+        asked.append(command)
+        if len(asked) > answers:
+            return Result(tuple(command), 3, "", "Management node communication failed: 10.0.0.5\n")
+        return Result(tuple(command), 0, TARGETS if "--listtargets" in command else NODES, "")
+
+    seen = RELEASE.look("/run/x", run)
+    assert (seen.answered, seen.words) == (False, "Management node communication failed: 10.0.0.5")
+
+
+def test_of_a_management_that_ends_at_the_last_question_the_names_are_known() -> None:
+    asked = []
+
+    def run(command: Sequence[str], timeout_s: float) -> Result:
+        asked.append(command)
+        return Result(tuple(command), 0 if len(asked) < 4 else 3, NODES if "--listnodes" in command else "", "")
+
+    seen = RELEASE.look("/run/x", run)
+    assert (seen.answered, seen.storage, seen.storage_good) == (True, ("gpu-1.internal", "gpu-0"), 0)
 
 
 def test_a_complaint_about_the_configuration_is_told_without_the_advice_after_it() -> None:

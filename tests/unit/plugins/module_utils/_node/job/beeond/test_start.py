@@ -104,13 +104,58 @@ def test_to_the_other_nodes_it_is_a_missing_peer(node: Node) -> None:
     assert "the management daemon on gpu-0 does not answer" in done.words
 
 
-def test_a_node_that_did_not_register_has_failed_itself(node: Node) -> None:
+@pytest.mark.parametrize("deadline_s", [0, 120])
+def test_a_node_that_did_not_register_has_failed_itself(node: Node, deadline_s: int) -> None:
     node.hostname = "gpu-3"
     node.online.remove("gpu-3")
-    done = node.start(on("gpu-3"))
+    done = node.start(on("gpu-3"), replace(SETTINGS, deadline_s=deadline_s))
     assert not done.good
     assert "this node's storage daemon of job 17 has not registered" in done.words
     assert not node.calls("requeue")
+
+
+def test_a_node_whose_management_came_late_is_not_to_blame_for_registering_later(node: Node) -> None:
+    node.hostname, node.management_answers = "gpu-3", False
+    node.online.remove("gpu-3")
+
+    def come(command: tuple[str, ...]) -> None:
+        # The job's nodes wait 128 s; between two tries of a daemon are up to ten.
+        node.management_answers = node.time > 120
+
+    node.during = come
+    done = node.start(on("gpu-3"))
+    assert (done.good, done.started, node.state) == (True, False, "PENDING")
+    assert "has not registered: the management daemon on gpu-0 has answered for the last" in done.words
+    assert node.left() == []
+
+
+def test_a_management_that_paused_gives_its_nodes_time_again(node: Node) -> None:
+    node.hostname = "gpu-3"
+    node.online.remove("gpu-3")
+
+    def pause(command: tuple[str, ...]) -> None:
+        node.management_answers = not 100 < node.time < 120
+
+    node.during = pause
+    assert node.start(on("gpu-3")).good
+    assert node.state == "PENDING"
+
+
+def test_a_management_that_ends_while_it_is_asked_makes_nobody_guilty(node: Node) -> None:
+    # The first node has given up a moment before: it stops its daemons, and then puts the job back.
+    node.hostname = "gpu-1"
+    node.online.remove("gpu-3")
+
+    def end(command: tuple[str, ...]) -> None:
+        # Only the first of the four questions still gets an answer.
+        first = {"--listnodes", "--nodetype=meta"} <= {*command}
+        node.management_answers = node.time < 125 or first
+
+    node.during = end
+    done = node.start(on("gpu-1"))
+    assert (done.good, done.started, node.state) == (True, False, "PENDING")
+    assert "the management daemon on gpu-0 does not answer" in done.words
+    assert node.left() == []
 
 
 @pytest.mark.parametrize(
