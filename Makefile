@@ -28,7 +28,7 @@ test-hardware: setup ## the tests on an emulated machine with NVMe disks and NUM
 	@tests/setup/hardware.sh
 
 mutants: setup ## turn each decision of the health checks round, and tell which no test notices (ONLY="swap judge")
-	@PYTHONPATH=tests .venv/bin/python -m mutation.health_checks $(ONLY)
+	@PYTHONPATH=tests:tests/setup .venv/bin/python -m mutation.health_checks $(ONLY)
 
 docs: setup ## build the documentation site
 	@tests/setup/docs.sh

@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 
+from memory import temporary_folder
 from steps import STAND_INS, STEPS, Step
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -272,7 +273,10 @@ def main() -> int:
     # Interrupted or ended from outside, the running step is ended as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
-    outcomes = run_all(steps)
+    with temporary_folder() as temporary:
+        print(f"Temporary files are in {temporary}.", flush=True)
+        os.environ["TMPDIR"] = str(temporary)
+        outcomes = run_all(steps)
     print(f"\n{summarize(outcomes, time.monotonic() - began)}", flush=True)
     return 1 if any(outcome.verdict == "failed" for outcome in outcomes) else 0
 
