@@ -72,6 +72,8 @@ class Node:
         assert bindings.origin is not None
         put(machine, folder / "libnvidia-ml.so.1", LIBRARY)
         put(machine, Path(bindings.origin), "/usr/lib/hpcai/site/pynvml.py")
+        # As node_tools leaves it: compiling it takes seconds here, at each start.
+        machine.run("python3 -m compileall -q /usr/lib/hpcai/site")
         self.gpus(2)
         for unit, text in UNITS.items():
             machine.write(f"/etc/systemd/system/{unit}", text)

@@ -26,12 +26,12 @@ USERS: dict[str, Any] = {
     ],
     "home_base": "/shared/home",
 }
-# The first mount of an emulated machine on a busy host takes longer than five seconds.
-LIMIT_S = 20
+LIMIT_S, FIRST_S = 10, 20
+"""The first mount of an emulated machine on a busy host takes longer than the others."""
 MOUNTS: dict[str, Any] = {
     "mounts": [
         {"path": "/shared", "source": "127.0.0.1:/export", "timeout": LIMIT_S},
-        {"path": "/early", "source": "127.0.0.1:/export", "timeout": LIMIT_S, "automount": False},
+        {"path": "/early", "source": "127.0.0.1:/export", "timeout": FIRST_S, "automount": False},
     ]
 }
 # Without clients of version 3 the server needs no rpcbind. After a restart it waits so long for those it had.
