@@ -19,14 +19,16 @@ from simulated.cluster import REPOSITORY, Cluster, Recap
 from .ops_repository import OpsRepository
 
 NAME, PORT, NETWORK = "functional", 8490, "10.79.0.0/24"
+FIRST_S = 2400
+"""The first test waits for an image of the nodes to be baked, for three of them to be made and for two runs on them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here needs real nodes, and the first test waits for three of them to be made and configured."""
+    """Everything here needs real nodes."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("nodes")
-            item.add_marker(pytest.mark.timeout(900))
+            item.add_marker(pytest.mark.timeout(FIRST_S))
 
 
 def simulator(*arguments: str) -> None:
@@ -36,7 +38,7 @@ def simulator(*arguments: str) -> None:
         env={**os.environ, "PYTHONPATH": "tests"},
         cwd=REPOSITORY,
         check=True,
-        timeout=900,
+        timeout=FIRST_S,
         stdin=subprocess.DEVNULL,
     )
 

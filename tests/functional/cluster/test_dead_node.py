@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,39 +71,40 @@ def test_it_comes_back_with_the_next_run(
     assert cluster.nodes(controller) == {"compute-0": "idle", "compute-3": "idle"}
 
 
-def test_operators_reason_is_not_touched(cluster: Cluster, controller: str, inventory: Path) -> None:
-    cluster.ssh(controller, "sudo scontrol update NodeName=compute-3 State=DRAIN Reason='bad fan, ticket 4711'")
-    run = cluster.slurm(inventory)
-    assert run.rc == 0, run.output
-    assert cluster.nodes(controller)["compute-3"] == "drained"
-    assert cluster.reasons(controller) == ["bad fan, ticket 4711"]
-    cluster.ssh(controller, "sudo scontrol update NodeName=compute-3 State=RESUME")
+@pytest.fixture(scope="module")
+def run_with_failing_node(cluster: Cluster, controller: str, inventory: Path) -> Iterator[Recap]:
+    """A run in which a node fails midway."""
+    cluster.ssh(DEAD, "sudo systemctl mask --now munge")
+    yield cluster.slurm(inventory)
+    cluster.ssh(DEAD, "sudo systemctl unmask munge")
 
 
-def test_restart_that_a_cut_off_run_left_undone_is_made_good(
-    cluster: Cluster, controller: str, inventory: Path
+def test_node_that_fails_midway_does_not_hold_up_the_others(
+    cluster: Cluster, controller: str, run_with_failing_node: Recap
 ) -> None:
-    """A file changed, and the host was lost before the restart: with handlers, no later run would restart."""
+    assert run_with_failing_node.rc != 0
+    assert run_with_failing_node.hosts["compute000003"]["failed"] == 1
+    assert run_with_failing_node.hosts["compute000000"]["failed"] == run_with_failing_node.hosts["ctl"]["failed"] == 0
+    assert cluster.nodes(controller)["compute-3"].startswith("drain")
+
+
+def test_restart_that_a_cut_off_run_left_undone_is_made_good_and_an_operators_reason_is_not_touched(
+    cluster: Cluster, controller: str, inventory: Path, run_with_failing_node: Recap
+) -> None:
+    """A file changed, and the host was lost before the restart: with handlers, no later run would restart.
+
+    The same run brings back the node that failed, and leaves the one that an operator has drained.
+    """
+    cluster.ssh(DEAD, "sudo systemctl unmask munge")
+    cluster.ssh(controller, "sudo scontrol update NodeName=compute-0 State=DRAIN Reason='bad fan, ticket 4711'")
     cluster.ssh(ALIVE, "sudo touch /etc/hpcai/slurmd.env")
     started = "systemctl show slurmd --property=ExecMainStartTimestampMonotonic --value"
-    before = int(cluster.ssh(ALIVE, started))
+    before = {address: int(cluster.ssh(address, started)) for address in (ALIVE, DEAD)}
     run = cluster.slurm(inventory)
     assert run.rc == 0, run.output
     assert run.hosts["compute000000"]["changed"] == 1
-    assert int(cluster.ssh(ALIVE, started)) > before
-    assert run.hosts["compute000003"]["changed"] == 0
-
-
-def test_node_that_fails_midway_does_not_hold_up_the_others(cluster: Cluster, controller: str, inventory: Path) -> None:
-    cluster.ssh(DEAD, "sudo systemctl mask --now munge")
-    try:
-        run = cluster.slurm(inventory)
-        assert run.rc != 0
-        assert run.hosts["compute000003"]["failed"] == 1
-        assert run.hosts["compute000000"]["failed"] == run.hosts["ctl"]["failed"] == 0
-        assert cluster.nodes(controller)["compute-3"].startswith("drain")
-    finally:
-        cluster.ssh(DEAD, "sudo systemctl unmask munge")
-    run = cluster.slurm(inventory)
-    assert run.rc == 0, run.output
-    assert cluster.nodes(controller) == {"compute-0": "idle", "compute-3": "idle"}
+    assert int(cluster.ssh(ALIVE, started)) > before[ALIVE]
+    assert int(cluster.ssh(DEAD, started)) == before[DEAD]
+    assert cluster.nodes(controller) == {"compute-0": "drained", "compute-3": "idle"}
+    assert cluster.reasons(controller) == ["bad fan, ticket 4711"]
+    cluster.ssh(controller, "sudo scontrol update NodeName=compute-0 State=RESUME")

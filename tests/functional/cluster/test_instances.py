@@ -53,7 +53,7 @@ def test_restart_keeps_both_disks_and_slurmd_comes_back(cluster: Cluster, marked
     assert cluster.run_job(controller, "hostname", f"--nodelist={NODE}").strip() == "compute000003"
 
 
-def test_deallocated_node_stays_in_the_cluster_but_takes_no_jobs(
+def test_deallocated_node_stays_in_the_cluster_without_jobs_and_loses_its_local_disk_only(
     cluster: Cluster, marked: str, controller: str, inventory: Path
 ) -> None:
     instances(cluster).begin_deallocate(RESOURCE_GROUP, SCALE_SET, INSTANCE).result()
@@ -63,16 +63,11 @@ def test_deallocated_node_stays_in_the_cluster_but_takes_no_jobs(
     assert run.rc == 0, run.output
     assert cluster.nodes(controller)[NODE].startswith("drain")
     instances(cluster).begin_start(RESOURCE_GROUP, SCALE_SET, INSTANCE).result()
+    assert kept(cluster) == [SYSTEM_DISK]
+    assert machine_id(cluster) == marked
     run = cluster.slurm(inventory)
     assert run.rc == 0, run.output
     assert cluster.nodes(controller)[NODE] == "idle"
-
-
-def test_deallocation_blanks_the_local_disk_only(cluster: Cluster, marked: str) -> None:
-    instances(cluster).begin_deallocate(RESOURCE_GROUP, SCALE_SET, INSTANCE).result()
-    instances(cluster).begin_start(RESOURCE_GROUP, SCALE_SET, INSTANCE).result()
-    assert kept(cluster) == [SYSTEM_DISK]
-    assert machine_id(cluster) == marked
 
 
 def test_redeployment_blanks_the_local_disk_only(cluster: Cluster, marked: str) -> None:

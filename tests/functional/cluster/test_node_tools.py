@@ -45,24 +45,25 @@ class Role:
         return {name: run.hosts[name]["changed"] for name in COMPUTES}
 
 
-@pytest.fixture
-def role(cluster: Cluster, controller: str, inventory: Path, tmp_path: Path) -> Role:
-    """The role, on a cluster that was converged."""
-    role = Role(cluster, inventory, tmp_path)
+@pytest.fixture(scope="module")
+def wheel(cluster: Cluster, controller: str, inventory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as the default way fetches it: lost on the second node alone, and brought back."""
+    role = Role(cluster, inventory, tmp_path_factory.mktemp("fetched"))
     assert set(role.changed().values()) == {0}
-    return role
-
-
-@pytest.fixture
-def wheel(role: Role) -> Path:
-    """The wheel as the default way fetches it, lost on the second node alone before and brought back."""
-    role.cluster.ssh(SECOND, "sudo rm /usr/lib/hpcai/site/pynvml.py")
+    cluster.ssh(SECOND, "sudo rm /usr/lib/hpcai/site/pynvml.py")
     changed = role.changed()
     assert changed["compute000000"] <= 1, "only the fetching, which is done once, may count for the first node"
     assert changed["compute000003"] >= 2
     assert set(role.changed().values()) == {0}
     (found,) = (role.folder / "cache/hpcai-azure/wheels").iterdir()
     return found
+
+
+@pytest.fixture
+def role(cluster: Cluster, inventory: Path, wheel: Path, tmp_path: Path) -> Role:
+    """The role, on nodes that have the wheel, and with nothing fetched."""
+    assert imports(cluster, SECOND) == "/usr/lib/hpcai/site/pynvml.py"
+    return Role(cluster, inventory, tmp_path)
 
 
 def imports(cluster: Cluster, address: str) -> str:
@@ -78,13 +79,12 @@ def test_an_edited_file_is_restored_on_that_node_alone(role: Role) -> None:
     assert role.cluster.ssh(SECOND, "hpcnode --version").startswith("hpcnode ")
 
 
-def test_a_wheel_lost_on_one_node_is_fetched_for_that_node(role: Role, wheel: Path) -> None:
-    assert imports(role.cluster, SECOND) == "/usr/lib/hpcai/site/pynvml.py"
+def test_a_wheel_lost_on_one_node_is_fetched_for_that_node(role: Role) -> None:
     assert role.cluster.ssh(SECOND, "ls /usr/lib/hpcai/wheels") == ""
 
 
 def test_without_an_index_the_run_says_what_to_do_and_a_file_serves(role: Role, wheel: Path) -> None:
-    own = shutil.move(wheel, role.folder / "own.whl")
+    own = shutil.copy(wheel, role.folder / "own.whl")
     role.cluster.ssh(SECOND, "sudo rm /usr/lib/hpcai/site/pynvml.py")
     run = role.run(**NO_INDEX)
     assert run.rc != 0
@@ -98,7 +98,7 @@ def test_without_an_index_the_run_says_what_to_do_and_a_file_serves(role: Role, 
 def test_a_mirror_serves_too(role: Role, wheel: Path) -> None:
     folder = role.folder / "mirror"
     folder.mkdir()
-    shutil.move(wheel, folder / wheel.name)
+    shutil.copy(wheel, folder)
     role.cluster.ssh(SECOND, "sudo rm /usr/lib/hpcai/site/pynvml.py")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
