@@ -83,12 +83,6 @@ STEPS = (
     Step("unit", (*PYTEST, "tests/unit"), quick=True, limit=2400),
     Step("archive", (*PYTEST, "tests/functional/test_archive.py"), quick=True),
     Step("sanity", ("python", "tests/setup/sanity.py"), quick=True, tells=True, limit=1800),
-    Step(
-        "mutants",
-        ("env", "PYTHONPATH=tests:tests/setup", "python", "-m", "mutation.health_checks"),
-        tells=True,
-        limit=1800,
-    ),
     Step("molecule-node", ("molecule", "test", "-s", "node"), needs=("venv", "stand-ins"), limit=1800),
     Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), needs=(), tells=True, limit=600),
     Step(

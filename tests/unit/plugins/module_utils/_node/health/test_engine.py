@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -206,7 +207,8 @@ def test_a_tier_ends_at_its_limit_and_says_what_it_left_out(
     done = node.tier(make_check(sleep, "a"), make_check(GOOD, "b"), make_check(BAD, "c"), tier=PROLOG)
     assert time.monotonic() - start < 8
     assert [one.verdict for one in done.results] == [UNKNOWN] * 3
-    assert done.results[0].summary.startswith("it did not end within 0.3 s")
+    # What is left of the tier's time when its turn comes; a busy machine takes some of it.
+    assert re.match(r"it did not end within 0\.[0-3]\d? s", done.results[0].summary)
     assert done.results[1].summary == "the 0.3 s of tier prolog were over before its turn"
 
 
