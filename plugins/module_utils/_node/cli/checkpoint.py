@@ -220,7 +220,7 @@ def _fetch(
     to, problems = os.path.abspath(args.to), []
     for id_ in fitting if args.fall_back else fitting[:1]:
         if id_ not in whole:
-            raise CommandFailed(f"{id_.text}, which node 0 has chosen, is not whole any more: call it again.")
+            raise CommandFailed(f"{id_.text}, which node 0 has chosen, is not whole any more: run another srun.")
         try:
             os.makedirs(to, exist_ok=True)
             done = fetch(store, whole[id_], _ranks(args, member, whole[id_]), to, _host())

@@ -5,7 +5,8 @@
 """Which checkpoint the nodes of a job restore: node 0 chooses, the others are told, through the store.
 
 Each would find the newest by itself, but not each the same: one may look before something is published or pruned, and
-another after. The choice is kept under what one call of srun has alone, so that it is never an earlier one's.
+another after. The choice is kept under what one call of srun has alone, so that it is never an earlier one's. Within
+that call it is made once: of two restores in one srun, a node in its first and another in its second come to the same.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ def agree(
     :raises CommandFailed: node 0 has not chosen in time.
     """
     name = f"{member.call}.json"
+    told: list[Id | None] = []
     if member.rank == 0:
+        if _told(store, name, told):
+            return told[0]
         chosen = choose()
         write_text(store, f"{CHOICES}{name}", json.dumps({"schema": 1, "id": chosen.text if chosen else None}) + "\n")
         return chosen
-    told: list[Id | None] = []
     if not wait_until(lambda: _told(store, name, told), wait_s, pause_s):
         raise CommandFailed(
             f"node 0 has not said within {wait_s:g} s which checkpoint is restored: call it on all nodes by one srun, "

@@ -166,6 +166,16 @@ def test_all_nodes_restore_what_node_0_has_chosen(tmp_path: Path) -> None:
     assert told == [chosen] == [Id(100, "7.0", 2)]
 
 
+def test_two_restores_of_one_call_choose_once(tmp_path: Path) -> None:
+    """Something newer is whole before node 0 comes to its second restore; node 1 is in its first."""
+    store = FolderStore(tmp_path)
+    first, newer = Id(100, "7.0", 2), Id(200, "7.0", 2)
+    assert agree(store, Member("7.1", 0, 2, "7.1.5"), lambda: first, 1.0) == first
+    assert agree(store, Member("7.1", 0, 2, "7.1.5"), lambda: newer, 1.0) == first
+    assert agree(store, Member("7.1", 1, 2, "7.1.5"), lambda: newer, 1.0) == first
+    assert agree(store, Member("7.1", 0, 2, "7.1.6"), lambda: newer, 1.0) == newer
+
+
 def test_nothing_is_a_choice_too(tmp_path: Path) -> None:
     assert agree(FolderStore(tmp_path), Member("7.1", 0, 2, "7.1.5"), lambda: None, 1.0) is None
     assert agree(FolderStore(tmp_path), Member("7.1", 1, 2, "7.1.5"), lambda: Id(1, "7.0", 2), 1.0) is None
