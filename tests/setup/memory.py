@@ -63,10 +63,11 @@ def is_usable(memory: Path, meminfo: Path) -> bool:
 
 def _remove_left(parent: Path) -> None:
     """Remove folders whose process is gone, and its lock with it."""
-    for lock in parent.glob(f"{PREFIX}*/lock"):
+    for folder in parent.glob(f"{PREFIX}*"):
         try:
-            with lock.open("a", encoding="ascii") as handle:
+            # It may be gone already where steps went on writing while the rest was removed.
+            with (folder / "lock").open("a", encoding="ascii") as handle:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(lock.parent, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
         except OSError:
             continue

@@ -58,11 +58,14 @@ def test_without_room_or_without_the_folder_it_is_on_disk(
     assert not memory.is_usable(shm, meminfo)
 
 
-def test_what_a_killed_process_left_goes_and_what_is_in_use_stays(shm: Path, meminfo: Path) -> None:
+@pytest.mark.parametrize("names", [("lock", "file"), ("file",)])
+def test_what_a_killed_process_left_goes_and_what_is_in_use_stays(
+    shm: Path, meminfo: Path, names: tuple[str, ...]
+) -> None:
     left = shm / f"{memory.PREFIX}left"
     left.mkdir()
-    (left / "lock").touch()
-    (left / "file").touch()
+    for name in names:
+        (left / name).touch()
     with memory.temporary_folder(shm, meminfo) as first, memory.temporary_folder(shm, meminfo) as second:
         assert not left.exists()
         assert first.exists()
