@@ -172,7 +172,10 @@ def test_an_unknown_vm_size_keeps_slurmd_from_starting(node: Node) -> None:
     assert_blocked(node, node.start_again("instance"), "instance", "Standard_Nonesuch_v9")
 
 
-@pytest.mark.parametrize(("settings", "step"), [("node", "instance"), ("scratch", "scratch")])
+@pytest.mark.parametrize(
+    ("settings", "step"),
+    [("node", "instance"), pytest.param("scratch", "scratch", marks=pytest.mark.thorough)],
+)
 def test_broken_settings_keep_slurmd_from_starting(node: Node, settings: str, step: str) -> None:
     path = f"/etc/hpcai/{settings}.json"
     node.machine.run(f"cp {path} {path}.good; echo '{{' > {path}")
@@ -208,6 +211,7 @@ def test_no_metadata_service_and_nothing_known_keeps_slurmd_from_starting(node: 
     assert_blocked(node, node.start_again("instance"), "instance", "nothing else says what this machine is")
 
 
+@pytest.mark.thorough
 def test_a_slow_metadata_service_is_waited_for(node: Node) -> None:
     node.imds(drip=0.01)
     status = node.start_again("instance")
@@ -216,6 +220,7 @@ def test_a_slow_metadata_service_is_waited_for(node: Node) -> None:
     assert node.is_started()
 
 
+@pytest.mark.thorough
 def test_a_key_that_comes_later_lets_slurmd_start(node: Node) -> None:
     node.machine.run("mv /etc/munge/munge.key /etc/munge/away")
     node.later("test -e /etc/munge/munge.key || mv /etc/munge/away /etc/munge/munge.key")
@@ -234,6 +239,7 @@ def test_a_full_system_disk_is_said_and_leaves_nothing_half_written(node: Node) 
     assert "Make room" in node.status()["steps"]["instance"]["action"]
 
 
+@pytest.mark.thorough
 def test_a_step_whose_record_cannot_be_written_is_done_all_the_same(node: Node) -> None:
     node.machine.run("systemctl stop slurmd.service hpcai-gpu.service")
     node.machine.run("mount -t tmpfs -o size=4k tmpfs /run/hpcai; head -c 4096 /dev/zero > /run/hpcai/all")
@@ -244,6 +250,7 @@ def test_a_step_whose_record_cannot_be_written_is_done_all_the_same(node: Node) 
     assert "cannot be written" in node.journal("gpu")
 
 
+@pytest.mark.thorough
 def test_a_full_scratch_is_told(node: Node) -> None:
     node.machine.run(
         f"fallocate -l $(df -B1 --output=avail {MOUNTPOINT} | tail -n1) {MOUNTPOINT}/all || "
