@@ -18,7 +18,8 @@ ADMIN_UNIT_FOLDER = "/etc/systemd/system"
 
 # -I: neither PYTHONPATH nor anybody's own packages may change what runs as root at boot.
 # A new version takes the place of an old one by exchanging the link, and then removes the old one. A start in that very
-# moment finds files missing, and begins again with what the link points to now.
+# moment finds files missing, and begins again with what the link points to now. The same version may be back by then:
+# whether the link was exchanged is told by the link, not by where it points to.
 _LAUNCHER = """\
 #!{interpreter} -I
 {mark}
@@ -29,17 +30,24 @@ sys.dont_write_bytecode = True
 link = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../lib/hpcai/lib")
 
 
+def state():
+    now = os.lstat(link)
+    return now.st_ino, now.st_ctime_ns, os.readlink(link)
+
+
 def load():
-    for attempt in (1, 2, 3):
+    while True:
+        before = state()
         folder = os.path.realpath(link)
         sys.path.insert(0, folder)
         try:
             from hpcai_node.cli.main import main
             return main
         except (ImportError, OSError):
-            if attempt == 3 or os.path.realpath(link) == folder:
+            if state() == before:
                 raise
         sys.path.remove(folder)
+        sys.path_importer_cache.clear()
         for name in [name for name in sys.modules if name.partition(".")[0] == "hpcai_node"]:
             del sys.modules[name]
 

@@ -11,8 +11,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
-import threading
 from typing import Any
 
 import pytest
@@ -288,47 +286,6 @@ def test_a_cut_at_any_moment_leaves_a_whole_tool(
             break
     assert moment > 10
     assert set(outcomes.values()) == ({"1.0 1.0", "2.0 2.0"} if upgrade else {"none", "2.0 2.0"})
-
-
-def test_a_tool_that_starts_while_versions_change_is_one_of_them(machine: Any) -> None:
-    machine.install("1.0")
-    said: list[str] = []
-    failures: list[str] = []
-    done = threading.Event()
-
-    def start() -> None:
-        while not done.is_set():
-            ran = subprocess.run([machine.path("/usr/bin/hpcnode")], capture_output=True, text=True, check=False)
-            said.append(ran.stdout)
-            failures.extend([ran.stderr] if ran.returncode else [])
-
-    starting = threading.Thread(target=start)
-    starting.start()
-    number = 0
-    # On a busy machine starts are slower than installations.
-    while number < 60 or len(said) < 6:
-        machine.install("2.0" if number % 2 == 0 else "1.0")
-        number += 1
-    done.set()
-    starting.join()
-    assert failures == []
-    assert len(said) > 5, number
-    assert set(said) <= {"1.0 1.0", "2.0 2.0"}
-
-
-def test_two_runs_at_once_both_end_well(machine: Any) -> None:
-    script = (
-        "import sys; sys.path[:0] = sys.argv[2:];"
-        "import importlib.util as u; s = u.spec_from_file_location('c', sys.argv[1]); c = u.module_from_spec(s);"
-        f"s.loader.exec_module(c); import pathlib; m = c.Machine(pathlib.Path({str(machine.folder)!r}));"
-        "[m.install(v) for v in ('1.0', '2.0') * 5]"
-    )
-    here = pathlib.Path(__file__).parent / "conftest.py"
-    command = [sys.executable, "-c", script, str(here), *[path for path in sys.path if path]]
-    runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _run in range(2)]
-    assert [(run.communicate(timeout=60)[1], run.returncode) for run in runs] == [("", 0)] * 2
-    assert machine.says() == "2.0 2.0"
-    assert not machine.plan("2.0").changed
 
 
 def test_launcher_is_isolated_from_the_users_environment(machine: Any, tmp_path: pathlib.Path) -> None:
