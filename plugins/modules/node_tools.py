@@ -19,6 +19,8 @@ description:
     that is masked stays masked; if slurmd requires it, slurmd does not start then.
   - A new version is built beside the old one and takes its place in one step. A boot, or a C(hpcnode) that runs
     meanwhile, sees the one or the other. What was changed by hand is put right and reported as RV(restored).
+  - An C(hpcnode) that runs, such as one that watches checkpoints, goes on with the version it was started from. That
+    version stays on the disk, and is removed by a later run of this module that finds nobody using it.
   - Makes the folders C(/etc/hpcai) and C(/var/lib/hpcai).
 author:
   - hpcai.azure contributors (@hpcai)
@@ -177,7 +179,7 @@ def main() -> NoReturn:
                 VERSION, read_sources(), params["wheel"], params["wheel_sha256"], interpreter, os.geteuid()
             )
             after, wheel_needed = wanted.wanted_disk(found, wish)
-        made = plan.plan(found, after)
+        made = plan.plan(found, after, disk.trees_in_use(root))
         if made.changed and not module.check_mode:
             disk.apply(root, after)
             if made.touches_units and root.is_this_machine and root.exists("/run/systemd/system"):

@@ -82,17 +82,46 @@ def _look(place: str) -> Entry | None:
         return None
 
 
+def trees_in_use(root: Root) -> frozenset[str]:
+    """Return the names of the trees that an hpcnode runs from: its launcher locks the one that it loads from."""
+    used = set()
+    for name in root.entries(TREES):
+        with _unused(root.at(f"{TREES}/{name}")) as unused:
+            if not unused:
+                used.add(name)
+    return frozenset(used)
+
+
+@contextlib.contextmanager
+def _unused(place: str) -> Iterator[bool]:
+    """Say whether nobody has locked a folder; nobody can, in the meantime. Anything else is unused."""
+    try:
+        handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except (FileNotFoundError, NotADirectoryError):
+        yield True
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(handle)
+
+
 def apply(root: Root, wanted: Disk) -> Plan:
     """Bring the disk into the wanted state, and return what had to be done.
 
     Trees are built aside and get their names when they are whole; then the links and the other files change, each by
-    one rename; what is no longer needed goes last. Another run that does the same waits, and then looks anew.
+    one rename; what is no longer needed goes last, or stays as long as something runs from it. Another run that does
+    the same waits, and then looks anew.
 
     :raises ToolsError: there lies something that is not ours.
     :raises OSError: the disk is full or read-only, for example.
     """
     with _alone(root):
-        made = plan(read_disk(root), wanted)
+        made = plan(read_disk(root), wanted, trees_in_use(root))
         for path in (*FOLDERS, *job_hooks.FOLDERS):
             if path in made.write:
                 _write(root, path, wanted[path])
@@ -101,7 +130,9 @@ def apply(root: Root, wanted: Disk) -> Plan:
         for path in made.write:
             _write(root, path, wanted[path])
         for path in made.remove:
-            _remove(root.at(path))
+            with _unused(root.at(path)) as unused:
+                if unused or not wanted:
+                    _remove(root.at(path))
     if HOME not in wanted:
         for folder in (HOME, job_hooks.LIBEXEC, *(f"{files.ADMIN_UNIT_FOLDER}/{name}" for name in units.ENABLED)):
             # What somebody else put there stays, and the folder with it.

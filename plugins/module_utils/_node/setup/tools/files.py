@@ -17,12 +17,13 @@ UNIT_FOLDER = "/usr/lib/systemd/system"
 ADMIN_UNIT_FOLDER = "/etc/systemd/system"
 
 # -I: neither PYTHONPATH nor anybody's own packages may change what runs as root at boot.
-# A new version takes the place of an old one by exchanging the link, and then removes the old one. A start in that very
-# moment finds files missing, and begins again with what the link points to now. The same version may be back by then:
-# whether the link was exchanged is told by the link, not by where it points to.
+# A new version takes the place of an old one by exchanging the link, and then removes the old one, unless somebody has
+# locked it (disk.py): parts are loaded when they are needed, hours later in a process that watches. A start that has
+# locked another version than the one that the link points to by then begins again.
 _LAUNCHER = """\
 #!{interpreter} -I
 {mark}
+import fcntl
 import os
 import sys
 
@@ -30,29 +31,26 @@ sys.dont_write_bytecode = True
 link = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../lib/hpcai/lib")
 
 
-def state():
-    now = os.lstat(link)
-    return now.st_ino, now.st_ctime_ns, os.readlink(link)
-
-
-def load():
+def lock():
     while True:
-        before = state()
         folder = os.path.realpath(link)
-        sys.path.insert(0, folder)
         try:
-            from hpcai_node.cli.main import main
-            return main
-        except (ImportError, OSError):
-            if state() == before:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            if not os.path.isdir(link):
                 raise
-        sys.path.remove(folder)
-        sys.path_importer_cache.clear()
-        for name in [name for name in sys.modules if name.partition(".")[0] == "hpcai_node"]:
-            del sys.modules[name]
+            continue
+        # Locked until this process ends.
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        if os.path.samestat(os.fstat(handle), os.stat(link)):
+            return folder
+        os.close(handle)
 
 
-raise SystemExit(load()())
+sys.path.insert(0, lock())
+from hpcai_node.cli.main import main
+
+raise SystemExit(main())
 """
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from . import driver_watch, files, job_hooks, units
@@ -48,9 +48,10 @@ class Plan:
         return any(path.startswith(folders) for path in (*self.write, *self.remove))
 
 
-def plan(found: Disk, wanted: Disk) -> Plan:
+def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> Plan:
     """Return what turns ``found`` into ``wanted``; an empty ``wanted`` removes everything. Pure.
 
+    :param in_use: names of trees that something runs from: they stay, for a later run, unless everything goes.
     :raises ToolsError: in the place of something of ours lies something that is not.
     """
     _refuse_what_is_not_ours(found, wanted)
@@ -61,15 +62,20 @@ def plan(found: Disk, wanted: Disk) -> Plan:
     for path, entry in wanted.items():
         tree = tree_of(path)
         if tree and tree not in current:
-            if tree not in build:
+            if tree not in build and _below(found, tree) != _below(wanted, tree):
                 build.append(tree)
         elif found.get(path) != entry:
             write.append(path)
             if tree or (path != SITE and TOOL in found and found[TOOL] == wanted[TOOL]):
                 restored.append(path)
-    remove = list(_to_remove(found, wanted))
+    kept = {f"{TREES}/{name}" for name in in_use} if wanted else set()
+    remove = [path for path in _to_remove(found, wanted) if path not in kept]
     restored += [path for path in remove if tree_of(path) in current and path != f"{TREES}/{tree_of(path)}"]
     return Plan(tuple(build), tuple(sorted(write, key=_rank)), tuple(remove), tuple(restored))
+
+
+def _below(disk: Disk, tree: str) -> Disk:
+    return {path: entry for path, entry in disk.items() if tree_of(path) == tree}
 
 
 def _to_remove(found: Disk, wanted: Disk) -> Iterator[str]:

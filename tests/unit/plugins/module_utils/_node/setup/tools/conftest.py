@@ -52,7 +52,7 @@ class Machine:
     def plan(self, version: str) -> Plan:
         """Say what would be done."""
         found = disk.read_disk(self.root)
-        return plan(found, wanted.wanted_disk(found, self.wish(version))[0])
+        return plan(found, wanted.wanted_disk(found, self.wish(version))[0], disk.trees_in_use(self.root))
 
     def install(self, version: str) -> Plan:
         """Install a version."""

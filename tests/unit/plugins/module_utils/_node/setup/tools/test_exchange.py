@@ -6,14 +6,19 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import pathlib
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import layout
 
 
 def test_a_tool_that_starts_while_versions_change_is_one_of_them(machine: Any) -> None:
@@ -42,49 +47,111 @@ def test_a_tool_that_starts_while_versions_change_is_one_of_them(machine: Any) -
     assert set(said) <= {"1.0 1.0", "2.0 2.0"}
 
 
-MEETING = """\
-import os, time
-for turn in range({turns}):
-    if not os.path.exists(f"{folder}/{{turn}}-loading"):
-        open(f"{folder}/{{turn}}-loading", "w").close()
-        while not os.path.exists(f"{folder}/{{turn}}-exchanged"):
-            time.sleep(0.001)
-        raise ImportError("a file was gone")
+LATER = """\
+import importlib, sys
+def main():
+    sys.stdout.write("started\\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    sys.stdout.write(importlib.import_module("hpcai_node.about").TEXT)
+    return 0
 """
-"""A start that meets this many exchanges in turn."""
+"""A tool that loads a part of itself when it is told to, as a command that runs for hours does."""
 
 
-EXCHANGES = [[["2.0"]], [["2.0", "1.0"]], [["2.0"], ["1.0"], ["2.0"], ["1.0"], ["2.0"]]]
-"""Versions that come while a start loads, by attempt."""
-
-
-@pytest.mark.parametrize("exchanges", EXCHANGES, ids=["once", "there-and-back", "five-times"])
-def test_a_start_that_meets_exchanges_begins_again(
-    machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, exchanges: list[list[str]]
-) -> None:
-    meeting = tmp_path / "meeting"
-    meeting.mkdir()
+@pytest.fixture
+def running(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
+    """Version 1.0, which runs."""
     names = machine.wish.__globals__
-    head = MEETING.format(turns=len(exchanges), folder=meeting).encode()
-
-    def meeting_sources(version: str, plain: Any = names["sources"]) -> dict[str, bytes]:
-        files = plain(version)
-        return {**files, "about.py": head + files["about.py"]}
-
-    monkeypatch.setitem(names, "sources", meeting_sources)
+    plain = names["sources"]
+    monkeypatch.setitem(names, "sources", lambda version: {**plain(version), "cli/main.py": LATER.encode()})
     machine.install("1.0")
     command = [str(machine.path("/usr/bin/hpcnode"))]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "started\n"
+        yield process
+        process.kill()
+
+
+def trees(machine: Any) -> list[str]:
+    """Versions on the disk."""
+    return sorted(name.split("-")[1] for name in os.listdir(machine.path(layout.TREES)))
+
+
+@pytest.mark.parametrize("then", [["2.0"], ["2.0", "1.0"], ["2.0", "1.0", "2.0"]])
+def test_what_runs_goes_on_with_the_version_it_started_from(
+    machine: Any, running: subprocess.Popen[str], then: list[str]
+) -> None:
+    for version in then:
+        machine.install(version)
+        assert not machine.plan(version).changed
+    assert running.communicate("go on\n", timeout=60) == ("1.0 1.0", "")
+    assert running.returncode == 0
+
+
+def test_a_version_that_nobody_runs_any_more_goes_with_the_next_run(
+    machine: Any, running: subprocess.Popen[str]
+) -> None:
+    made = machine.install("2.0")
+    assert (made.remove, made.restored, trees(machine)) == ((), (), ["1.0", "2.0"])
+    running.communicate("go on\n", timeout=60)
+    made = machine.install("2.0")
+    assert [path.rpartition("/")[2].split("-")[1] for path in made.remove] == ["1.0"]
+    assert (made.build, made.write, made.restored, trees(machine)) == ((), (), (), ["2.0"])
+
+
+def test_a_version_that_stayed_is_taken_again_as_it_is(machine: Any, running: subprocess.Popen[str]) -> None:
+    before = machine.path(layout.TOOL).resolve().stat().st_ino
+    machine.install("2.0")
+    made = machine.install("1.0")
+    assert (made.build, machine.path(layout.TOOL).resolve().stat().st_ino) == ((), before)
+    assert running.poll() is None
+
+
+def test_a_version_that_stayed_and_was_changed_is_built_again(machine: Any, running: subprocess.Popen[str]) -> None:
+    old = machine.path(layout.TOOL).resolve()
+    machine.install("2.0")
+    (old / "hpcai_node/about.py").write_text("TEXT = 'tampered'", encoding="utf-8")
+    assert machine.install("1.0").build == (old.name,)
+    assert running.communicate("go on\n", timeout=60)[0] == "1.0 1.0"
+
+
+def test_absent_does_not_wait_for_what_runs(machine: Any, running: subprocess.Popen[str]) -> None:
+    machine.remove()
+    assert not machine.path(layout.HOME).exists()
+    assert running.poll() is None
+
+
+def test_a_start_that_locked_the_old_version_takes_the_new_one(machine: Any) -> None:
+    """It waits for the lock while the version that it wanted is removed, or is exchanged and stays."""
+    machine.install("1.0")
+    old = machine.path(layout.TOOL).resolve()
+    handle = os.open(old, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    command = [str(machine.path("/usr/bin/hpcnode"))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as starting:
-        for turn, versions in enumerate(exchanges):
-            while not (meeting / f"{turn}-loading").exists():
-                assert starting.poll() is None, starting.communicate()[1]
-                time.sleep(0.001)
-            for version in versions:
-                machine.install(version)
-            (meeting / f"{turn}-exchanged").touch()
-        said, failure = starting.communicate(timeout=60)
-    assert (failure, starting.returncode) == ("", 0)
-    assert said == f"{exchanges[-1][-1]} {exchanges[-1][-1]}"
+        while not any(os.path.realpath(entry) == str(old) for entry in _open_files(starting.pid)):
+            assert starting.poll() is None
+            time.sleep(0.001)
+        machine.install("2.0")
+        os.close(handle)
+        assert starting.communicate(timeout=60) == ("2.0 2.0", "")
+
+
+def _open_files(pid: int) -> list[str]:
+    folder = f"/proc/{pid}/fd"
+    return [os.path.join(folder, name) for name in os.listdir(folder)]
+
+
+def test_a_start_without_any_version_says_what_is_missing(machine: Any) -> None:
+    machine.install("1.0")
+    machine.path(layout.TOOL).unlink()
+    command = [str(machine.path("/usr/bin/hpcnode"))]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith("FileNotFoundError: [Errno 2] No such file or directory: ")
 
 
 def test_two_runs_at_once_both_end_well(machine: Any) -> None:
