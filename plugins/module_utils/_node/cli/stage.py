@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shutil
 import sys
@@ -89,8 +90,12 @@ def _execute(args: argparse.Namespace) -> Answer:
     if args.action in ("status", "verify"):
         args.target = root.at(os.path.abspath(args.target))
     for name in ("every", "stall", "limit", "wait"):
-        if getattr(args, name) <= 0:
+        if not getattr(args, name) > 0:
             raise UsageError(f"--{name} must be more than 0")
+    for name, least in (("processes", 1), ("workers", 1), ("connections", 0), ("cap_mbps", 0), ("account_gbps", 0)):
+        given = getattr(args, name)
+        if given is not None and not least <= given < math.inf:
+            raise UsageError(f"--{name.replace('_', '-')} must be {least} at least")
     return _ACTIONS[args.action](args)
 
 
@@ -197,7 +202,7 @@ def _clean(args: argparse.Namespace) -> Answer:
 
 def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
     from ..job.azcopy.credential import SAS, credential_of
-    from ..job.azcopy.limits import Limits, share_of_account
+    from ..job.azcopy.limits import Limits, block_mib, share_of_account
     from ..job.azcopy.place import place_of
     from ..job.azcopy.settings import read_settings
     from ..job.azcopy.tool import Azcopy
@@ -208,13 +213,15 @@ def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
     settings = read_settings(root)
     try:
         place = place_of(args.source)
-        number, count = shard_of(args.shard, os.environ)
+        number, count = shard_of(args.shard, os.environ, planning=args.action == "plan")
         processes = args.processes or settings.processes
         account = settings.account_gbps if args.account_gbps is None else args.account_gbps
-        cap = args.cap_mbps or (share_of_account(account, count * processes) if account else 0.0)
-        limits = Limits(cap, args.connections or settings.connections, args.limit, args.stall)
-        if limits.block_mib < 0 or processes < 1:
-            raise ValueError("--processes must be 1 at least.")
+        cap = args.cap_mbps
+        if cap is None:
+            cap = share_of_account(account, count * processes) if account else 0.0
+        block_mib(cap)  # Before anything is listed or made: no block fits under a cap that is too small.
+        connections = settings.connections if args.connections is None else args.connections
+        limits = Limits(cap, connections, args.limit, args.stall)
         parent = parent_of(args.work or "", settings.work_folder)
     except ValueError as error:
         raise _as_usage(error) from None
@@ -290,8 +297,9 @@ def _sweep(tool: Azcopy) -> None:
         return
     with os.scandir(parent) as entries:
         for entry in entries:
-            mine = entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
-            if mine and entry.name.startswith(prefix):
+            # Other names are others' folders, which may be gone by now.
+            named = entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False)
+            if named and entry.stat(follow_symlinks=False).st_uid == os.geteuid():
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 

@@ -65,7 +65,7 @@ def accept(blob: Blob, source: str, target: str, path: str, unpack: bool) -> Sta
             with contextlib.suppress(OSError):
                 os.unlink(left)
         raise
-    return Staged(blob.name, path, blob.size, blob.md5, blob.last_modified, size, sha256)
+    return Staged(blob.name, path, blob.size, blob.md5, blob.last_modified, size, sha256, unpack)
 
 
 def hash_of(path: str) -> str:

@@ -33,6 +33,7 @@ class Staged:
     :ivar modified: when the blob was written.
     :ivar size: bytes on disk.
     :ivar sha256: of what is on disk.
+    :ivar unpacked: whether it was decompressed.
     """
 
     name: str
@@ -42,11 +43,12 @@ class Staged:
     modified: str
     size: int
     sha256: str
+    unpacked: bool = False
 
-    def is_of(self, blob: Blob, path: str) -> bool:
-        """Whether it was made of this very blob, and lies where it should now."""
-        mine = (self.name, self.path, self.stored, self.md5, self.modified)
-        return mine == (blob.name, path, blob.size, blob.md5, blob.last_modified)
+    def is_of(self, blob: Blob) -> bool:
+        """Whether it was made of this very blob."""
+        mine = (self.name, self.stored, self.md5, self.modified)
+        return mine == (blob.name, blob.size, blob.md5, blob.last_modified)
 
 
 @dataclass(frozen=True)
@@ -110,22 +112,30 @@ def read_manifests(folder: str) -> Iterator[tuple[Header, dict[str, Staged]]]:
 
     :raises ConfigError: one is of a newer schema.
     """
-    try:
-        names = sorted(name for name in os.listdir(folder) if name.startswith("manifest-") and name.endswith(_ENDING))
-    except FileNotFoundError:
-        names = []
-    for name in names:
+    for name in _names(folder):
         found = _read(os.path.join(folder, name))
         if found:
             yield found
 
 
-def staged_so_far(folder: str) -> dict[str, Staged]:
-    """Return what all manifests of a folder hold, by the blobs' names: the number of shards may have been another."""
-    found: dict[str, Staged] = {}
-    for _header, files in read_manifests(folder):
-        found.update(files)
+def entries_of(folder: str) -> dict[str, list[Staged]]:
+    """Return what all manifests of a folder hold, by the blobs' names, of the latest manifest first.
+
+    The number of shards may have been another, then other manifests may know an older version of a blob.
+    """
+    found: dict[str, list[Staged]] = {}
+    for name in sorted(_names(folder), key=lambda name: -os.stat(os.path.join(folder, name)).st_mtime_ns):
+        _header, files = _read(os.path.join(folder, name)) or (None, {})
+        for staged in files.values():
+            found.setdefault(staged.name, []).append(staged)
     return found
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name.startswith("manifest-") and name.endswith(_ENDING))
+    except FileNotFoundError:
+        return []
 
 
 def _read(path: str) -> tuple[Header, dict[str, Staged]] | None:

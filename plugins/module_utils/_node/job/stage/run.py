@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,14 +20,15 @@ from ..azcopy.tool import Azcopy, Progress
 from ..azcopy.transfer import download
 from .accept import hash_of
 from .listing import Listing
-from .manifest import Header, Journal, Staged, file_name, staged_so_far
-from .naming import paths_of
+from .manifest import Header, Journal, Staged, entries_of, file_name
+from .naming import is_unpacked, paths_of
 from .plan import shards_of
 from .progress import Sight, Watch, size
 from .taker import Taker
 from .wanted import Wanted, names_for, selected
 
 _EVERY_S = 10.0
+_INCOMING = re.compile(r"incoming-(\d+)-of-\d+-[0-9a-f]+")
 
 
 class NoRoom(RuntimeError):
@@ -103,12 +105,15 @@ def todo_of(wanted: Wanted, listing: Listing) -> Todo:
     mine = set(names)
     blobs = {blob.name: blob for blob in chosen if blob.name in mine}
     paths = {name: all_paths[name] for name in names}
-    earlier = staged_so_far(wanted.state)
+    entries = entries_of(wanted.state)
     known = {}
     for name in names:
-        staged = earlier.get(name)
-        if staged and staged.is_of(blobs[name], paths[name]) and not problem_with(staged, wanted.target, wanted.full):
-            known[name] = staged
+        form = (paths[name], is_unpacked(blobs[name], wanted.decompress))
+        for staged in entries.get(name, ()):
+            if staged.is_of(blobs[name]) and (staged.path, staged.unpacked) == form:
+                if not problem_with(staged, wanted.target, wanted.full):
+                    known[name] = staged
+                break
     return Todo(blobs, paths, known, [name for name in names if name not in known], patterns)
 
 
@@ -146,7 +151,9 @@ def stage(
     number, count = wanted.shard
     os.makedirs(wanted.state, exist_ok=True)
     header = Header(listing.digest, number, count, wanted.pattern, wanted.decompress)
-    incoming = os.path.join(wanted.state, f"incoming-{number:05d}-of-{count:05d}")
+    # What another listing's run left may be of an older version of a blob, and of the same size.
+    incoming = os.path.join(wanted.state, f"incoming-{number:05d}-of-{count:05d}-{listing.digest}")
+    _clear_others(incoming, number, count)
     arrived = _tidy(incoming, todo)
     names = [name for name in todo.missing if name not in arrived]
     lacking = _room_lacking(wanted.target, sum(todo.blobs[name].size for name in names))
@@ -240,6 +247,15 @@ def _judge(outcomes: Sequence[Outcome], taker: Taker, missing: Sequence[str], la
     named = tuple(failures[name] for name in left if name in failures)
     sentence = Outcome(named, whole.why, whole.words).sentence()
     return sentence or f"{left[0]!r} and others did not arrive, and azcopy does not say why", left
+
+
+def _clear_others(incoming: str, number: int, count: int) -> None:
+    """Remove what killed runs left of other listings and of other numbers of shards; all nodes together remove all."""
+    state, own = os.path.split(incoming)
+    for name in os.listdir(state):
+        found = _INCOMING.fullmatch(name)
+        if found and name != own and int(found[1]) % count == number:
+            shutil.rmtree(os.path.join(state, name), ignore_errors=True)
 
 
 def _tidy(incoming: str, todo: Todo) -> set[str]:

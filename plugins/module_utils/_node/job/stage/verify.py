@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from .listing import FILE, Listing, read_listing
-from .manifest import Header, Staged, read_manifests
+from .manifest import Header, Staged, entries_of, read_manifests
 from .run import problem_with
 from .wanted import selected
 
@@ -46,26 +46,25 @@ def verify(target: str, state: str, full: bool, workers: int) -> Verdict:
     listing = read_listing(os.path.join(state, FILE))
     manifests = list(read_manifests(state))
     problems = [*_mixed(manifests, listing)]
-    files: dict[str, Staged] = {}
-    for _header, staged in manifests:
-        files.update(staged)
+    entries = entries_of(state)
     pattern = next((header.pattern for header, _staged in manifests if header.digest == listing.digest), "")
     blobs = selected(listing.blobs, pattern)
-    problems += [f"{blob.name!r} is not staged" for blob in blobs if blob.name not in files]
-    checked = [(blob, files[blob.name]) for blob in blobs if blob.name in files]
+    problems += [f"{blob.name!r} is not staged" for blob in blobs if blob.name not in entries]
+    of_blobs = {blob.name: [one for one in entries.get(blob.name, ()) if one.is_of(blob)] for blob in blobs}
     problems += [
-        f"{blob.name!r} was staged from another version of it"
-        for blob, one in checked
-        if (one.stored, one.md5, one.modified) != (blob.size, blob.md5, blob.last_modified)
+        f"{name!r} was staged from another version of it"
+        for name, of_blob in of_blobs.items()
+        if name in entries and not of_blob
     ]
+    checked = [of_blob[0] for of_blob in of_blobs.values() if of_blob]
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        found = pool.map(lambda pair: problem_with(pair[1], target, full), checked)
+        found = pool.map(lambda one: problem_with(one, target, full), checked)
         problems += [problem for problem in found if problem]
     return Verdict(
         tuple(problems[:_MOST_TOLD]),
         len(problems),
         len(blobs),
-        sum(one.size for _blob, one in checked),
+        sum(one.size for one in checked),
         listing.digest,
     )
 

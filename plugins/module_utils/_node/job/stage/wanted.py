@@ -67,9 +67,10 @@ class Wanted:
         return f"shard {self.shard[0]} of {self.shard[1]}"
 
 
-def shard_of(stated: str, variables: Mapping[str, str]) -> tuple[int, int]:
+def shard_of(stated: str, variables: Mapping[str, str], planning: bool = False) -> tuple[int, int]:
     """Return which shard this is and of how many: as stated by ``I/N``, else by the step of the job.
 
+    :param planning: nothing is staged, and the job's script may ask too.
     :raises WantedError: neither tells.
     """
     if stated:
@@ -80,6 +81,12 @@ def shard_of(stated: str, variables: Mapping[str, str]) -> tuple[int, int]:
     node, count = variables.get("SLURM_NODEID", ""), _nodes(variables)
     if not count:
         return 0, 1
+    if count > 1 and not planning and not variables.get("SLURM_STEP_ID", "").isdecimal():
+        # Its node's number is 0 there: it would stage the first shard alone, and all would look well.
+        raise WantedError(
+            f"this job has {count} nodes, and this is its script, which runs on one: run it by "
+            "'srun --ntasks-per-node=1', or state --shard I/N."
+        )
     if not node.isdecimal() or int(node) >= count:
         raise WantedError(
             "SLURM_NODEID does not tell which node this is: run it by 'srun --ntasks-per-node=1', or state --shard I/N."

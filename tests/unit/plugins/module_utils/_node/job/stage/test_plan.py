@@ -119,11 +119,21 @@ def test_a_pattern_takes_what_it_matches_and_divides_by_it() -> None:
 
 
 def test_a_shard_is_the_nodes_number_in_the_step() -> None:
-    step = {"SLURM_NODEID": "3", "SLURM_JOB_NUM_NODES": "16", "SLURM_LOCALID": "0"}
+    step = {"SLURM_STEP_ID": "0", "SLURM_NODEID": "3", "SLURM_JOB_NUM_NODES": "16", "SLURM_LOCALID": "0"}
     assert shard_of("", step) == (3, 16)
     assert shard_of("", {**step, "SLURM_STEP_NUM_NODES": "4"}) == (3, 4)
     assert shard_of("1/2", step) == (1, 2)
     assert shard_of("", {}) == (0, 1)
+
+
+def test_the_script_of_a_job_may_stage_where_there_is_one_node() -> None:
+    """Slurm numbers no step there, and gives the script of a larger job the first node's number."""
+    script = {"SLURM_NODEID": "0", "SLURM_JOB_NUM_NODES": "1", "SLURM_LOCALID": "0"}
+    assert shard_of("", script) == (0, 1)
+    with pytest.raises(WantedError, match=r"2 nodes, and this is its script.*srun --ntasks-per-node=1"):
+        shard_of("", {**script, "SLURM_JOB_NUM_NODES": "2"})
+    assert shard_of("0/1", {**script, "SLURM_JOB_NUM_NODES": "2"}) == (0, 1)
+    assert shard_of("", {**script, "SLURM_JOB_NUM_NODES": "2"}, planning=True) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +147,6 @@ def test_a_shard_is_the_nodes_number_in_the_step() -> None:
     ],
 )
 def test_a_shard_that_nobody_tells_is_refused(stated: str, more: dict[str, str], words: str) -> None:
-    step = {"SLURM_NODEID": "3", "SLURM_JOB_NUM_NODES": "16", "SLURM_LOCALID": "0", **more}
+    step = {"SLURM_STEP_ID": "0", "SLURM_NODEID": "3", "SLURM_JOB_NUM_NODES": "16", "SLURM_LOCALID": "0", **more}
     with pytest.raises(WantedError, match=words):
         shard_of(stated, step)

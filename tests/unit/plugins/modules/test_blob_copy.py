@@ -1,0 +1,57 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module blob_copy: what it refuses before azcopy is called. What it copies is in tests/functional/blob."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.modules import blob_copy
+
+RunModule = Callable[..., dict[str, Any]]
+URL = "https://a.blob.core.windows.net/data"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"source": "/there", "dest": "/here"}, "one of source and dest must be the URL of a container"),
+        ({"source": URL, "dest": URL}, "one of source and dest must be the URL of a container"),
+        ({"source": "/there", "dest": URL, "decompress": True}, "decompress goes with a source that is a container"),
+        ({"cap_mbps": -1.0}, "cap_mbps must be 0 at least"),
+        ({"cap_mbps": "inf"}, "cap_mbps must be 0 at least"),
+        ({"timeout": 0}, "timeout more than 0"),
+        ({"source": f"{URL}?sig=Secret"}, "a SAS does not belong into a URL"),
+        ({"sas": "two words"}, "what the variable HPCAI_BLOB_SAS holds is no SAS"),
+        ({"sas": "sv=1&sig=Secret", "sas_file": "/sas"}, "parameters are mutually exclusive: sas|sas_file"),
+        ({"credential": "sas"}, "HPCAI_BLOB_SAS holds no SAS"),
+        ({"client_id": "me"}, "the client id 'me' is none"),
+        ({"azcopy": "/nonexistent/azcopy", "source": "http://127.0.0.1:9/a/data"}, "/nonexistent/azcopy"),
+    ],
+)
+def test_refuses_in_one_line_and_leaves_nothing(
+    run_module: RunModule,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
+    arguments: dict[str, Any],
+    words: str,
+) -> None:
+    monkeypatch.setattr(blob_copy, "Root", lambda _path: Root(str(tmp_path / "root")))
+    monkeypatch.delenv("HPCAI_BLOB_SAS", raising=False)
+    work = tmp_path / "work"
+    work.mkdir()
+    given = {"source": URL, "dest": str(tmp_path / "to"), "work": str(work), **arguments}
+    answer = run_module(blob_copy.main, **given)
+    assert answer["failed"] is True
+    assert words in answer["msg"]
+    assert "\n" not in answer["msg"]
+    assert "Secret" not in answer["msg"]
+    assert not list(work.iterdir())
+    assert not (tmp_path / "to").exists()
