@@ -143,7 +143,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.crede
     SAS_VARIABLE,
     credential_of,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.limits import Limits
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.limits import Limits, cap_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.settings import read_settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.copy import Copy, copy
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
@@ -172,6 +172,8 @@ def main() -> NoReturn:
     )
     asked = module.params
     try:
+        if asked["timeout"] < 1:
+            raise ValueError("timeout must be 1 at least.")
         settings = read_settings(Root("/"))
         kind = asked["credential"] or (SAS if asked["sas"] or asked["sas_file"] else settings.credential)
         given = {SAS_VARIABLE: asked["sas"]} if asked["sas"] else None
@@ -182,7 +184,7 @@ def main() -> NoReturn:
             decompress=asked["decompress"],
             full=asked["full"],
             credential=credential_of(kind, asked["client_id"] or settings.client_id, asked["sas_file"] or "", given),
-            limits=Limits(cap_mbps=asked["cap_mbps"], total_s=asked["timeout"]),
+            limits=Limits(cap_mbps=cap_of(asked["cap_mbps"], 0, 1), total_s=asked["timeout"]),
             azcopy=asked["azcopy"] or settings.azcopy,
             work=asked["work"] or settings.work_folder,
         )

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import shutil
 import sys
@@ -92,10 +91,10 @@ def _execute(args: argparse.Namespace) -> Answer:
     for name in ("every", "stall", "limit", "wait"):
         if not getattr(args, name) > 0:
             raise UsageError(f"--{name} must be more than 0")
-    for name, least in (("processes", 1), ("workers", 1), ("connections", 0), ("cap_mbps", 0), ("account_gbps", 0)):
+    for name, least in (("processes", 1), ("workers", 1), ("connections", 0)):
         given = getattr(args, name)
-        if given is not None and not least <= given < math.inf:
-            raise UsageError(f"--{name.replace('_', '-')} must be {least} at least")
+        if given is not None and given < least:
+            raise UsageError(f"--{name} must be {least} at least")
     return _ACTIONS[args.action](args)
 
 
@@ -202,7 +201,7 @@ def _clean(args: argparse.Namespace) -> Answer:
 
 def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
     from ..job.azcopy.credential import SAS, credential_of
-    from ..job.azcopy.limits import Limits, block_mib, share_of_account
+    from ..job.azcopy.limits import Limits, cap_of
     from ..job.azcopy.place import place_of
     from ..job.azcopy.settings import read_settings
     from ..job.azcopy.tool import Azcopy
@@ -216,10 +215,7 @@ def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
         number, count = shard_of(args.shard, os.environ, planning=args.action == "plan")
         processes = args.processes or settings.processes
         account = settings.account_gbps if args.account_gbps is None else args.account_gbps
-        cap = args.cap_mbps
-        if cap is None:
-            cap = share_of_account(account, count * processes) if account else 0.0
-        block_mib(cap)  # Before anything is listed or made: no block fits under a cap that is too small.
+        cap = cap_of(args.cap_mbps, account, count * processes)
         connections = settings.connections if args.connections is None else args.connections
         limits = Limits(cap, connections, args.limit, args.stall)
         parent = parent_of(args.work or "", settings.work_folder)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -32,15 +33,25 @@ class Credential:
     :ivar kind: one of KINDS.
     :ivar client_id: with IDENTITY, which of the machine's; empty where there is but one.
     :ivar token: with SAS, what stands behind the question mark.
+    :ivar file: where that came from, and where another one may be put in its place; empty for nowhere.
     """
 
     kind: str
     client_id: str = ""
     token: str = field(default="", repr=False)
+    file: str = ""
 
     def sign(self, url: str) -> str:
-        """Return the URL for azcopy's arguments. It is a secret where there is a SAS."""
-        return f"{url}?{self.token}" if self.token else url
+        """Return the URL for azcopy's arguments. It is a secret where there is a SAS.
+
+        What watches for days needs another SAS each time one ends, so the file is read anew for each azcopy. Where it
+        is gone, or half written, that of the beginning serves on.
+        """
+        token = self.token
+        if self.file:
+            with contextlib.suppress(ConfigError):
+                token = _checked(_read(self.file), self.file)
+        return f"{url}?{token}" if token else url
 
     def variables(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the environment for azcopy: the given one with our right, and with nobody else's."""
@@ -75,7 +86,7 @@ def credential_of(
         return Credential(WORKLOAD)
     if kind == SAS:
         token = _read(sas_file) if sas_file else variables.get(SAS_VARIABLE, "")
-        return Credential(SAS, token=_checked(token, sas_file or f"the variable {SAS_VARIABLE}"))
+        return Credential(SAS, token=_checked(token, sas_file or f"the variable {SAS_VARIABLE}"), file=sas_file)
     if kind == NONE:
         return Credential(NONE)
     raise ConfigError(f"credential {kind!r} is unknown: it may be {', '.join(KINDS)}.")

@@ -56,6 +56,25 @@ def block_mib(cap_mbps: float) -> float:
     return max(_SMALLEST_BLOCK_MIB, 2.0 ** math.floor(math.log2(most)))
 
 
+def cap_of(asked_mbps: float | None, account_gbps: float, processes: int) -> float:
+    """Return the cap in Mbps of each of ``processes`` azcopies; 0 where there is none.
+
+    :param asked_mbps: the caller's own, in place of a share of the account's limit.
+    :param account_gbps: 0 where it has none that matters.
+    :raises ValueError: it is none, or too small for azcopy.
+    """
+    for what, given in (("a cap", asked_mbps or 0.0), ("an account's limit", account_gbps)):
+        if not 0 <= given < math.inf:
+            raise ValueError(f"{what} of {given:g} makes no sense: it is a number from 0 on, and 0 is none.")
+    if asked_mbps is None:
+        cap_mbps = share_of_account(account_gbps, processes) if account_gbps else 0.0
+    else:
+        cap_mbps = asked_mbps
+    # No block fits under one that is too small, which is better known before anything is listed.
+    block_mib(cap_mbps)
+    return cap_mbps
+
+
 def share_of_account(account_gbps: float, processes: int) -> float:
     """Return the cap in Mbps for each of ``processes`` azcopies that share an account's limit.
 

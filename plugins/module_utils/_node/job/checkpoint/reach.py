@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...machine.root import Root
 from ..azcopy.credential import SAS, credential_of
-from ..azcopy.limits import Limits, share_of_account
+from ..azcopy.limits import Limits, cap_of
 from ..azcopy.place import place_of
 from ..azcopy.settings import read_settings
 from ..azcopy.tool import Azcopy
@@ -41,10 +41,7 @@ def open_store(root: Root, url: str, wish: Wish, nodes: int) -> tuple[AzcopyStor
     settings = read_settings(root)
     place = place_of(url)
     account = settings.account_gbps if wish.account_gbps is None else wish.account_gbps
-    cap = wish.cap_mbps or (share_of_account(account, nodes) if account else 0.0)
-    limits = Limits(cap, settings.connections)
-    if limits.block_mib < 0:
-        raise ValueError("the cap must be more than 0")
+    limits = Limits(cap_of(wish.cap_mbps, account, nodes), settings.connections)
     kind = wish.credential or (SAS if wish.sas_file else settings.credential)
     credential = credential_of(kind, wish.client_id or settings.client_id, wish.sas_file)
     folder = new_folder("checkpoint", parent_of(wish.work or "", settings.work_folder))

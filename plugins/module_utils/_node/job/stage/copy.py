@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import tempfile
@@ -79,8 +78,6 @@ def copy(wanted: Copy, apply: bool) -> Copied:
         raise ValueError("one of source and dest must be the URL of a container, the other one a folder.")
     if wanted.decompress and not is_url(wanted.source):
         raise ValueError("decompress goes with a source that is a container.")
-    if not 0 <= wanted.limits.cap_mbps < math.inf or wanted.limits.total_s <= 0:
-        raise ValueError("cap_mbps must be 0 at least, and timeout more than 0.")
     place = place_of(wanted.source if is_url(wanted.source) else wanted.dest)
     folder = tempfile.mkdtemp(prefix="hpcai-blob-", dir=wanted.work if os.path.isdir(wanted.work) else None)
     tool = Azcopy(folder, wanted.credential, wanted.limits, wanted.azcopy)

@@ -14,6 +14,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.askin
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.limits import (
     Limits,
     block_mib,
+    cap_of,
     share_of_account,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.names import (
@@ -38,6 +39,21 @@ def test_all_shares_together_stay_under_the_account_and_use_most_of_it(gbps: flo
 def test_a_share_that_is_none_is_refused(gbps: float, processes: int) -> None:
     with pytest.raises(ValueError, match="process"):
         share_of_account(gbps, processes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gbps", "cap"), [(None, 20, 2300), (500.0, 20, 500), (0.0, 20, 0), (None, 0, 0), (0.0, 0, 0)]
+)
+def test_a_cap_of_the_callers_own_counts_also_where_it_is_none(asked: float | None, gbps: float, cap: float) -> None:
+    assert cap_of(asked, gbps, 8) == cap
+
+
+@pytest.mark.parametrize(
+    ("asked", "gbps"), [(-1.0, 0), (0.5, 0), (float("nan"), 20), (float("inf"), 20), (None, -1), (None, float("nan"))]
+)
+def test_a_cap_that_makes_no_sense_is_refused(asked: float | None, gbps: float) -> None:
+    with pytest.raises(ValueError, match=r"makes no sense|too small"):
+        cap_of(asked, gbps, 8)
 
 
 @pytest.mark.parametrize("cap", [1, 2, 8, 16, 33, 40, 60, 67, 68, 80, 2300])

@@ -76,10 +76,20 @@ def sas_file(tmp_path: Path) -> Path:
 
 def test_a_sas_comes_from_a_file_or_the_environment_and_shows_in_no_representation(sas_file: Path) -> None:
     found = credential_of("sas", sas_file=str(sas_file))
-    assert found == credential_of("sas", environment={"HPCAI_BLOB_SAS": SAS})
+    assert found.token == credential_of("sas", environment={"HPCAI_BLOB_SAS": SAS}).token
     assert found.sign("https://a/b") == f"https://a/b?{SAS}"
     assert "Secret" not in repr(found)
     assert "HPCAI_BLOB_SAS" not in found.variables({"HPCAI_BLOB_SAS": SAS})
+
+
+def test_a_sas_that_is_put_in_the_place_of_another_serves_from_then_on(sas_file: Path) -> None:
+    """A watcher of checkpoints outlives every short-lived one."""
+    found = credential_of("sas", sas_file=str(sas_file))
+    sas_file.write_text(f"{SAS}2", encoding="ascii")
+    assert found.sign("https://a/b") == f"https://a/b?{SAS}2"
+    for harm in (lambda: sas_file.write_text("half", encoding="ascii"), sas_file.unlink):
+        harm()
+        assert found.sign("https://a/b") == f"https://a/b?{SAS}"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
