@@ -19,6 +19,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.sc
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.child import BURIAL_S, TERM_S
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import wanted_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.kinds import DEFAULT_LIMITS, KINDS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import TOOL
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.reasons import PROLOG_SCRIPT
 
 from .conftest import LOCAL, Show
@@ -63,6 +64,13 @@ def test_there_is_one_arbiter_on_the_first_controller(made: Any) -> None:
         "ctl2": False,
         "node": False,
     }
+
+
+def test_the_arbiter_is_restarted_by_another_version_of_hpcnode() -> None:
+    """It runs for ever, and goes on with the version it was started from."""
+    tasks = yaml.safe_load((ROLES / "health_checks/tasks/arbiter.yml").read_text(encoding="utf-8"))
+    (files,) = (task["hpcai.azure.daemon"]["files"] for task in tasks if "hpcai.azure.daemon" in task)
+    assert set(files) == {"/etc/hpcai/health_arbiter.json", TOOL}
 
 
 def test_files_are_merged_and_a_null_gives_the_default(made: Any) -> None:

@@ -129,6 +129,9 @@ def apply(root: Root, wanted: Disk) -> Plan:
             _build(root, name, wanted)
         for path in made.write:
             _write(root, path, wanted[path])
+        if TOOL in made.write:
+            # A daemon that runs from another version is older than what the link points to now, and is restarted.
+            os.utime(root.at(TOOL))
         for path in made.remove:
             with _unused(root.at(path)) as unused:
                 if unused or not wanted:

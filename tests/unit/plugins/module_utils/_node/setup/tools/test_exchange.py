@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon import newest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import layout
 
 
@@ -100,6 +101,21 @@ def test_a_version_that_nobody_runs_any_more_goes_with_the_next_run(
     made = machine.install("2.0")
     assert [path.rpartition("/")[2].split("-")[1] for path in made.remove] == ["1.0"]
     assert (made.build, made.write, made.restored, trees(machine)) == ((), (), (), ["2.0"])
+
+
+@pytest.mark.parametrize("then", [["2.0"], ["2.0", "1.0"]])
+def test_a_daemon_of_another_version_is_seen_to_be_older(
+    machine: Any, running: subprocess.Popen[str], then: list[str]
+) -> None:
+    """The module daemon restarts it then; a version that stayed is no younger by itself."""
+    for version in then:
+        for path in machine.path(layout.TREES).rglob("*"):
+            os.utime(path, (1000, 1000))
+        machine.install(version)
+        found = newest([str(machine.path(layout.TOOL))])
+        assert found
+        assert found[1] > 1_000_000_000
+    assert running.poll() is None
 
 
 def test_a_version_that_stayed_is_taken_again_as_it_is(machine: Any, running: subprocess.Popen[str]) -> None:
