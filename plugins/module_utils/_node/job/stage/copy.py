@@ -19,7 +19,7 @@ from ..azcopy.tool import Azcopy
 from ..azcopy.transfer import upload
 from .listing import Listing
 from .put import lacking
-from .run import stage, todo_of
+from .run import need_of, stage
 from .wanted import Wanted
 
 
@@ -94,9 +94,9 @@ def copy(wanted: Copy, apply: bool) -> Copied:
 def _down(wanted: Copy, place: Place, tool: Azcopy, apply: bool) -> Copied:
     ask = Wanted(place, os.path.abspath(wanted.dest), 0, 1, False, wanted.pattern, wanted.decompress, wanted.full)
     listing = Listing(place.address, "", tuple(list_blobs(tool, place)))
-    todo = todo_of(ask, listing)
-    size = sum(todo.blobs[name].size for name in todo.missing)
-    names, same = tuple(todo.missing), len(todo.known)
+    need = need_of(ask, listing)
+    size = sum(need.blobs[name].size for name in need.missing)
+    names, same = tuple(need.missing), len(need.known)
     if not apply or not names:
         return Copied(names, same, size)
     done = stage(ask, tool, listing)

@@ -76,7 +76,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Todo:
+class Need:
     """What a shard lacks.
 
     :ivar blobs: all blobs of the shard, by name.
@@ -93,7 +93,7 @@ class Todo:
     patterns: Sequence[str]
 
 
-def todo_of(wanted: Wanted, listing: Listing) -> Todo:
+def need_of(wanted: Wanted, listing: Listing) -> Need:
     """Return what the shard lacks. Changes nothing.
 
     :raises WantedError: nothing is to be staged at all.
@@ -114,7 +114,7 @@ def todo_of(wanted: Wanted, listing: Listing) -> Todo:
                 if not problem_with(staged, wanted.target, wanted.full):
                     known[name] = staged
                 break
-    return Todo(blobs, paths, known, [name for name in names if name not in known], patterns)
+    return Need(blobs, paths, known, [name for name in names if name not in known], patterns)
 
 
 def problem_with(staged: Staged, target: str, full: bool) -> str:
@@ -147,25 +147,25 @@ def stage(
     :param tell: is told how far it is.
     :raises BlobError: azcopy cannot be started, or the account's name is unknown.
     """
-    todo = todo_of(wanted, listing)
+    need = need_of(wanted, listing)
     number, count = wanted.shard
     os.makedirs(wanted.state, exist_ok=True)
     header = Header(listing.digest, number, count, wanted.pattern, wanted.decompress)
     # What another listing's run left may be of an older version of a blob, and of the same size.
     incoming = os.path.join(wanted.state, f"incoming-{number:05d}-of-{count:05d}-{listing.digest}")
     _clear_others(incoming, number, count)
-    arrived = _tidy(incoming, todo)
-    names = [name for name in todo.missing if name not in arrived]
-    lacking = _room_lacking(wanted.target, sum(todo.blobs[name].size for name in names))
-    journal = Journal(os.path.join(wanted.state, file_name(number, count)), header, todo.known)
-    wanted_blobs = {name: todo.blobs[name] for name in todo.missing}
-    taker = Taker(incoming, wanted.target, wanted_blobs, todo.paths, journal, wanted.decompress, wanted.workers)
-    watch = Watch(len(names), sum(todo.blobs[name].size for name in names), tell, every_s)
+    arrived = _tidy(incoming, need)
+    names = [name for name in need.missing if name not in arrived]
+    lacking = _room_lacking(wanted.target, sum(need.blobs[name].size for name in names))
+    journal = Journal(os.path.join(wanted.state, file_name(number, count)), header, need.known)
+    wanted_blobs = {name: need.blobs[name] for name in need.missing}
+    taker = Taker(incoming, wanted.target, wanted_blobs, need.paths, journal, wanted.decompress, wanted.workers)
+    watch = Watch(len(names), sum(need.blobs[name].size for name in names), tell, every_s)
     try:
         taker.start()
         try:
             outcomes = (
-                _carry(wanted, tool, todo, names, incoming, taker, watch, len(listing.blobs)) if not lacking else []
+                _carry(wanted, tool, need, names, incoming, taker, watch, len(listing.blobs)) if not lacking else []
             )
         finally:
             taker.finish()
@@ -174,16 +174,16 @@ def stage(
     seconds = watch.sight.seconds
     if tell and names:
         tell(watch.sight)
-    problem, left = _judge(outcomes, taker, todo.missing, lacking)
+    problem, left = _judge(outcomes, taker, need.missing, lacking)
     shutil.rmtree(incoming, ignore_errors=True)
     if not problem:
         shutil.rmtree(tool.folder, ignore_errors=True)
     staged = taker.staged
     return Result(
         digest=listing.digest,
-        files=len(todo.blobs),
-        size=sum(blob.size for blob in todo.blobs.values()),
-        kept=len(todo.known),
+        files=len(need.blobs),
+        size=sum(blob.size for blob in need.blobs.values()),
+        kept=len(need.known),
         copied=len(staged),
         bytes_copied=sum(one.stored for one in staged.values()),
         bytes_over_wire=sum(outcome.bytes_over_wire for outcome in outcomes),
@@ -197,7 +197,7 @@ def stage(
 def _carry(
     wanted: Wanted,
     tool: Azcopy,
-    todo: Todo,
+    need: Need,
     names: Sequence[str],
     incoming: str,
     taker: Taker,
@@ -211,8 +211,8 @@ def _carry(
     if not names:
         return []
     # A pattern asks for all that the shard has: with a part of it there, a list asks for less.
-    patterns = todo.patterns if len(names) == len(todo.blobs) and wanted.processes == 1 else []
-    parts = [part for part in shards_of([todo.blobs[name] for name in names], wanted.processes) if part]
+    patterns = need.patterns if len(names) == len(need.blobs) and wanted.processes == 1 else []
+    parts = [part for part in shards_of([need.blobs[name] for name in names], wanted.processes) if part]
 
     def carry(number: int) -> Outcome:
         def note(progress: Progress) -> None:
@@ -258,16 +258,16 @@ def _clear_others(incoming: str, number: int, count: int) -> None:
             shutil.rmtree(os.path.join(state, name), ignore_errors=True)
 
 
-def _tidy(incoming: str, todo: Todo) -> set[str]:
+def _tidy(incoming: str, need: Need) -> set[str]:
     """Remove what a killed run left half done, and return the names of what it had left whole."""
     found: set[str] = set()
-    missing = set(todo.missing)
+    missing = set(need.missing)
     for parent, _folders, files in os.walk(incoming):
         for file in files:
             path = os.path.join(parent, file)
             name = os.path.relpath(path, incoming)
             # azcopy gives a file its name when it is whole.
-            if name in missing and os.path.getsize(path) == todo.blobs[name].size:
+            if name in missing and os.path.getsize(path) == need.blobs[name].size:
                 found.add(name)
             else:
                 os.unlink(path)

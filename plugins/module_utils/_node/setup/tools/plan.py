@@ -55,16 +55,15 @@ def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> Plan:
     :raises ToolsError: in the place of something of ours lies something that is not.
     """
     _refuse_what_is_not_ours(found, wanted)
-    build: list[str] = []
     write: list[str] = []
     restored: list[str] = []
     current = {posixpath.basename(link.target) for link in (found.get(TOOL), found.get(SITE)) if isinstance(link, Link)}
+    others = [tree for tree in dict.fromkeys(map(tree_of, wanted)) if tree and tree not in current]
+    # One that stayed because something runs from it is taken as it is.
+    build = [tree for tree in others if _below(found, tree) != _below(wanted, tree)]
     for path, entry in wanted.items():
         tree = tree_of(path)
-        if tree and tree not in current:
-            if tree not in build and _below(found, tree) != _below(wanted, tree):
-                build.append(tree)
-        elif found.get(path) != entry:
+        if tree not in others and found.get(path) != entry:
             write.append(path)
             if tree or (path != SITE and TOOL in found and found[TOOL] == wanted[TOOL]):
                 restored.append(path)

@@ -128,11 +128,7 @@ def test_a_target_with_an_older_version_is_not_verified(account: Account) -> Non
 
 
 def test_what_a_killed_run_left_whole_is_taken(account: Account) -> None:
-    account.dies = True
-    with pytest.raises(KeyboardInterrupt):
-        account.stage()
-    leave_unaccepted(account)
-    account.dies = False
+    kill_before_b_is_accepted(account)
     assert account.stage().copied == 1
     assert account.carried == []
     assert account.verify().problems == ()
@@ -140,11 +136,7 @@ def test_what_a_killed_run_left_whole_is_taken(account: Account) -> None:
 
 def test_what_a_killed_run_left_of_an_older_version_is_not_taken(account: Account) -> None:
     """It is as long as the new one, and there is no MD5 to tell them apart."""
-    account.dies = True
-    with pytest.raises(KeyboardInterrupt):
-        account.stage()
-    leave_unaccepted(account)
-    account.dies = False
+    kill_before_b_is_accepted(account)
     account.put("b", b"BB", version=2)
     assert not account.stage().problem
     assert account.carried == ["b"]
@@ -152,8 +144,12 @@ def test_what_a_killed_run_left_of_an_older_version_is_not_taken(account: Accoun
     assert not list(account.state.glob("incoming-*"))
 
 
-def leave_unaccepted(account: Account) -> None:
-    """Make it as though the run had been killed before it accepted 'b'."""
+def kill_before_b_is_accepted(account: Account) -> None:
+    """Leave what a run leaves that has all of 'b', and is killed before it has noted that."""
+    account.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        account.stage()
+    account.dies = False
     (incoming,) = account.state.glob("incoming-*")
     os.rename(account.target / "b", incoming / "b")
     manifest = account.state / "manifest-00000-of-00001.jsonl"
