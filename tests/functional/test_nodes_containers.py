@@ -267,6 +267,16 @@ def test_machine_that_nobody_can_log_in_to_is_an_error_with_its_journal(lab: Lab
     lab.backend.delete(stranger.vm_id)
 
 
+def test_container_that_ends_while_it_boots_is_an_error_at_once(lab: Lab) -> None:
+    doomed = spec_of(2, "ssh-ed25519 AAAA nobody")
+    lab.metadata.machines[doomed.private_ipv4] = doomed
+    lab.backend.create(doomed)
+    podman.Podman().run("kill", f"{tag_of(NAME, lab.state_dir)}-m2")
+    with pytest.raises(NodeNotReady, match=r"the container of machine m2 ended with status 137"):
+        lab.backend.wait_ready(doomed.vm_id, BOOT_PATIENCE_S)
+    lab.backend.delete(doomed.vm_id)
+
+
 def test_address_range_in_use_is_refused_by_name(lab: Lab, tmp_path: Path) -> None:
     other = backend.ContainersBackend()
     with pytest.raises(BackendError, match=rf"{CIDR} overlaps {CIDR} on hpcai\w+ \(hpcai simulator {NAME} in "):

@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 from simulator.backends import BackendError
-from simulator.backends.containers import apt_sources, podman, privilege
+from simulator.backends.containers import apt_sources, inotify, podman, privilege
 from simulator.backends.containers.places import IMAGE_FILES, run_dir
 
 TESTS = Path(__file__).parents[1]
@@ -199,3 +199,25 @@ def test_host_whose_filter_drops_forwarding_is_opened_and_put_back(
     assert done.returncode == 0, done.stderr
     rules = 0 if policy == "ACCEPT" else 2
     assert done.stdout.split() == [str(rules), "1", str(rules), "1"]
+
+
+@pytest.mark.parametrize(("found", "kept"), [("128\n", "1024\n"), ("8192\n", "8192\n")])
+def test_limit_of_inotify_instances_is_raised_where_it_is_low(tmp_path: Path, found: str, kept: str) -> None:
+    limit = tmp_path / "max_user_instances"
+    limit.write_text(found, encoding="ascii")
+    inotify.raise_limit(limit)
+    assert limit.read_text(encoding="ascii") == kept
+
+
+def test_limit_of_inotify_instances_that_stays_low_is_refused_with_the_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "max_user_instances"
+    limit.write_text("128\n", encoding="ascii")
+
+    def refuse(*_arguments: object, **_options: object) -> int:
+        raise PermissionError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(BackendError, match=r"root may hold 128 inotify instances, 1024 are needed.*sysctl fs\.inotify"):
+        inotify.raise_limit(limit)

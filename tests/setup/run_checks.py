@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import dataclasses
 import os
 import pathlib
@@ -26,6 +25,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 
+import leftovers
 from memory import temporary_folder
 from steps import STAND_INS, STEPS, Step
 
@@ -121,11 +121,7 @@ def run(step: Step) -> Outcome:
     if process is None:
         return Outcome(step.name, "failed", remark=last_line(log))
     RUNNING.append(process)
-    try:
-        code = wait_for(process, step, log, began)
-    except BaseException:
-        end_all()
-        raise
+    code = wait_for(process, step, log, began)
     RUNNING.remove(process)
     return judge(step, code, log, time.monotonic() - began)
 
@@ -210,11 +206,12 @@ def run_all(steps: Sequence[Step], lanes: int = LANES) -> list[Outcome]:
     try:
         for thread in threads:
             thread.join()
-    except BaseException:
-        end_all()
+    except BaseException as error:
+        with changed:
+            # No lane begins another step.
+            broken.append(error)
         raise
     if broken:
-        end_all()
         raise broken[0]
     return [outcomes[step.name] for step in steps]
 
@@ -225,13 +222,6 @@ def tell(outcomes: dict[str, Outcome], outcome: Outcome, shown: bool = True) -> 
     print(f"      {outcome.name} {outcome.verdict} in {outcome.seconds:.0f} s {outcome.remark}".rstrip(), flush=True)
     if outcome.verdict == "failed" and shown:
         show_end_of(LOGS / f"{outcome.name}.log")
-
-
-def end_all() -> None:
-    """End what still runs."""
-    for process in tuple(RUNNING):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
 
 
 def summarize(outcomes: Sequence[Outcome], wall: float) -> str:
@@ -270,13 +260,27 @@ def main() -> int:
         for step in steps:
             print(f"{step.name:16}  {'quick' if step.quick else '     '}  {shlex.join(step.command)}")
         return 0
-    # Interrupted or ended from outside, the running step is ended as well.
+    return leftovers.supervised(lambda: run_and_sum_up(steps))
+
+
+def run_and_sum_up(steps: Sequence[Step]) -> int:
+    """Run the steps; 1 if one of them failed."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # A background job of a shell ignores Ctrl-C, and would hand that on to the steps.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
     with temporary_folder() as temporary:
         print(f"Temporary files are in {temporary}.", flush=True)
         os.environ["TMPDIR"] = str(temporary)
-        outcomes = run_all(steps)
+        try:
+            outcomes = run_all(steps)
+        except (KeyboardInterrupt, SystemExit):
+            # A second Ctrl-C would leave half of it.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            print("\nInterrupted: ending the steps and what they started; this takes up to two minutes.", flush=True)
+            leftovers.interrupt(RUNNING)
+            raise
     print(f"\n{summarize(outcomes, time.monotonic() - began)}", flush=True)
     return 1 if any(outcome.verdict == "failed" for outcome in outcomes) else 0
 

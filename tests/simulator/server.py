@@ -75,6 +75,7 @@ class Server:
         self.authority: Authority | None = authority() if self.model.vaults else None
         """Who vouches for the key vaults, where there are any."""
         self._backend = backend
+        self._opened = False
         self._real = real
         self._state_dir = state_dir or Path()
         self._network = ipaddress.ip_network(scenario.virtual_networks[0].subnet_prefix)
@@ -106,6 +107,7 @@ class Server:
             tls = self.authority.server_context(vaults)
             self.vault_port = self._listen(host, self._port + 2 if self._port else 0, application, tls)
         key = str(self._state_dir / PRIVATE) if self._state_dir != Path() else ""
+        self._opened = True
         self._backend.open(
             NetworkSpec(
                 self.scenario.name,
@@ -129,7 +131,8 @@ class Server:
             listener.server_close()
         self._listeners.clear()
         self.operations.wait(30)
-        self._backend.close()
+        if self._opened:
+            self._backend.close()
 
     def _listen(self, host: str, port: int, application: Any, tls: ssl.SSLContext | None = None) -> int:
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

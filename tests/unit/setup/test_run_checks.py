@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 import run_checks
 from steps import STEPS, Step
@@ -126,36 +128,6 @@ def test_an_unknown_step_is_an_error() -> None:
     assert "no step is named no-such-step" in done.stderr
 
 
-def test_being_ended_from_outside_ends_the_running_step(tmp_path: pathlib.Path) -> None:
-    pid_file = tmp_path / "pid"
-    program = (
-        "import run_checks, pathlib, signal, sys\n"
-        f"run_checks.LOGS = pathlib.Path({str(tmp_path / 'logs')!r})\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
-        f"step = run_checks.Step('s', ('sh', '-c', 'echo $$ > {pid_file}; exec sleep 60'))\n"
-        "run_checks.run(step)\n"
-    )
-    runner = subprocess.Popen([sys.executable, "-c", program], cwd=REPOSITORY / "tests/setup")
-    deadline = time.monotonic() + 20
-    while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    command_line = pathlib.Path("/proc", pid_file.read_text().strip(), "cmdline")
-
-    def running() -> bool:
-        # In a container whose first process reaps nobody the ended step stays listed, but without a command line.
-        try:
-            return bool(command_line.read_bytes())
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-
-    assert running()
-    runner.send_signal(signal.SIGTERM)
-    runner.wait(timeout=20)
-    while running() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not running()
-
-
 def test_names_are_unique_and_needs_come_before() -> None:
     names = [step.name for step in STEPS]
     assert len(names) == len(set(names))
@@ -171,3 +143,79 @@ def test_the_summary_names_the_tests_that_failed() -> None:
     lines = run_checks.summarize(outcomes, 1.0).splitlines()
     assert "nodes: tests/test_a.py::test_b[x y] - assert 1 == 2" in lines
     assert lines[-1] == "0 passed, 1 failed"
+
+
+RUN_THESE = """
+import sys
+sys.path[:0] = [{setup!r}, {tests!r}]
+import pathlib, leftovers, run_checks
+from steps import Step
+folder = pathlib.Path({folder!r})
+run_checks.REPOSITORY = folder
+run_checks.LOGS = folder / "logs"
+leftovers.REPOSITORY = folder
+run_checks.STEPS = (
+    Step("long", ("sh", "-c", {script!r}), needs=()),
+    Step("later", ("touch", str(folder / "later")), needs=("long",)),
+)
+run_checks.chosen = lambda arguments: list(run_checks.STEPS)
+sys.argv = ["run_checks.py"]
+raise SystemExit(run_checks.main())
+"""
+
+
+def runner(folder: pathlib.Path, script: str) -> subprocess.Popen[str]:
+    """The runner as a process of its own, with a step that runs this script and one after it."""
+    code = RUN_THESE.format(
+        setup=str(REPOSITORY / "tests/setup"), tests=str(REPOSITORY / "tests"), folder=str(folder), script=script
+    )
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def wait_for_file(path: pathlib.Path) -> str:
+    deadline = time.monotonic() + 60
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < deadline, f"{path} did not appear"
+        time.sleep(0.05)
+    return path.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_no_process_and_starts_no_step(
+    tmp_path: pathlib.Path, number: signal.Signals
+) -> None:
+    # A daemon as the simulator is one: in a session of its own, and its parent ends.
+    daemon = f"setsid sh -c 'echo $$ > {tmp_path}/daemon; exec sleep 600' &"
+    with runner(tmp_path, f"{daemon} echo $$ > {tmp_path}/step; exec sleep 600") as process:
+        pids = [int(wait_for_file(tmp_path / name)) for name in ("daemon", "step")]
+        process.send_signal(number)
+        output = process.communicate(timeout=120)[0]
+    assert process.returncode not in (0, None), output
+    assert [pid for pid in pids if psutil.pid_exists(pid)] == []
+    assert not (tmp_path / "later").exists()
+
+
+def test_a_process_that_a_step_leaves_running_is_ended_and_named(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "daemon"
+    script = f"setsid sh -c 'echo $$ > {file}; exec sleep 601' & until [ -s {file} ]; do sleep 0.1; done"
+    with runner(tmp_path, script) as process:
+        output = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, output
+    assert re.search(r"ended a process that a step left running: \d+ sleep 601", output)
+    assert not psutil.pid_exists(int((tmp_path / "daemon").read_text()))
+
+
+def test_an_interrupted_run_removes_the_simulators_it_has_started(tmp_path: pathlib.Path) -> None:
+    scenario = REPOSITORY / "tests/simulator/scenarios/site.yml"
+    state = tmp_path / ".simulator/interrupted"
+    start = (
+        f"PYTHONPATH={REPOSITORY}/tests exec {sys.executable} -m simulator up {scenario} --backend none "
+        f"--name interrupted --port 0 --state-dir {state}; sleep 600"
+    )
+    with runner(tmp_path, start.replace("exec ", "", 1)) as process:
+        wait_for_file(state / "state.json")
+        pid = int((state / "simulator.pid").read_text())
+        process.send_signal(signal.SIGTERM)
+        output = process.communicate(timeout=240)[0]
+    assert process.returncode == 143, output
+    assert not psutil.pid_exists(pid)

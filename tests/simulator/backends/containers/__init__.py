@@ -10,7 +10,7 @@ from pathlib import Path
 
 from simulator.authority import Authority
 from simulator.backends import Backend
-from simulator.backends.containers import backend, base_image, images, privilege
+from simulator.backends.containers import backend, base_image, images, inotify, privilege
 
 
 def make() -> Backend:
@@ -20,8 +20,9 @@ def make() -> Backend:
 
 
 def prepare(report: Callable[[str], None]) -> None:
-    """Build the images that are missing."""
+    """Build the images that are missing, and allow the kernel's objects that the machines need."""
     privilege.require_root()
+    inotify.raise_limit()
     images.prepare(report)
 
 

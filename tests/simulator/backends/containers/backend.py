@@ -120,7 +120,15 @@ class ContainersBackend:
                 f"{timeout:.0f} s; the end of its journal: {machine.last_words(self._podman, container)}"
             )
 
-        machine.wait_until(lambda: machine.answers([*login, "true"]), timeout, failed)
+        def answers() -> bool:
+            if (status := self._reboots.exit_status(container)) is not None:
+                raise NodeNotReady(
+                    f"the container of machine {spec.name} ended with status {status} before anybody could log in; "
+                    f"what its first process says: podman start --attach {container}"
+                )
+            return machine.answers([*login, "true"])
+
+        machine.wait_until(answers, timeout, failed)
 
     def close(self) -> None:
         """Remove every machine and the network."""

@@ -28,6 +28,7 @@ class RebootWatch:
         self._lock = threading.Lock()
         self._watched: dict[int, tuple[str, str]] = {}
         self._wanted: set[str] = set()
+        self._exits: dict[str, int] = {}
         self._epoll = select.epoll()
         self._wake, self._waker = os.pipe()
         self._epoll.register(self._wake, select.EPOLLIN)
@@ -40,11 +41,14 @@ class RebootWatch:
             descriptor = os.pidfd_open(pid) if pid else -1
         except ProcessLookupError:
             descriptor = -1
+        with self._lock:
+            self._exits.pop(container, None)
+            self._wanted.add(container)
         if descriptor < 0:
+            self._after_end(container, vm_id)
             return
         with self._lock:
             self._watched[descriptor] = (container, vm_id)
-            self._wanted.add(container)
             self._epoll.register(descriptor, select.EPOLLIN)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="reboot-watch", daemon=True)
@@ -56,6 +60,11 @@ class RebootWatch:
             self._wanted.discard(container)
             for descriptor in [known for known, (name, _vm_id) in self._watched.items() if name == container]:
                 self._drop(descriptor)
+
+    def exit_status(self, container: str) -> int | None:
+        """The exit status of a machine that ended by itself and does not come back; None while it runs or reboots."""
+        with self._lock:
+            return self._exits.get(container)
 
     def close(self) -> None:
         """Stop watching everything."""
@@ -88,16 +97,18 @@ class RebootWatch:
                         continue
                     container, vm_id = self._watched[descriptor]
                     self._drop(descriptor)
-                threading.Thread(target=self._ended, args=(container, vm_id), daemon=True).start()
+                threading.Thread(target=self._after_end, args=(container, vm_id), daemon=True).start()
 
-    def _ended(self, container: str, vm_id: str) -> None:
+    def _after_end(self, container: str, vm_id: str) -> None:
         try:
             self._podman.run("wait", container, check=False, timeout=30)
-            rebooted = self._state(container).get("ExitCode") == REBOOTED
+            status = self._state(container).get("ExitCode", -1)
             with self._lock:
                 # Stopped or deleted from outside in the meantime: then it stays down.
-                rebooted = rebooted and container in self._wanted
-            if rebooted:
+                by_itself = container in self._wanted
+                if by_itself and status != REBOOTED:
+                    self._exits[container] = status
+            if by_itself and status == REBOOTED:
                 self._rebooted(vm_id)
         except BackendError as error:
             print(f"machine {container} rebooted and did not come back: {error}", file=sys.stderr, flush=True)
