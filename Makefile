@@ -4,7 +4,7 @@
 
 # Each target sets up what it needs; on Debian 12, 13 or Ubuntu 24.04 nothing but make and git has to be there.
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-hardware mutants site site-down docs bench clean
+.PHONY: help setup check test test-all test-hardware mutants site site-down docs bench clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ check: setup ## the quick checks, for daily work (STEPS="unit mypy" runs these o
 
 test: setup ## all checks, a whole cluster included (STEPS="unit molecule" runs these only)
 	@.venv/bin/python tests/setup/run_checks.py $(STEPS)
+
+test-all: setup ## everything of make test, the tests marked thorough and the mutants; takes hours
+	@.venv/bin/python tests/setup/run_checks.py --all $(STEPS)
 
 test-hardware: setup ## the tests on an emulated machine with NVMe disks and NUMA nodes
 	@tests/setup/hardware.sh

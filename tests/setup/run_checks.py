@@ -27,7 +27,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import leftovers
 from memory import temporary_folder
-from steps import STAND_INS, STEPS, Step
+from steps import NOT_THOROUGH, STAND_INS, STEPS, Step, with_thorough_tests
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 LOGS = REPOSITORY / ".test-logs"
@@ -244,15 +244,20 @@ def chosen(arguments: argparse.Namespace) -> list[Step]:
     unknown = [name for name in arguments.only if name not in known]
     if unknown:
         raise SystemExit(f"run_checks.py: no step is named {', '.join(unknown)}; there are {', '.join(known)}")
+    if arguments.all:
+        # Molecule's scenarios learn by this variable which tests to run.
+        os.environ["HPCAI_TESTS"] = f"thorough or {NOT_THOROUGH}"
+    wanted = [with_thorough_tests(step) for step in STEPS] if arguments.all else STEPS
     if arguments.only:
-        return [step for step in STEPS if step.name in arguments.only]
-    return [step for step in STEPS if step.quick or not arguments.quick]
+        return [step for step in wanted if step.name in arguments.only]
+    return [step for step in wanted if (step.quick or not arguments.quick) and (arguments.all or not step.exhaustive)]
 
 
 def main() -> int:
     """Choose, run, sum up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only the steps for daily work")
+    parser.add_argument("--all", action="store_true", help="also the tests marked thorough, and the mutants")
     parser.add_argument("--list", action="store_true", help="say what would run")
     parser.add_argument("only", nargs="*", metavar="STEP", help="only these steps")
     steps = chosen(arguments := parser.parse_args())

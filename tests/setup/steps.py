@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The table of checks: what `make check` and `make test` run, in this order. To add a check, add a line.
+"""The table of checks: what `make check`, `make test` and `make test-all` run, in order. To add a check, add a line.
 
 A step that exits with 77 could not run here; its last line of output says why, and it counts as skipped.
 """
@@ -31,6 +31,8 @@ VERSION_MATRIX = (
 )
 # Where stand-ins for the release files of enroot and pyxis are built.
 STAND_INS = ".cache/enroot_pyxis"
+NOT_THOROUGH = "not thorough"
+"""The marker expression by which `make test` leaves tests to `make test-all`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Step:
     # Steps that must have passed before this one makes sense. Nearly all take their programs from the environment.
     needs: tuple[str, ...] = ("venv",)
     venv: str = ".venv"
+    # Part of `make test-all` alone.
+    exhaustive: bool = False
     # Its last line of output belongs into the summary.
     tells: bool = False
     # Seconds after which it counts as hung.
@@ -71,15 +75,17 @@ STEPS = (
         needs=("venv", "host"),
     ),
     Step("blob", ("tests/setup/blob.sh",), needs=("host",), tells=True, limit=600),
-    Step("hardware", ("tests/setup/hardware.sh", "-m", "not thorough"), needs=("venv", "host"), limit=4800),
+    Step("hardware", ("tests/setup/hardware.sh", "-m", NOT_THOROUGH), needs=("venv", "host"), limit=4800),
     Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), limit=4800),
     Step(
         "nodes",
-        (*PYTEST, "tests/functional", "-m", "nodes and not thorough", "--durations=25"),
+        (*PYTEST, "tests/functional", "-m", f"nodes and {NOT_THOROUGH}", "--durations=25"),
         needs=("venv", "stand-ins"),
         limit=4800,
     ),
-    Step("functional", (*PYTEST, "tests/functional", "-m", "not nodes and not thorough", "--durations=10"), limit=3600),
+    Step(
+        "functional", (*PYTEST, "tests/functional", "-m", f"not nodes and {NOT_THOROUGH}", "--durations=10"), limit=3600
+    ),
     Step("unit", (*PYTEST, "tests/unit"), quick=True, limit=2400),
     Step("archive", (*PYTEST, "tests/functional/test_archive.py"), quick=True),
     Step("sanity", ("python", "tests/setup/sanity.py"), quick=True, tells=True, limit=1800),
@@ -102,4 +108,19 @@ STEPS = (
         limit=2700,
     ),
     Step("docs-site", ("tests/setup/docs.sh",), limit=600),
+    Step(
+        "mutants",
+        ("env", "PYTHONPATH=tests:tests/setup", "python", "-m", "mutation.health_checks"),
+        exhaustive=True,
+        limit=4800,
+    ),
 )
+
+
+def with_thorough_tests(step: Step) -> Step:
+    """The step with the tests that `make test` leaves out."""
+    words = [word.removesuffix(NOT_THOROUGH).removesuffix(" and ") for word in step.command]
+    kept = [
+        word for word, after in zip(words, [*words[1:], "end"], strict=True) if word and (word, after) != ("-m", "")
+    ]
+    return dataclasses.replace(step, command=tuple(kept), limit=2 * step.limit)

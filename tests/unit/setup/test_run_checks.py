@@ -16,7 +16,7 @@ import time
 import psutil
 import pytest
 import run_checks
-from steps import STEPS, Step
+from steps import STEPS, Step, with_thorough_tests
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
@@ -219,3 +219,12 @@ def test_an_interrupted_run_removes_the_simulators_it_has_started(tmp_path: path
         output = process.communicate(timeout=240)[0]
     assert process.returncode == 143, output
     assert not psutil.pid_exists(pid)
+
+
+def test_the_thorough_run_leaves_no_test_out() -> None:
+    commands = {step.name: with_thorough_tests(step).command for step in STEPS}
+    assert commands["hardware"] == ("tests/setup/hardware.sh",)
+    assert commands["nodes"] == ("python", "-m", "pytest", "tests/functional", "-m", "nodes", "--durations=25")
+    assert commands["functional"][4:6] == ("-m", "not nodes")
+    assert commands["unit"] == ("python", "-m", "pytest", "tests/unit")
+    assert not [words for words in commands.values() if "thorough" in " ".join(words)]
