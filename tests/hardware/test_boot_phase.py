@@ -69,6 +69,7 @@ def test_steps_ran_in_their_order(node: Node) -> None:
     assert node.record("gpu")["boot_id"] == node.record("key")["boot_id"] == node.machine.boot_id()
 
 
+@pytest.mark.thorough
 def test_a_metadata_service_that_fails_first_is_asked_again(node: Node) -> None:
     journal = node.machine.run(f"journalctl --boot --no-pager --output=cat --unit={IMDS_UNIT}")
     answers = [line.split('" ')[1].split()[0] for line in journal.splitlines() if "/metadata/instance" in line]
@@ -77,6 +78,7 @@ def test_a_metadata_service_that_fails_first_is_asked_again(node: Node) -> None:
     assert node.record("instance")["verdict"] == "pass"
 
 
+@pytest.mark.thorough
 def test_the_images_own_service_does_not_get_the_last_word_on_nccl_conf(node: Node) -> None:
     # It wrote the file anew in this boot, before the step.
     assert node.machine.succeeds("systemctl is-active --quiet sku-customizations.service")
@@ -147,6 +149,7 @@ def test_a_gpu_less_keeps_slurmd_from_starting(node: Node) -> None:
     assert_blocked(node, node.start_again("gpu"), "gpu", "1 of 2 GPUs", VM_SIZE, "0002:00:00.0")
 
 
+@pytest.mark.thorough
 def test_a_driver_that_is_not_loaded_keeps_slurmd_from_starting(node: Node) -> None:
     # As where the kernel is newer than the modules that were built.
     node.machine.run("modprobe -r nvidia_uvm nvidia; mkdir /run/away; mv /lib/modules/*/extra/*.ko /run/away")
@@ -167,11 +170,13 @@ def test_a_driver_that_does_not_answer_is_not_waited_for_long(node: Node) -> Non
     assert status["steps"]["directories"]["verdict"] == "pass"
 
 
+@pytest.mark.thorough
 def test_an_unknown_vm_size_keeps_slurmd_from_starting(node: Node) -> None:
     node.imds({"vmSize": "Standard_Nonesuch_v9"})
     assert_blocked(node, node.start_again("instance"), "instance", "Standard_Nonesuch_v9")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("settings", "step"),
     [("node", "instance"), pytest.param("scratch", "scratch", marks=pytest.mark.thorough)],
@@ -183,6 +188,7 @@ def test_broken_settings_keep_slurmd_from_starting(node: Node, settings: str, st
     assert_blocked(node, node.start_again(step), step, path, "no JSON")
 
 
+@pytest.mark.thorough
 def test_missing_settings_of_a_known_size_are_no_hindrance(node: Node) -> None:
     # Clocks and NCCL may be left as they are; the number of disks is the VM size's.
     node.machine.run("cd /etc/hpcai; mkdir away; mv gpu.json directories.json away")
@@ -204,6 +210,7 @@ def test_no_metadata_service_is_got_along_without_by_what_is_remembered(node: No
     assert node.is_started()
 
 
+@pytest.mark.thorough
 def test_no_metadata_service_and_nothing_known_keeps_slurmd_from_starting(node: Node) -> None:
     node.imds(refusing=403)
     node.machine.run("mkdir /run/away; mv /var/lib/hpcai/instance.json /var/lib/hpcai/joining.json /run/away")
@@ -231,6 +238,7 @@ def test_a_key_that_comes_later_lets_slurmd_start(node: Node) -> None:
     assert node.status()["state"] == "ready"
 
 
+@pytest.mark.thorough
 def test_a_full_system_disk_is_said_and_leaves_nothing_half_written(node: Node) -> None:
     node.machine.run("mount -t tmpfs -o size=4k tmpfs /var/lib/hpcai; head -c 4096 /dev/zero > /var/lib/hpcai/all")
     node.later("umount /var/lib/hpcai")
@@ -263,6 +271,7 @@ def test_a_full_scratch_is_told(node: Node) -> None:
     assert node.is_started()
 
 
+@pytest.mark.thorough
 def test_clocks_come_back_after_a_driver_reload(node: Node) -> None:
     machine = node.machine
     node.start_again("gpu")
@@ -276,6 +285,7 @@ def test_clocks_come_back_after_a_driver_reload(node: Node) -> None:
 # A boot that is cut short
 
 
+@pytest.mark.thorough
 def test_a_power_cut_in_the_boot_phase_is_made_good_by_the_next_boot(node: Node) -> None:
     machine = node.machine
     machine.run(

@@ -104,6 +104,7 @@ def test_counts_threads_and_where_they_may_run(answers: dict[str, Result]) -> No
     assert rank_of(answers["astray"])["threads_by_cpus"] == {"0": 1, "3": 1}
 
 
+@pytest.mark.thorough
 def test_measures_memory_by_node(answers: dict[str, Result]) -> None:
     memory = rank_of(answers["late"])["memory_mib"]
     assert memory["1"] > 290
@@ -130,6 +131,7 @@ def test_advises_disjoint_masks_that_start_ranks_where_they_should_be(
         assert f"nodebind: {rank['node']} " in told
 
 
+@pytest.mark.thorough
 def test_does_not_advise_a_cpu_that_is_offline(machine: Machine) -> None:
     machine.run("echo 0 > /sys/devices/system/cpu/cpu3/online")
     try:
@@ -141,6 +143,7 @@ def test_does_not_advise_a_cpu_that_is_offline(machine: Machine) -> None:
     assert [rank["cpus"] for rank in result["advice"]["ranks"]] == ["0", "1", "2"]
 
 
+@pytest.mark.thorough
 def test_looks_at_a_control_group_and_heeds_its_cpus(machine: Machine) -> None:
     machine.write("/opt/rank.py", RANK)
     machine.run("mkdir -p /run/ranks; rm -f /run/ranks/caged.*")

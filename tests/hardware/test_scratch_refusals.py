@@ -77,6 +77,7 @@ def test_refusal_leaves_the_free_disk_alone_too(refusals: Refusals) -> None:
     assert refusals.free_disk_untouched
 
 
+@pytest.mark.thorough
 def test_refuses_the_disk_that_the_system_runs_from(scratch: Scratch) -> None:
     refused, forced = scratch.plays({"devices": ["/dev/vda"]}, {"devices": ["/dev/vda"], "force_devices": ["/dev/vda"]})
     for result in (refused, forced):
@@ -107,6 +108,7 @@ def test_half_a_permission_writes_nothing(scratch: Scratch) -> None:
     assert scratch.digests() == before
 
 
+@pytest.mark.thorough
 def test_refuses_a_healthy_array_that_is_not_ours_unless_adopted(scratch: Scratch) -> None:
     scratch.array(*scratch.disks())
     scratch.machine.run("mount /dev/md128 /mnt; echo kept > /mnt/file; umount /mnt")
@@ -122,6 +124,7 @@ def test_refuses_a_healthy_array_that_is_not_ours_unless_adopted(scratch: Scratc
     assert scratch.machine.run(f"cat {MOUNTPOINT}/file") == "kept\n"
 
 
+@pytest.mark.thorough
 def test_refuses_a_mountpoint_that_holds_files(scratch: Scratch) -> None:
     scratch.machine.run(f"mkdir -p {MOUNTPOINT}; echo hidden > {MOUNTPOINT}/file")
     before = scratch.digests()
@@ -131,6 +134,7 @@ def test_refuses_a_mountpoint_that_holds_files(scratch: Scratch) -> None:
     assert scratch.digests() == before
 
 
+@pytest.mark.thorough
 def test_refuses_a_label_that_another_file_system_bears(scratch: Scratch) -> None:
     *ours, other = scratch.disks()
     scratch.machine.run(f"mkfs.ext4 -q -L taken {other}; udevadm settle")

@@ -40,6 +40,9 @@ SERVER = "[nfsd]\nvers3=n\ngrace-time=10\nlease-time=10\n"
 PATIENCE_S = LIMIT_S + 25
 
 
+pytestmark = pytest.mark.thorough
+
+
 @pytest.fixture(scope="module")
 def results(started: Machine) -> Iterator[list[Result]]:
     """What the modules answered: in check mode, then in earnest, then once more."""
