@@ -234,7 +234,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import read_config
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import compute_processes
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning import advise, finding, launch, report, select
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Wanted, check
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
@@ -259,8 +259,9 @@ def main() -> NoReturn:
         },
         supports_check_mode=True,
     )
-    asked, root = module.params, Root(module.params["root"])
+    asked = module.params
     try:
+        root = existing_root(asked["root"])
         finding.check_wanted(asked["fail_on"])
         chosen = select.Selection(asked["processes"], tuple(asked["pids"]), asked["cgroup"], asked["slurm_job_id"])
         described = {**((read_config(root, "node") or {}).get("vm_sizes") or {}), **asked["vm_sizes"]}

@@ -108,3 +108,8 @@ def test_asks_the_driver_which_gpus_are_used(
     answer = run_module(numa_pin_check.main, root=str(tree.path), processes="xhpl")
     assert [rank["gpus"] for rank in answer["ranks"]] == [[0], [2]]
     assert "far_from_gpu" in {finding["code"] for finding in answer["findings"]}
+
+
+def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
+    answer = run_module(numa_pin_check.main, root="/there/is/none")
+    assert answer["msg"] == "root /there/is/none: there is no such folder"
