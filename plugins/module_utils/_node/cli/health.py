@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 from ..health import memory, record
 from ..health.catalog import NAMES, NoSuchCheck, all_checks
-from ..health.check import FAIL, TIERS, UNKNOWN
+from ..health.check import FAIL, SKIP, TIERS, UNKNOWN
 from ..health.engine import machine_of
 from ..health.output import as_json, lines
 from ..health.perform import perform
@@ -130,7 +130,7 @@ def _status(args: argparse.Namespace) -> Answer:
     kept = {check: held for check, held in memory.read(root).latched.items() if held}
     verdicts = [check["verdict"] for document in documents.values() for check in document["checks"]]
     status = command.BAD if FAIL in verdicts else command.GOOD
-    if status == command.GOOD and (UNKNOWN in verdicts or not documents):
+    if status == command.GOOD and (UNKNOWN in verdicts or not set(verdicts) - {SKIP}):
         status = command.UNKNOWN
     told = [
         *_of_documents(known),
