@@ -25,6 +25,13 @@ def node(tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch)
     return Node(tmp_path, run_module, monkeypatch)
 
 
+def test_warns_of_lines_of_others_that_nccl_ignores(node: Node) -> None:
+    node.conf.write_text("NCCL_DEBUG=WARNING\nnccl_ib_disable=1\n")
+    warnings = node.run()["_warned"]
+    assert "NCCL_DEBUG is 'WARNING', which NCCL ignores: it knows VERSION, WARN" in warnings
+    assert "nccl_ib_disable is read by nobody, because case counts: write NCCL_IB_DISABLE." in warnings
+
+
 def test_a_folder_in_the_place_of_a_file_is_refused_in_one_line(node: Node) -> None:
     node.topology.unlink(missing_ok=True)
     node.topology.mkdir(parents=True)
