@@ -201,7 +201,7 @@ def read_wanted(params: dict[str, Any]) -> pair_search.Wanted:
     if gpus is None or gpus < 1:
         raise ValueError("say how many GPUs a node has: by gpus, or by a vm_size that has some")
     known = size.thresholds.get(THRESHOLD) if size else None
-    if known and params["size"] not in known.at:
+    if known and params["size"] not in known.at.replace(",", " ").split():
         # It was found with messages of another size.
         known = None
     return pair_search.Wanted(
