@@ -50,9 +50,9 @@ answer.
 The last run of each tier is in /run/hpcai/health, one file a tier; a run with --only leaves it alone. What is latched
 is in /var/lib/hpcai/health. Where there is a folder for them, each run writes a text file for Prometheus.
 
-Exit status of run and status: 0 no check failed, 1 one failed, 2 one could not tell and none failed; warn and skip do
-not count. That of 'run prolog' is 1 only where a job must not start: a GPU or the scratch directory is absent, or the
-fabric is down; it is 0 otherwise.
+Exit status of run and status: 0 no check failed, 1 one failed, 2 one could not tell and none failed, or all were
+skipped; warn and skip do not count otherwise. That of 'run prolog' is 1 only where a job must not start: a GPU or the
+scratch directory is absent, or the fabric is down; it is 0 otherwise.
 """
 
 

@@ -44,7 +44,7 @@ def judge(done: TierRun) -> Outcome:
     measured = sum(result.verdict != SKIPPED for result in done.results)
     if not measured:
         return Outcome(SKIP, f"all {len(done.results)} checks were skipped, so nothing is known")
-    good = f"{measured} checks found nothing"
+    good = f"{measured} of {len(done.results)} checks ran, and found nothing"
     return outcome_of(findings, good, (), {"verdicts": {one.name: one.verdict for one in done.results}})
 
 
