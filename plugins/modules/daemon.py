@@ -106,6 +106,7 @@ from typing import NoReturn
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.seconds import check_seconds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import daemon
 
 
@@ -124,16 +125,17 @@ def main() -> NoReturn:
     enabled = module.params["enabled"]
     wanted = daemon.Wanted(running=running, enabled=running if enabled is None else enabled)
     try:
+        settle = check_seconds("settle", module.params["settle"], zero=True)
         facts = daemon.read_facts(name, module.params["files"], run)
         made = daemon.plan(facts, wanted, may_come=module.check_mode)
         if not module.check_mode:
             daemon.apply(name, made, run)
             if "restart" in made.verbs:
-                time.sleep(module.params["settle"])
+                time.sleep(settle)
                 problem = daemon.check_running(name, run)
                 if problem:
                     raise CommandFailed(problem)
-    except CommandFailed as error:
+    except (CommandFailed, ValueError) as error:
         module.fail_json(msg=str(error))
     if made.verbs and facts.unknown:
         module.warn(

@@ -149,7 +149,7 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import NoRoot, existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import generalise, private_keys, quiet
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.mounted import MountsUnknown, read_places
@@ -166,13 +166,14 @@ def main() -> NoReturn:
         },
         supports_check_mode=True,
     )
-    params, root = module.params, Root(module.params["root"])
+    params = module.params
     if not (params["confirm"] or module.check_mode):
         module.fail_json(
             msg="This takes all keys away: nobody can log in afterwards, and the machine is good for an image only. "
             "Set confirm (role image: image_generalise_confirm) to true if that is wanted; check mode lists what goes."
         )
     try:
+        root = existing_root(params["root"])
         places = read_places(root)
         stopped = quiet.writers(root, params["keep"], run)
         if not module.check_mode:
@@ -181,7 +182,7 @@ def main() -> NoReturn:
         made = generalise.plan(root, places, params["keep"], params["extra"], [path for path in sys.path if path])
         if made.changes and not module.check_mode:
             generalise.apply(root, made)
-    except (MountsUnknown, OSError) as error:
+    except (MountsUnknown, NoRoot, OSError) as error:
         module.fail_json(msg=str(error))
     removed = [action.path for action in made.actions if action.kind == generalise.REMOVE]
     keys = private_keys.find(root, removed)

@@ -158,7 +158,7 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import clock, settings, updates
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.base import read_base
@@ -183,9 +183,10 @@ def main() -> NoReturn:
         supports_check_mode=True,
     )
     wish = dict(module.params)
-    root = Root(wish.pop("root"))
+    root_path = wish.pop("root")
     wanted = settings.Wanted(network=wish.pop("network_rules"), **wish)
     try:
+        root = existing_root(root_path)
         base = read_base(root)
         parts = settings.plan(root, wanted)
         made = settings.changes(parts)

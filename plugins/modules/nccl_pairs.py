@@ -163,6 +163,7 @@ lines:
   sample: ["compute-[0-1]: pass, 187.3 GB/s"]
 """
 
+import math
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -194,11 +195,13 @@ def read_wanted(params: dict[str, Any]) -> pair_search.Wanted:
     """
     size_in_bytes(params["size"])
     size = find_size(params["vm_size"]) if params["vm_size"] else None
-    gpus = params["gpus"] or (size.gpu_count if size else None)
-    if not gpus:
+    gpus = params["gpus"] if params["gpus"] is not None else (size.gpu_count if size else None)
+    if params["limit"] is not None and not 0 < params["limit"] < math.inf:
+        raise ValueError(f"limit is {params['limit']!r}: give GB/s above 0, or leave it out")
+    if gpus is None or gpus < 1:
         raise ValueError("say how many GPUs a node has: by gpus, or by a vm_size that has some")
     known = size.thresholds.get(THRESHOLD) if size else None
-    if known and params["size"] not in known.at:
+    if known and params["size"] not in known.at.replace(",", " ").split():
         # It was found with messages of another size.
         known = None
     return pair_search.Wanted(

@@ -47,7 +47,7 @@ options:
         default: root
       mode:
         description: Its permissions, if it has to be made. Octal digits in quotes.
-        type: str
+        type: raw
         default: '0755'
   networks:
     description:
@@ -110,7 +110,7 @@ EXPORT: dict[str, dict[str, Any]] = {
     "networks": {"type": "list", "elements": "str", "default": []},
     "owner": {"type": "str", "default": "root"},
     "group": {"type": "str", "default": "root"},
-    "mode": {"type": "str", "default": "0755"},
+    "mode": {"type": "raw", "default": "0755"},
 }
 
 

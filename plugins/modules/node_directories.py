@@ -50,7 +50,7 @@ options:
         default: root
       mode:
         description: Permissions, octal digits in quotes. Refused if all users may write and the sticky bit is not set.
-        type: str
+        type: raw
         default: '0755'
   state:
     description:
@@ -172,19 +172,19 @@ from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.seconds import check_seconds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.ensure import Outcome, ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import OptionError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import check_count
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
 FOLDER: dict[str, dict[str, Any]] = {
     "path": {"type": "str", "required": True},
     "owner": {"type": "str", "default": "root"},
     "group": {"type": "str", "default": "root"},
-    "mode": {"type": "str", "default": "0755"},
+    "mode": {"type": "raw", "default": "0755"},
 }
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "name": {"type": "str"},
@@ -208,6 +208,8 @@ def main() -> NoReturn:
     asked, check, root = module.params, module.check_mode, Root("/")
     done = Outcome(None, "")
     try:
+        check_count("nvme_count", asked["nvme_count"])
+        check_seconds("wait", asked["wait"], zero=True)
         unmounted: tuple[str, ...] = ()
         if asked["state"] == "absent":
             change = settings.without_set(root, asked["name"])
@@ -218,7 +220,7 @@ def main() -> NoReturn:
             change.file.apply()
         if asked["state"] == "present" and change.wanted:
             done = ensure(change.wanted, root, run, check, asked["nvme_count"], asked["wait"])
-    except (CommandFailed, ConfigError, OptionError, UnknownVmSize, OSError) as error:
+    except (CommandFailed, UnknownVmSize, ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     if done.problems:
         module.fail_json(msg="; ".join(done.problems), actions=[*change.actions, *done.actions])

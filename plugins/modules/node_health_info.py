@@ -36,7 +36,8 @@ options:
   fail_on:
     description:
       - The mildest verdict for which the task fails; a worse one fails it as well.
-      - V(unknown) is worse than V(warn), and V(fail) is worse than V(unknown).
+      - V(unknown) is worse than V(warn), and V(fail) is worse than V(unknown). Where all checks were skipped, this
+        counts as V(unknown).
       - By default the task does not fail, whatever the verdict, so that a play can gather those of all nodes.
     type: str
     choices: [never, fail, unknown, warn]

@@ -147,7 +147,7 @@ from typing import NoReturn
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import NoRoot, existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, must, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, plan, wanted
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.files import choose_interpreter
@@ -168,8 +168,9 @@ def main() -> NoReturn:
         required_by={"wheel": ["wheel_sha256"]},
         supports_check_mode=True,
     )
-    params, root = module.params, Root(module.params["root"])
+    params = module.params
     try:
+        root = existing_root(params["root"])
         interpreter = choose_interpreter(params["interpreter"])
         found = disk.read_disk(root)
         after: dict[str, Entry] = {}
@@ -184,7 +185,7 @@ def main() -> NoReturn:
             disk.apply(root, after)
             if made.touches_units and root.is_this_machine and root.exists("/run/systemd/system"):
                 must(run(["systemctl", "daemon-reload"]))
-    except (ToolsError, CommandFailed, OSError) as error:
+    except (ToolsError, CommandFailed, NoRoot, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
         changed=made.changed,

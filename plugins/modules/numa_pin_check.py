@@ -36,7 +36,7 @@ options:
   cgroup:
     description:
       - Processes of this control group and of those below it. The path is the one below C(/sys/fs/cgroup), of version 1
-        or 2.
+        or 2. The uppermost group, which holds every process, is refused.
     type: str
   slurm_job_id:
     description:
@@ -84,7 +84,7 @@ options:
     description:
       - Codes of findings, or the severities V(error), V(warning) and V(info). Any finding of these makes the task fail.
       - The task also fails if this is not empty and nothing could be judged, for example because there is no such
-        process.
+        process, or because no option chooses processes.
     type: list
     elements: str
     default: []
@@ -142,8 +142,8 @@ EXAMPLES = r"""
 RETURN = r"""
 verdict:
   description:
-    - V(good), V(bad) if there is a finding of severity V(error), or V(unknown) if processes were to be looked at and
-      none was found or none could be read.
+    - V(good), V(bad) if there is a finding of severity V(error), or V(unknown) if no process was judged, because none
+      was chosen, none was found or none could be read.
   returned: always
   type: str
   sample: bad
@@ -234,7 +234,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import read_config
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import compute_processes
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning import advise, finding, launch, report, select
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Wanted, check
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
@@ -259,10 +259,11 @@ def main() -> NoReturn:
         },
         supports_check_mode=True,
     )
-    asked, root = module.params, Root(module.params["root"])
+    asked = module.params
     try:
-        finding.check_wanted(asked["fail_on"])
+        root = existing_root(asked["root"])
         chosen = select.Selection(asked["processes"], tuple(asked["pids"]), asked["cgroup"], asked["slurm_job_id"])
+        finding.check_wanted(asked["fail_on"], bool(chosen))
         described = {**((read_config(root, "node") or {}).get("vm_sizes") or {}), **asked["vm_sizes"]}
         size = find_size(asked["vm_size"], described) if asked["vm_size"] else None
         ranks, threads = asked["ranks_per_node"], asked["threads_per_rank"]

@@ -30,8 +30,9 @@ options:
       - V(present) makes the scratch and mounts it.
       - V(absent) unmounts it, stops the array and removes our superblocks and signatures from its disks. An adopted
         array is only unmounted. Fails if somebody uses it.
-      - V(configured) only checks the options and keeps them for the boot, if O(persistent). Disks are neither needed
-        nor looked at, so it is the state for an image, and for a VM size without local NVMe disks.
+      - V(configured) only checks the options and keeps them for the boot, if O(persistent). O(owner) and O(group) must
+        exist. Disks are neither needed nor looked at, so it is the state for an image, and for a VM size without local
+        NVMe disks.
     type: str
     choices: [present, absent, configured]
     default: present
@@ -109,9 +110,10 @@ options:
     default: root
   mode:
     description:
-      - Permissions of the mounted folder, octal digits in quotes.
+      - Permissions of the mounted folder, octal digits in quotes. Without quotes it is refused, because YAML reads
+        V(01777) as another number.
       - By default as C(/tmp) has them. All users may put files there, and only remove their own.
-    type: str
+    type: raw
     default: '1777'
   force_devices:
     description:
@@ -244,13 +246,13 @@ from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.ensure import as_results, ensure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import (
     DEFAULTS,
-    OptionError,
     as_settings,
+    check_count,
     parse,
 )
 
@@ -273,7 +275,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "mount_options": {"type": "list", "elements": "str", "default": ["noatime"]},
     "owner": {"type": "str", "default": "root"},
     "group": {"type": "str", "default": "root"},
-    "mode": {"type": "str", "default": "1777"},
+    "mode": {"type": "raw", "default": "1777"},
     "force_devices": {"type": "list", "elements": "str", "default": []},
     "adopt": {"type": "bool", "default": False},
     "persistent": {"type": "bool", "default": True},
@@ -290,16 +292,17 @@ def main() -> NoReturn:
     if options["expected_count"] is None and not options["devices"]:
         counted["expected_count"] = module.params["nvme_count"]
     try:
+        check_count("nvme_count", module.params["nvme_count"])
         outcome = ensure(
             module.params["state"],
             parse(counted),
-            Root(module.params["root"]),
+            existing_root(module.params["root"]),
             run,
             check=module.check_mode,
             lock_timeout_s=module.params["lock_timeout"],
             settings=as_settings(options) if persistent else None,
         )
-    except (CommandFailed, OptionError, OSError) as error:
+    except (CommandFailed, ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     for warning in outcome.warnings:
         module.warn(warning)

@@ -110,9 +110,9 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.seconds import check_seconds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import daemon
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import slurmd
 
@@ -131,11 +131,12 @@ def main() -> NoReturn:
     )
     root, wanted, cache = Root(), module.params, module.params["conf_cache"]
     try:
+        settle = check_seconds("settle", module.params["settle"], zero=True)
         facts = slurmd.read_facts(wanted["files"], wanted["controller"], root, run, cache)
         made = slurmd.plan(facts, may_come=module.check_mode)
         if not module.check_mode:
-            slurmd.apply(made, facts, wanted["settle"], root, run, cache)
-    except (CommandFailed, ConfigError) as error:
+            slurmd.apply(made, facts, settle, root, run, cache)
+    except (CommandFailed, ValueError) as error:
         module.fail_json(msg=str(error))
     for reason in made.waits:
         module.warn(f"slurmd is not restarted: {reason}.")

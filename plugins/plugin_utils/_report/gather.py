@@ -71,10 +71,10 @@ def gather(
 
 
 def verdict_of(counts: Mapping[str, int]) -> str:
-    """Return the verdict on the whole. What gave no answer is unknown, and so is a report on no node at all."""
+    """Return the verdict on the whole. No answer is unknown, and so is a report in which nothing was measured."""
     for state in STATES:
         if counts.get(state):
-            return "unknown" if state == NO_ANSWER and not counts.get("fail") else state
+            return "unknown" if state in (NO_ANSWER, "skip") else state
     return "unknown"
 
 

@@ -13,8 +13,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
+from ..machine.seconds import LONGEST_S, check_seconds
+
 GOOD, BAD, UNKNOWN, USAGE = 0, 1, 2, 3
 """Exit statuses: as it should be (or done), not so (or failed), could not tell, wrong usage."""
+
+
+def seconds(text: str) -> float:
+    """Return the seconds that an argument gives, 0 or more; a type for argparse.
+
+    :raises argparse.ArgumentTypeError: it gives none.
+    """
+    try:
+        return check_seconds("it", float(text), zero=True)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0 to {LONGEST_S}") from None
 
 
 class UsageError(ValueError):

@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 from ..health import memory, record
 from ..health.catalog import NAMES, NoSuchCheck, all_checks
-from ..health.check import FAIL, TIERS, UNKNOWN
+from ..health.check import FAIL, SKIP, TIERS, UNKNOWN
 from ..health.engine import machine_of
 from ..health.output import as_json, lines
 from ..health.perform import perform
@@ -50,9 +50,9 @@ answer.
 The last run of each tier is in /run/hpcai/health, one file a tier; a run with --only leaves it alone. What is latched
 is in /var/lib/hpcai/health. Where there is a folder for them, each run writes a text file for Prometheus.
 
-Exit status of run and status: 0 no check failed, 1 one failed, 2 one could not tell and none failed; warn and skip do
-not count. That of 'run prolog' is 1 only where a job must not start: a GPU or the scratch directory is absent, or the
-fabric is down; it is 0 otherwise.
+Exit status of run and status: 0 no check failed, 1 one failed, 2 one could not tell and none failed, or all were
+skipped; warn and skip do not count otherwise. That of 'run prolog' is 1 only where a job must not start: a GPU or the
+scratch directory is absent, or the fabric is down; it is 0 otherwise.
 """
 
 
@@ -130,7 +130,7 @@ def _status(args: argparse.Namespace) -> Answer:
     kept = {check: held for check, held in memory.read(root).latched.items() if held}
     verdicts = [check["verdict"] for document in documents.values() for check in document["checks"]]
     status = command.BAD if FAIL in verdicts else command.GOOD
-    if status == command.GOOD and (UNKNOWN in verdicts or not documents):
+    if status == command.GOOD and (UNKNOWN in verdicts or not set(verdicts) - {SKIP}):
         status = command.UNKNOWN
     told = [
         *_of_documents(known),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..machine.config import ConfigError
+from ..machine.root import NoRoot, existing_root
 from ..machine.run import CommandFailed
 from ..version import VERSION
 from . import text
@@ -146,8 +147,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
         if args.command is None:
             raise UsageError(f"no command given (see '{PROGRAM} --help')")
         name = args.command.name
-        if not os.path.isdir(args.root):
-            raise UsageError(f"--root {args.root}: there is no such folder")
+        existing_root(args.root, "--root")
         answer: Answer = args.command.execute(args)
         return write(as_json, name, answer.status, answer.text, answer.data)
     except SystemExit as ended:  # argparse after --help
@@ -163,7 +163,7 @@ def refuse(as_json: bool, name: str, error: BaseException) -> int:
     # Not above: it brings the facts of all sizes, a third of what a job waits for when its prolog calls.
     from ..sku.names import UnknownVmSize
 
-    if isinstance(error, UsageError):
+    if isinstance(error, (UsageError, NoRoot)):
         status, message = USAGE, str(error)
     elif isinstance(error, (ConfigError, UnknownVmSize)):
         status, message = UNKNOWN, str(error)

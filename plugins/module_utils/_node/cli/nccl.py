@@ -13,11 +13,12 @@ from typing import Any
 
 from ..machine.config import ConfigError, read_config
 from ..machine.root import Root
+from ..machine.vm_size import VmSizeNotTold, size_facts, vm_size_of
 from ..setup.nccl.conf import SettingsError
 from ..setup.nccl.configure import configure
 from ..setup.nccl.facts import CONFIG_PATH
 from ..setup.nccl.inspect import Inspection, inspect
-from ..setup.nccl.options import PRESENT, options_of
+from ..setup.nccl.options import PRESENT, Options, options_of
 from ..setup.nccl.plan import Refused
 from ..setup.nccl.topology import as_xml, gpu_map
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
@@ -37,11 +38,12 @@ apply does what the module nccl_topology was told last (/etc/hpcai/nccl.json) on
 keeps no node from taking jobs for it: see 'hpcnode boot run nccl'.
 
 The VM size is the one in /etc/hpcai/nccl.json or node.json, else what the metadata service says, else what that service
-said last.
+said last. With --vm-size, show takes no path and no variable from /etc/hpcai/nccl.json, unless it is the same size.
 
-Exit status of verify: 0 all is true, 1 something is not, 2 the machine does not tell, or its VM size is not known. A
-size for which no topology file is generated has nothing that could be untrue. Exit status of apply: 0 done, 1 refused
-or failed, with nothing written when refused, 2 the VM size is not known or there is no /etc/hpcai/nccl.json.
+Exit status of verify: 0 all is true, 1 something is not, 2 the machine does not tell, its VM size is not known, or
+there was nothing to compare: no topology file is generated for the size, and no variables are configured. Exit status
+of apply: 0 done, 1 refused or failed, with nothing written when refused, 2 the VM size is not known or there is no
+/etc/hpcai/nccl.json.
 """
 
 
@@ -60,12 +62,29 @@ def _execute(args: argparse.Namespace) -> Answer:
     remembered = read_config(Root(args.root), "nccl")
     options = replace(options_of(remembered or {}), root=args.root)
     if args.vm_size:
-        options = replace(options, vm_size=args.vm_size)
+        options = _for_size(options, args)
     try:
         seen = inspect(options, configured=remembered is not None and options.state == PRESENT)
     except SettingsError as error:
         raise ConfigError(f"{CONFIG_PATH}: {error}") from None
     return _verdict(seen) if args.action == "verify" else _shown(seen, args.xml)
+
+
+def _for_size(options: Options, args: argparse.Namespace) -> Options:
+    """The options for the size that was named: what this machine was told for its own must not be shown for another."""
+    if args.action == "show" and not _is_own(options, args):
+        options = Options(vm_sizes=options.vm_sizes, root=options.root)
+    return replace(options, vm_size=args.vm_size)
+
+
+def _is_own(options: Options, args: argparse.Namespace) -> bool:
+    root = Root(args.root)
+    named, _name = size_facts(root, args.vm_size, options.vm_sizes)
+    try:
+        own = vm_size_of(root, options.vm_size, ask=_ask_nobody)
+    except VmSizeNotTold:
+        return False
+    return own.name == named.name
 
 
 def _apply(args: argparse.Namespace) -> Answer:
@@ -94,6 +113,13 @@ def _ask_at_boot() -> dict[str, Any]:
     return imds.read_compute(_BOOT_LIMIT_S)
 
 
+def _ask_nobody() -> dict[str, Any]:
+    """To show what a size has must not wait for the network."""
+    from ..machine import imds
+
+    raise imds.ImdsError("it was not asked")
+
+
 def _verdict(seen: Inspection) -> Answer:
     mismatches, unknown = seen.verdict.mismatches, seen.verdict.unknown
     lines = [f"wrong: {mismatch}" for mismatch in mismatches] + [f"unknown: {what}" for what in unknown]
@@ -107,7 +133,10 @@ def _verdict(seen: Inspection) -> Answer:
         "unknown": list(unknown),
         "topology_reason": seen.reason,
     }
-    return Answer(BAD if mismatches else UNKNOWN if unknown else GOOD, "\n".join(lines), data)
+    if not seen.compared:
+        lines.append("Nothing was compared.")
+    good = seen.compared and not unknown
+    return Answer(BAD if mismatches else GOOD if good else UNKNOWN, "\n".join(lines), data)
 
 
 def _shown(seen: Inspection, xml_only: bool) -> Answer:

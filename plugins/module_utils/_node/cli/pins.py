@@ -13,7 +13,7 @@ from ..machine.gpu import compute_processes
 from ..machine.root import Root
 from ..pinning.advise import DISJOINT, MASKS, AdviceError
 from ..pinning.check import Wanted, check
-from ..pinning.finding import ERROR, UnknownFinding, check_wanted, matching
+from ..pinning.finding import ERROR, NothingToJudge, UnknownFinding, check_wanted, matching
 from ..pinning.inspect import UNKNOWN as NOTHING_JUDGED
 from ..pinning.launch import LAUNCHERS, SRUN
 from ..pinning.layout import UnknownLayout
@@ -81,17 +81,17 @@ def _execute(args: argparse.Namespace) -> Answer:
     described = (read_config(root, "node") or {}).get("vm_sizes")
     size = find_size(args.vm_size, described) if args.vm_size else None
     try:
-        check_wanted(bad)
         chosen = Selection(args.processes, args.pids, args.cgroup, args.job)
+        check_wanted(bad if args.fail_on else (), bool(chosen))
         wanted = Wanted(chosen, size, args.launcher, args.ranks, args.threads, args.masks, args.memory)
         report = check(root, wanted, compute_processes)
     except UnknownLayout as error:
         return Answer(UNKNOWN, str(error), {"verdict": NOTHING_JUDGED, "problem": str(error)})
-    except (AdviceError, SelectionError, UnknownFinding) as error:
+    except (AdviceError, NothingToJudge, SelectionError, UnknownFinding) as error:
         raise UsageError(str(error)) from error
     inspection = report.inspection
     status = GOOD
-    if inspection and inspection.verdict == NOTHING_JUDGED:
+    if chosen and inspection and inspection.verdict == NOTHING_JUDGED:
         status = UNKNOWN
     elif inspection and matching(inspection.findings, bad):
         status = BAD

@@ -17,7 +17,7 @@ from ..setup.scratch.promise import held_to, promised, read_wanted, wait_for_dis
 from ..setup.scratch.refusal import Refused
 from ..setup.scratch.wanted import Wanted
 from ..sku import UnknownVmSize
-from .command import BAD, GOOD, UNKNOWN, Answer, Command
+from .command import BAD, GOOD, UNKNOWN, Answer, Command, seconds
 
 _DESCRIPTION = """\
 Keeps the scratch: RAID 0 over the local NVMe disks, a file system on it, mounted. A redeployed or healed virtual
@@ -39,10 +39,14 @@ Exit status 1: it is not up, or could not be done. 2: there are no settings.
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("up", "down", "status"), help="what to do")
     parser.add_argument(
-        "--wait", type=float, default=30, metavar="SECONDS", help="up: how long to wait for disks that come late (30)"
+        "--wait", type=seconds, default=30, metavar="SECONDS", help="up: how long to wait for disks that come late (30)"
     )
     parser.add_argument(
-        "--lock-timeout", type=float, default=60, metavar="SECONDS", help="how long to wait for another run to end (60)"
+        "--lock-timeout",
+        type=seconds,
+        default=60,
+        metavar="SECONDS",
+        help="how long to wait for another run (60)",
     )
 
 

@@ -16,7 +16,7 @@ from ..machine.run import CommandFailed, run
 from ..slurm.dump import make_dump
 from ..slurm.restore import restore
 from ..slurm.state import LOCK, Place, Refused, dumps_in, read_manifest, read_place
-from .command import GOOD, UNKNOWN, Answer, Command, UsageError
+from .command import GOOD, UNKNOWN, Answer, Command, UsageError, seconds
 
 _DESCRIPTION = """\
 Keeps what a controller must not lose: slurmctld's queue (StateSaveLocation) and slurmdbd's database. The settings are
@@ -43,7 +43,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="FOLDER", help="dump, list: folder of dumps, not the one that is set")
     parser.add_argument("--force", action="store_true", help="restore: over jobs that are there")
     parser.add_argument(
-        "--lock-timeout", type=float, default=60, metavar="SECONDS", help="how long to wait for another run to end (60)"
+        "--lock-timeout",
+        type=seconds,
+        default=60,
+        metavar="SECONDS",
+        help="how long to wait for another run (60)",
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..machine.root import Root
 from . import record
 from .catalog import chosen
-from .check import FAIL, UNKNOWN, WARN
+from .check import FAIL, SKIP, UNKNOWN, WARN
 from .engine import TierRun, machine_of, run_tier
 from .judge import worst
 from .measure import Machine, TimedRun
@@ -86,5 +86,7 @@ def _written(root: Root, machine: Machine, status: int, document: dict[str, Any]
 
 
 def is_failure(verdict: str, fail_on: str) -> bool:
-    """Whether a verdict is as bad as ``fail_on`` or worse."""
+    """Whether a verdict is as bad as ``fail_on`` or worse; where all was skipped, nothing is known."""
+    if verdict == SKIP:
+        verdict = UNKNOWN
     return fail_on != NEVER and verdict in FAIL_ON and worst([verdict, fail_on]) == verdict

@@ -25,13 +25,19 @@ def find_cgroups(root: Root, path: str) -> tuple[str, ...]:
 
     :param path: as below ``/sys/fs/cgroup``, with or without that; in version 1 with or without the controller.
     """
+    inner = inner_path(path)
+    candidates = [_MOUNT, *(f"{_MOUNT}/{controller}" for controller in _CONTROLLERS_V1)]
+    found = (os.path.join(tree, inner) if inner else tree for tree in candidates)
+    return tuple(folder for folder in found if root.exists(f"{folder}/cgroup.procs"))
+
+
+def inner_path(path: str) -> str:
+    """Return the path of a control group below ``/sys/fs/cgroup``; empty for the one that holds all processes."""
     inner = os.path.normpath("/" + path.strip()).lstrip("/")
     mount = _MOUNT.lstrip("/")
     if inner == mount or inner.startswith(mount + "/"):
         inner = inner[len(mount) :].lstrip("/")
-    candidates = [_MOUNT, *(f"{_MOUNT}/{controller}" for controller in _CONTROLLERS_V1)]
-    found = (os.path.join(tree, inner) if inner else tree for tree in candidates)
-    return tuple(folder for folder in found if root.exists(f"{folder}/cgroup.procs"))
+    return inner
 
 
 def find_slurm_job(root: Root, job: int) -> tuple[str, ...]:

@@ -29,7 +29,8 @@ class CpuSet(frozenset[int]):
         :raises CpuSetError: it is no such list.
         """
         cpus: set[int] = set()
-        for part in text.replace("\n", "").split(","):
+        # Some kernels' lists, and captured copies of them, end in a NUL.
+        for part in text.replace("\n", "").rstrip("\0").split(","):
             if not part.strip():
                 continue
             match = _RANGE.fullmatch(part.strip())

@@ -58,7 +58,7 @@ class CpuFacts:
 def read_cpus(root: Root) -> CpuFacts:
     """Return the machine's CPUs and NUMA nodes.
 
-    :raises ValueError: sysfs holds a list of CPUs that is none.
+    :raises ValueError: sysfs holds a list of CPUs that is none, or none at all for a node.
     """
     online = CpuSet.parse_list(root.text(f"{_CPUS}/online") or "")
     if not online:
@@ -70,7 +70,7 @@ def read_cpus(root: Root) -> CpuFacts:
 
 
 def _read_node(root: Root, number: int, path: str, online: CpuSet) -> NodeFacts:
-    cpus = CpuSet.parse_list(root.text(f"{path}/cpulist") or "") & online
+    cpus = _cpus_of(root, path) & online
     memory = _MEMORY.search(root.text(f"{path}/meminfo") or "")
     distances = (root.text(f"{path}/distance") or "").split()
     others = [other for other, _path in root.numbered(_NODES, "node")]
@@ -80,6 +80,17 @@ def _read_node(root: Root, number: int, path: str, online: CpuSet) -> NodeFacts:
         memory_mib=int(memory[1]) // 1024 if memory else None,
         distances=dict(zip(others, map(int, distances))) if len(distances) == len(others) else {},
     )
+
+
+def _cpus_of(root: Root, path: str) -> CpuSet:
+    listed = root.text(f"{path}/cpulist")
+    if listed is not None:
+        return CpuSet.parse_list(listed)
+    mask = root.text(f"{path}/cpumap")
+    if mask is None:
+        # Without either, its CPUs would look like those of a node of memory only.
+        raise ValueError(f"{root.at(path)} has neither cpulist nor cpumap: capture the whole folder, or look at why")
+    return CpuSet.parse_mask(mask.rstrip("\0"))
 
 
 def _siblings(root: Root, cpu: int) -> CpuSet:

@@ -10,6 +10,10 @@ import os
 from collections.abc import Iterator
 
 
+class NoRoot(ValueError):
+    """There is no folder of that name; the message names it."""
+
+
 class Root:
     """The place below which a machine's files lie.
 
@@ -71,3 +75,13 @@ class Root:
             if entry.startswith(prefix) and tail.isdecimal():
                 found.append((int(tail), f"{path.rstrip('/')}/{entry}"))
         return iter(sorted(found))
+
+
+def existing_root(path: str, option: str = "root") -> Root:
+    """Return the root that an option names. A captured tree with a wrong path would look like an empty machine.
+
+    :raises NoRoot: there is no such folder.
+    """
+    if not os.path.isdir(path):
+        raise NoRoot(f"{option} {path}: there is no such folder")
+    return Root(path)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..machine.cpuset import CpuSet
@@ -70,11 +70,11 @@ def advise(
     :raises AdviceError: the ranks or threads do not fit.
     """
     usable = layout.usable_nodes
+    if not usable and layout.usable:
+        raise AdviceError(f"The CPUs that may be used, {layout.usable.as_list()}, are on no NUMA node.")
     if not usable:
         raise AdviceError("None of the CPUs online may be used: look at the control group's cpuset.")
-    for name, number in (("ranks_per_node", ranks_per_node), ("threads_per_rank", threads_per_rank)):
-        if number is not None and number < 1:
-            raise AdviceError(f"{name} must be at least 1, not {number}.")
+    check_counts(ranks_per_node, threads_per_rank)
     count = ranks_per_node or len(layout.gpus) or len(usable)
     gpus = _share_gpus(layout.gpus, count)
     nodes = _choose_nodes(layout, gpus)
@@ -87,8 +87,18 @@ def advise(
     placements = tuple(
         Placement(rank, tuple(int(gpu.name) for gpu in gpus[rank]), nodes[rank], cpus[rank]) for rank in range(count)
     )
-    notes = _notes(layout, placements, masks, threads_per_rank)
+    notes = (*_notes(layout, placements, masks, threads_per_rank), *_odd_cpus(layout))
     return Advice(layout, masks, threads_per_rank, placements, notes)
+
+
+def check_counts(ranks_per_node: int | None, threads_per_rank: int | None) -> None:
+    """Check numbers that a user gave.
+
+    :raises AdviceError: one is less than 1.
+    """
+    for name, number in (("ranks_per_node", ranks_per_node), ("threads_per_rank", threads_per_rank)):
+        if number is not None and number < 1:
+            raise AdviceError(f"{name} must be at least 1, not {number}.")
 
 
 def _share_gpus(gpus: Sequence[Device], ranks: int) -> list[tuple[Device, ...]]:
@@ -178,3 +188,12 @@ def _notes(layout: Layout, placements: Sequence[Placement], masks: str, threads:
     if masks == WHOLE_DOMAIN and math.ceil(count * (threads or 1)) > len(layout.usable):
         notes.append(f"{count} ranks of {threads or 1} threads are more than the {len(layout.usable)} usable CPUs.")
     return tuple(notes)
+
+
+def _odd_cpus(layout: Layout) -> Iterator[str]:
+    if layout.doubled:
+        told = layout.doubled.as_list()
+        yield f"The firmware puts CPUs {told} on several NUMA nodes: each counts for the first of them."
+    left = layout.without_node & layout.usable
+    if left:
+        yield f"CPUs {left.as_list()} are on no NUMA node, and get no rank."

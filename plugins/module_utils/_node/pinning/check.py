@@ -11,7 +11,7 @@ from typing import Callable
 
 from ..machine.root import Root
 from ..sku.types import VmSize
-from .advise import DISJOINT, Advice, AdviceError, advise
+from .advise import DISJOINT, Advice, AdviceError, advise, check_counts
 from .inspect import Inspection, inspect
 from .launch import SRUN, Launch, launch
 from .layout import layout_of_size, read_layout
@@ -39,6 +39,9 @@ class Wanted:
     threads_per_rank: int | None = None
     masks: str = DISJOINT
     memory: bool = False
+
+    def __post_init__(self) -> None:
+        check_counts(self.ranks_per_node, self.threads_per_rank)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ CODES: Mapping[str, tuple[str, str]] = {
     "memory_policy": (WARNING, "a memory policy sends memory to other NUMA nodes than the rank's"),
     "memory_not_allowed": (ERROR, "a rank may not take memory from the NUMA node of its CPUs"),
     "locality_unknown": (INFO, "the firmware does not say on which NUMA node a device is"),
+    "cpus_on_several_nodes": (WARNING, "the firmware puts CPUs on several NUMA nodes"),
+    "cpus_without_node": (WARNING, "CPUs are on no NUMA node"),
     "cpus_restricted": (INFO, "the control group leaves only some of the CPUs"),
 }
 """Severity and meaning of each finding, by its code."""
@@ -47,6 +49,10 @@ CODES: Mapping[str, tuple[str, str]] = {
 
 class UnknownFinding(ValueError):
     """A code or severity that is none; the message lists those that are."""
+
+
+class NothingToJudge(ValueError):
+    """Findings shall be a failure, and no process is looked at."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +89,20 @@ def matching(findings: Collection[Finding], wanted: Collection[str]) -> tuple[Fi
     return tuple(found for found in findings if {found.code, found.severity} & set(wanted))
 
 
-def check_wanted(wanted: Collection[str]) -> None:
-    """Check that each of ``wanted`` is a code or a severity.
+def check_wanted(wanted: Collection[str], selects: bool) -> None:
+    """Check that each of ``wanted`` is a code or a severity, and that there are processes to be judged by them.
 
+    :param selects: whether the user chose processes.
     :raises UnknownFinding: one is not.
+    :raises NothingToJudge: there are none, and a check of nothing would pass.
     """
     strange = [name for name in wanted if name not in CODES and name not in SEVERITIES]
     if strange:
         raise UnknownFinding(
             f"{', '.join(strange)} is neither a finding's code nor a severity; "
             f"severities are {', '.join(SEVERITIES)}, codes {', '.join(CODES)}."
+        )
+    if wanted and not selects:
+        raise NothingToJudge(
+            "fail_on judges processes, and none were chosen: give processes, pids, cgroup or slurm_job_id."
         )

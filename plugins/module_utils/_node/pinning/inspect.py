@@ -17,7 +17,7 @@ from .rank import GpuUse, Member, Rank, make_rank, read_members, split_ranks
 from .select import Selection, own_cpus, select
 
 GOOD, BAD, UNKNOWN = VERDICTS = ("good", "bad", "unknown")
-"""No finding of severity error; some; nothing was found that could be judged."""
+"""No finding of severity error; some; there was no process to judge."""
 UNJUDGED = ("no_process", "not_readable")
 """Codes of the findings that make the verdict unknown."""
 
@@ -43,7 +43,8 @@ class Inspection:
         bad = {found.code for found in self.findings if found.severity == ERROR}
         if bad - set(UNJUDGED):
             return BAD
-        return UNKNOWN if bad else GOOD
+        # Who has judged no process has not found that all is well.
+        return UNKNOWN if bad or not self.ranks else GOOD
 
 
 def inspect(

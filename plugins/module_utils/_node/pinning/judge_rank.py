@@ -28,11 +28,13 @@ def judge_rank(rank: Rank, layout: Layout, rank_count: int) -> Iterator[Finding]
     """Yield what is wrong with a rank by itself, out of ``rank_count`` on the machine."""
     nodes = layout.nodes_of(rank.cpus)
     yield from _judge_mask(rank, layout, rank_count, nodes)
-    if not is_unpinned(rank, layout):
+    # Of CPUs that are on no NUMA node, nothing is known to be far: judge_layout names these CPUs.
+    if nodes and not is_unpinned(rank, layout):
         yield from _judge_gpu(rank, layout, nodes)
         yield from _judge_hcas(rank, layout, nodes)
     yield from _judge_threads(rank)
-    yield from _judge_memory(rank, layout, nodes)
+    if nodes:
+        yield from _judge_memory(rank, layout, nodes)
 
 
 def name_of(rank: Rank) -> str:

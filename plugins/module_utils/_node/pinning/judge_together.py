@@ -43,6 +43,20 @@ def judge_layout(layout: Layout) -> Iterator[Finding]:
                     "Compare with the table of the VM size (vm_size); ranks on it are spread over the nodes.",
                     gpus=CpuSet(int(device.name) for device in lost if kind == "GPU"),
                 )
+    if layout.doubled:
+        yield Finding(
+            "cpus_on_several_nodes",
+            f"The firmware puts CPUs {layout.doubled.as_list()} on several NUMA nodes.",
+            "Each is taken for one of the first of these nodes: compare with the table of the VM size (vm_size).",
+            cpus=layout.doubled,
+        )
+    if layout.without_node:
+        yield Finding(
+            "cpus_without_node",
+            f"CPUs {layout.without_node.as_list()} are on no NUMA node.",
+            "Leave them out of masks: where their memory is, is not known. Is a NUMA node offline?",
+            cpus=layout.without_node,
+        )
     missing = layout.online - layout.usable
     if missing:
         yield Finding(

@@ -48,6 +48,8 @@ class Layout:
     :ivar gpus: the GPUs in index order.
     :ivar hcas: the InfiniBand adapters by address.
     :ivar memory_only: NUMA nodes without CPUs online: HBM, CXL, memory of GPUs.
+    :ivar doubled: CPUs that the firmware puts on several NUMA nodes; in ``nodes`` each is on the first of them only, or
+        ranks of two nodes would share CPUs.
     """
 
     origin: str
@@ -59,6 +61,12 @@ class Layout:
     gpus: tuple[Device, ...] = ()
     hcas: tuple[Device, ...] = ()
     memory_only: CpuSet = EMPTY
+    doubled: CpuSet = EMPTY
+
+    @property
+    def without_node(self) -> CpuSet:
+        """CPUs that are online and on no NUMA node, as where the node itself is offline: no rank is put there."""
+        return self.online - CpuSet(cpu for cpus in self.nodes.values() for cpu in cpus)
 
     @property
     def usable_nodes(self) -> Mapping[int, CpuSet]:
@@ -105,7 +113,12 @@ def read_layout(root: Root) -> Layout:
         raise UnknownLayout(f"sysfs below {root.path} cannot be understood: {error}") from error
     if not facts.online:
         raise UnknownLayout(f"{root.at('/sys/devices/system/cpu')} names no CPU: is {root.path} a captured tree?")
-    nodes = {node.id: node.cpus for node in facts.nodes if node.cpus}
+    nodes, doubled = _each_cpu_once({node.id: node.cpus for node in facts.nodes})
+    if not nodes:
+        raise UnknownLayout(
+            f"No NUMA node below {root.at('/sys/devices/system/node')} has a CPU that is online: its lists of CPUs and "
+            f"the one of the online CPUs ({facts.online.as_list()}) contradict each other."
+        )
     devices = read_pci(root)
     gpus = [device for device in devices if device.is_gpu]
     hcas = [device for device in devices if device.is_hca]
@@ -116,15 +129,29 @@ def read_layout(root: Root) -> Layout:
         usable=facts.online,
         siblings=facts.cores,
         distances={node.id: node.distances for node in facts.nodes},
-        gpus=tuple(Device(str(index), gpu.busid, _near(gpu, facts)) for index, gpu in enumerate(gpus)),
-        hcas=tuple(Device(hca.rdma[0] if hca.rdma else hca.busid, hca.busid, _near(hca, facts)) for hca in hcas),
+        gpus=tuple(Device(str(index), gpu.busid, _near(gpu, facts, nodes)) for index, gpu in enumerate(gpus)),
+        hcas=tuple(Device(hca.rdma[0] if hca.rdma else hca.busid, hca.busid, _near(hca, facts, nodes)) for hca in hcas),
         memory_only=CpuSet(node.id for node in facts.nodes if not node.cpus),
+        doubled=doubled,
     )
 
 
-def _near(device: PciFacts, facts: CpuFacts) -> int | None:
+def _each_cpu_once(nodes: Mapping[int, CpuSet]) -> tuple[dict[int, CpuSet], CpuSet]:
+    """The CPUs of each node without those of an earlier one, of the nodes that have any; and those taken out."""
+    kept: dict[int, CpuSet] = {}
+    seen: set[int] = set()
+    doubled: set[int] = set()
+    for number, cpus in nodes.items():
+        doubled |= cpus & seen
+        if cpus - seen:
+            kept[number] = cpus - seen
+        seen |= cpus
+    return kept, CpuSet(doubled)
+
+
+def _near(device: PciFacts, facts: CpuFacts, nodes: Mapping[int, CpuSet]) -> int | None:
     """The node with CPUs nearest to a device: firmware may name a node of memory only."""
-    with_cpus = [node.id for node in facts.nodes if node.cpus]
+    with_cpus = list(nodes)
     if device.numa_node in with_cpus or not with_cpus:
         return device.numa_node
     if len(with_cpus) == 1:
@@ -146,7 +173,7 @@ def layout_of_size(size: VmSize) -> Layout:
             f"The NUMA nodes of {size.name} are not known: run this on such a machine without vm_size, "
             f"or describe numa_nodes of the size in hpcai_vm_sizes."
         )
-    nodes = {node.id: CpuSet.parse_list(node.cpus) for node in size.numa_nodes}
+    nodes, doubled = _each_cpu_once({node.id: CpuSet.parse_list(node.cpus) for node in size.numa_nodes})
     online = CpuSet(cpu for cpus in nodes.values() for cpu in cpus)
     return Layout(
         origin=size.name,
@@ -156,6 +183,7 @@ def layout_of_size(size: VmSize) -> Layout:
         siblings=_siblings(size, online),
         gpus=tuple(Device(str(index), gpu.busid, gpu.numa_node) for index, gpu in enumerate(size.gpus or ())),
         hcas=tuple(Device(f"mlx5_ib{index}", hca.busid, hca.numa_node) for index, hca in enumerate(size.hcas or ())),
+        doubled=doubled,
     )
 
 

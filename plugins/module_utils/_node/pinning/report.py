@@ -26,7 +26,7 @@ def as_data(report: Report) -> dict[str, Any]:
     inspection = report.inspection
     layout = inspection.layout if inspection else report.advice.layout if report.advice else None
     return {
-        "verdict": inspection.verdict if inspection and (inspection.ranks or inspection.findings) else "good",
+        "verdict": inspection.verdict if inspection else UNKNOWN,
         "machine": _layout(layout) if layout else {},
         "ranks": [_rank(rank, inspection) for rank in inspection.ranks] if inspection else [],
         "others": [_member(member) for member in inspection.others] if inspection else [],

@@ -10,7 +10,15 @@ import os
 import re
 from dataclasses import dataclass
 
-from ..machine.cgroup import SLURMS_OWN, find_cgroups, find_slurm_job, read_cgroup_of, read_cpus_allowed, read_pids
+from ..machine.cgroup import (
+    SLURMS_OWN,
+    find_cgroups,
+    find_slurm_job,
+    inner_path,
+    read_cgroup_of,
+    read_cpus_allowed,
+    read_pids,
+)
 from ..machine.cpuset import CpuSet
 from ..machine.proc import Process, ancestors, read_environment, read_processes
 from ..machine.root import Root
@@ -40,6 +48,8 @@ class Selection:
     def __post_init__(self) -> None:
         if sum((bool(self.pids), self.cgroup is not None, self.slurm_job is not None)) > 1:
             raise SelectionError("Give one of pids, cgroup and slurm_job_id: each selects processes by itself.")
+        if self.cgroup is not None and not inner_path(self.cgroup):
+            raise SelectionError(f"cgroup {self.cgroup!r} would select every process: name a group below it.")
         try:
             re.compile(self.pattern or "")
         except re.error as error:

@@ -32,7 +32,6 @@ _THRESHOLDS = {
     "nccl_allreduce_internode": Threshold(175, "GB/s", "N", at="2 nodes, 8G"),
     "ib_gdr_write": Threshold(180, "Gb/s", "C", at="8388608 B"),
     "ib_latency_local": Threshold(2, "us", "N", at_most=True),
-    "ib_latency_pair": Threshold(3, "us", "N", at_most=True),
 }
 _CONTRADICTIONS = (
     Contradiction(

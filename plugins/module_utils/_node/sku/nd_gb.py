@@ -80,8 +80,6 @@ ND128ISR_GB300 = vm_size(
     _GB300,
     {
         "gemm": Threshold(1720, "TFLOP/s", "B", at="per GPU", warn=1785, typical=1850),
-        "nccl_allreduce_rack": Threshold(600, "GB/s", "B", at="18 nodes of one rack", warn=800, typical=937),
-        "nccl_allreduce_internode": Threshold(150, "GB/s", "B", at="between racks", warn=180, typical=200),
     },
     (_name("ND128isr_GB300_v6"), _ETHERNET),
 )

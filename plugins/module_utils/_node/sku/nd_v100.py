@@ -34,7 +34,7 @@ ND40RS = vm_size(
         # 10 in earlier versions of C.
         "gpu_host_bandwidth": Threshold(9, "GB/s", "C"),
         "nccl_allreduce": Threshold(110, "GB/s", "C", at="8G"),
-        "ib_write": Threshold(78, "Gb/s", "C", at="65536 B, host memory"),
+        "ib_write": Threshold(78, "Gb/s", "C", at="65536 B, 2 queue pairs, host memory"),
     },
     memory_sold("693505424 kB", "672 GiB"),
 )

@@ -80,3 +80,8 @@ def test_the_documented_choices_are_those_there_are() -> None:
     options = yaml.safe_load(image_settings.DOCUMENTATION)["options"]
     assert options["updates"]["choices"] == list(updates.MODES)
     assert set(options["time"]["choices"]) == set(clock.MODES)
+
+
+def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
+    answer = run_module(image_settings.main, root="/there/is/none")
+    assert answer["msg"] == "root /there/is/none: there is no such folder"

@@ -90,6 +90,9 @@ def test_check_mode_runs_nothing(slurm: Slurm, run_module: RunModule) -> None:
         ({"nodes": ["n-[0-1]"], "vm_size": "Standard_ND95asr_v4"}, "is not known; the nearest known sizes are"),
         ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "size": "large"}, "is no message size"),
         ({"nodes": ["n-[0-"], "vm_size": SIZE}, "malformed"),
+        ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "gpus": 0}, "say how many GPUs a node has"),
+        ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "limit": 0}, "limit is 0.0: give GB/s above 0"),
+        ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "limit": float("nan")}, "limit is nan: give GB/s above 0"),
     ],
 )
 def test_says_what_it_cannot_do(slurm: Slurm, run_module: RunModule, options: dict[str, Any], words: str) -> None:

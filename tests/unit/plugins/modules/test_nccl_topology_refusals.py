@@ -25,6 +25,25 @@ def node(tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch)
     return Node(tmp_path, run_module, monkeypatch)
 
 
+def test_warns_of_lines_of_others_that_nccl_ignores(node: Node) -> None:
+    node.conf.write_text("NCCL_DEBUG=WARNING\nnccl_ib_disable=1\n")
+    warnings = node.run()["_warned"]
+    assert "NCCL_DEBUG is 'WARNING', which NCCL ignores: it knows VERSION, WARN" in warnings
+    assert "nccl_ib_disable is read by nobody, because case counts: write NCCL_IB_DISABLE." in warnings
+
+
+def test_a_folder_in_the_place_of_a_file_is_refused_in_one_line(node: Node) -> None:
+    node.topology.unlink(missing_ok=True)
+    node.topology.mkdir(parents=True)
+    answer = node.run()
+    assert answer["msg"] == f"topology_path must be a file, and {node.topology} is a folder: name a file in it."
+
+
+def test_a_root_that_is_not_there_is_refused_in_one_line(node: Node, tmp_path: Path) -> None:
+    answer = node.run(root=f"{tmp_path}/none")
+    assert answer["msg"] == f"root {tmp_path}/none: there is no such folder"
+
+
 @pytest.mark.parametrize("label", list(topology_files.broken()))
 def test_replaces_each_broken_file_of_the_hpc_images(
     tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch, label: str

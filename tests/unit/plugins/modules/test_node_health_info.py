@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
     FAIL,
+    SKIP,
     TIERS,
     UNKNOWN,
     WARN,
@@ -37,8 +38,10 @@ def have(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Callable[..
 
     def install(*verdicts: str) -> None:
         def check(name: str) -> Check:
-            found = () if name == "pass" else (Finding(name, f"it is {name}"),)
+            found = () if name in ("pass", SKIP) else (Finding(name, f"it is {name}"),)
             answer = Answer("it is well", (Reading("n", 1),), found)
+            if name == SKIP:
+                answer = Answer(skipped="there is none here")
             return Check(name, name, name, TIERS, lambda _context: answer)
 
         monkeypatch.setattr(catalog, "NAMES", verdicts)
@@ -75,6 +78,15 @@ def test_it_fails_from_the_verdict_on_that_was_asked_for(
     if verdict in failing:
         assert answer["msg"] == f"{verdict}: {verdict}: it is {verdict}"
     assert answer["health"]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(("fail_on", "fails"), [("never", False), ("fail", False), ("unknown", True), ("warn", True)])
+def test_a_tier_that_measured_nothing_counts_as_unknown(
+    have: Any, run_module: RunModule, fail_on: str, fails: bool
+) -> None:
+    have(SKIP)
+    answer = run_module(node_health_info.main, fail_on=fail_on)
+    assert (answer.get("failed", False), answer["health"]["status"]) == (fails, 2)
 
 
 def test_only_some_checks_are_run(have: Any, run_module: RunModule) -> None:

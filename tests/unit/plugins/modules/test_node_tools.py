@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES, all_commands
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.modules import node_tools
 
@@ -150,7 +151,7 @@ def test_running_systemd_is_told_of_its_units(
     if booted:
         (root / "run/systemd/system").mkdir(parents=True)
 
-    class ThisMachine(node_tools.Root):
+    class ThisMachine(Root):
         @property
         def is_this_machine(self) -> bool:
             return True
@@ -158,7 +159,7 @@ def test_running_systemd_is_told_of_its_units(
         def at(self, path: str) -> str:
             return str(root / path.lstrip("/"))
 
-    monkeypatch.setattr(node_tools, "Root", ThisMachine)
+    monkeypatch.setattr(node_tools, "existing_root", ThisMachine)
     run_module(node_tools.main, check_mode=True)
     assert told == []
     run_module(node_tools.main)
@@ -218,3 +219,8 @@ def test_installed_tool_is_for_all_users(root: pathlib.Path, run_module: RunModu
         if not path.is_symlink():
             assert path.stat().st_mode & 0o7777 == (0o755 if path.is_dir() else 0o644), path
     assert (root / "usr/bin/hpcnode").stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
+    answer = run_module(node_tools.main, root="/there/is/none")
+    assert answer["msg"] == "root /there/is/none: there is no such folder"

@@ -52,6 +52,34 @@ def test_does_not_fail_on_other_findings(run_module: RunModule, tree: MachineTre
     assert run_module(numa_pin_check.main, root=str(tree.path), processes="xhpl", fail_on=["unpinned"])["_exit"] == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fail_on": ["error"]}, "fail_on judges processes, and none were chosen: give processes, pids,"),
+        ({"fail_on": ["error"], "pids": []}, "fail_on judges processes, and none were chosen"),
+        ({"cgroup": ""}, "cgroup '' would select every process"),
+        ({"cgroup": "/"}, "cgroup '/' would select every process"),
+        ({"cgroup": "jobs/.."}, "cgroup 'jobs/..' would select every process"),
+        ({"cgroup": "/sys/fs/cgroup"}, "cgroup '/sys/fs/cgroup' would select every process"),
+        ({"ranks_per_node": 0}, "ranks_per_node must be at least 1, not 0."),
+        ({"ranks_per_node": 0, "processes": "xhpl"}, "ranks_per_node must be at least 1, not 0."),
+        ({"threads_per_rank": 0, "processes": "xhpl"}, "threads_per_rank must be at least 1, not 0."),
+    ],
+)
+def test_a_check_of_nothing_and_a_zero_are_refused(
+    run_module: RunModule, tree: MachineTree, options: dict[str, Any], words: str
+) -> None:
+    tree.cgroup("", [50, 51])
+    answer = run_module(numa_pin_check.main, root=str(tree.path), **options)
+    assert answer["failed"] is True
+    assert answer["msg"].startswith(words)
+
+
+def test_advice_alone_is_no_verdict(run_module: RunModule, tree: MachineTree) -> None:
+    answer = run_module(numa_pin_check.main, root=str(tree.path))
+    assert (answer["verdict"], answer["advice"]["ranks_per_node"]) == ("unknown", 8)
+
+
 def test_no_such_process_is_never_a_pass(run_module: RunModule, tree: MachineTree) -> None:
     asked = {"root": str(tree.path), "processes": "nothing"}
     assert run_module(numa_pin_check.main, **asked)["verdict"] == "unknown"
@@ -108,3 +136,8 @@ def test_asks_the_driver_which_gpus_are_used(
     answer = run_module(numa_pin_check.main, root=str(tree.path), processes="xhpl")
     assert [rank["gpus"] for rank in answer["ranks"]] == [[0], [2]]
     assert "far_from_gpu" in {finding["code"] for finding in answer["findings"]}
+
+
+def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
+    answer = run_module(numa_pin_check.main, root="/there/is/none")
+    assert answer["msg"] == "root /there/is/none: there is no such folder"

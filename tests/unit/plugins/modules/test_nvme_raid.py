@@ -31,7 +31,7 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     played = Node(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda *_arguments: None)
-    monkeypatch.setattr(nvme_raid, "Root", lambda _path: played.root)
+    monkeypatch.setattr(nvme_raid, "existing_root", lambda _path: played.root)
     monkeypatch.setattr(nvme_raid, "run", played.run)
     unit = tmp_path / "usr/lib/systemd/system/hpcai-scratch.service"
     unit.parent.mkdir(parents=True)
@@ -141,6 +141,35 @@ def test_an_option_that_makes_no_sense_fails(node: Node, run_module: RunModule) 
     assert "label must be 1 to 12 letters" in answer["msg"]
 
 
+@pytest.mark.parametrize("state", ["present", "configured"])
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"owner": "no-such-user"}, "owner: there is no user 'no-such-user' on this machine."),
+        ({"group": "no-such-group"}, "group: there is no group 'no-such-group' on this machine."),
+        ({"owner": "4294967295"}, "owner: 4294967295 is no number of a user or group"),
+        ({"mount_options": ["rw ; x"]}, "mount_options must be a list of options"),
+        ({"mountpoint": "/scratch\nb"}, "mountpoint must be one line"),
+        ({"models": []}, "models is empty, and devices too"),
+        # YAML's 01777 without quotes.
+        ({"mode": 1023}, "mode must be octal digits in quotes, such as '1777', not 1023"),
+        ({"expected_count": -1}, "expected_count must be 0 or more, not -1"),
+        ({"nvme_count": -3}, "nvme_count must be 0 or more, not -3"),
+        ({"nvme_count": -3, "expected_count": 8}, "nvme_count must be 0 or more, not -3"),
+        *(({"lock_timeout": seconds}, "lock_timeout is ") for seconds in (-1, float("nan"), float("inf"), 1e300)),
+    ],
+)
+def test_settings_for_the_boot_are_refused_as_the_boot_would(
+    node: Node, run_module: RunModule, state: str, option: dict[str, Any], words: str
+) -> None:
+    answer = run_module(nvme_raid.main, state=state, **{**ME, **option})
+    assert answer["failed"] is True
+    assert answer["msg"].startswith(words)
+    assert "\n" not in answer["msg"]
+    assert node.commands == []
+    assert node.root.text(SETTINGS) is None
+
+
 def test_a_second_run_at_the_same_time_is_refused_after_its_wait(node: Node, run_module: RunModule) -> None:
     with only_one(node.root.at(core.LOCK), 0):
         answer = run_module(nvme_raid.main, lock_timeout=0, **ME)
@@ -148,6 +177,11 @@ def test_a_second_run_at_the_same_time_is_refused_after_its_wait(node: Node, run
     assert f"another run is at work on the scratch: process {os.getpid()} holds" in answer["msg"]
     assert node.commands == []
     assert run_module(nvme_raid.main, lock_timeout=0, **ME)["changed"]
+
+
+def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
+    answer = run_module(nvme_raid.main, root="/there/is/none", **ME)
+    assert answer["msg"] == "root /there/is/none: there is no such folder"
 
 
 def test_needs_root(node: Node, run_module: RunModule, monkeypatch: pytest.MonkeyPatch) -> None:

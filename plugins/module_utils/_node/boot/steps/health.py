@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from ...health.check import BOOT, FAIL, UNKNOWN, WARN
+from ...health.check import SKIP as SKIPPED
 from ...health.check import Result as CheckResult
 from ...health.engine import TierRun
 from ...health.measure import TimedRun
@@ -40,7 +41,10 @@ def judge(done: TierRun) -> Outcome:
     """Return the step's outcome: it fails only for a check that may keep slurmd from starting."""
     blocking = {check.name for check in done.checks if check.blocks_boot}
     findings = [_finding(result, blocking) for result in done.results if result.verdict in (FAIL, UNKNOWN, WARN)]
-    good = f"{len(done.results)} checks found nothing"
+    measured = sum(result.verdict != SKIPPED for result in done.results)
+    if not measured:
+        return Outcome(SKIP, f"all {len(done.results)} checks were skipped, so nothing is known")
+    good = f"{measured} of {len(done.results)} checks ran, and found nothing"
     return outcome_of(findings, good, (), {"verdicts": {one.name: one.verdict for one in done.results}})
 
 

@@ -22,6 +22,7 @@ OF_GPU, OF_HOST = "ib_gdr_write", "ib_write"
 
 _SIZE = 8388608
 _BYTES = re.compile(r"(\d+) B\b")
+_QUEUE_PAIRS = re.compile(r"(\d+) queue pairs")
 _RUN_S = 30.0
 _HINT = "Look at the port's errors: hpcnode health run periodic --only ib_errors; then replace the node"
 
@@ -46,11 +47,13 @@ def _answer(
     context: Context, path: str, ports: list[perftest.Port], limit_name: str, findings: list[Finding]
 ) -> Answer:
     threshold = context.settings.threshold(context.size, limit_name)
-    stated = _BYTES.search(threshold.at) if threshold else None
+    at = threshold.at if threshold else ""
+    stated = _BYTES.search(at)
     size = int(stated[1]) if stated else _SIZE
+    pairs = _QUEUE_PAIRS.search(at)
     readings, found = [], list(findings)
     for port in ports:
-        options = ["-s", str(size), "--report_gbits"]
+        options = ["-s", str(size), *(["-q", pairs[1]] if pairs else ()), "--report_gbits"]
         gpu = perftest.gpu_near(context, port) if limit_name == OF_GPU else None
         if limit_name == OF_GPU and gpu is None:
             found.append(Finding(UNKNOWN, f"no GPU is near {port.label}, so it was not measured", port.label))
@@ -76,9 +79,9 @@ def _answer(
 CHECK = Check(
     name=NAME,
     title="bandwidth of the adapters",
-    explain="Runs ib_write_bw on each InfiniBand adapter with itself, messages of the limit's size, in memory of a GPU "
-    "on its NUMA node, and compares with the size's limit (azurehpc-health-checks, check_ib_bw_gdr). A perftest "
-    "without CUDA measures memory of the host, and the check says so.",
+    explain="Runs ib_write_bw on each InfiniBand adapter with itself, messages and queue pairs as the limit says, in "
+    "memory of a GPU on its NUMA node, and compares with the size's limit (azurehpc-health-checks, check_ib_bw_gdr). A "
+    "perftest without CUDA measures memory of the host, and the check says so.",
     tiers=(DEEP,),
     measure=measure,
     applies=infiniband,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ..check import FAIL, PROLOG, UNKNOWN, Check, Result
+from ..check import FAIL, PROLOG, SKIP, UNKNOWN, Check, Result
 from ..engine import TierRun
 from ..limits import source_in_words
 from ..measure import Machine
@@ -28,7 +28,8 @@ def status_of(run: TierRun) -> int:
     verdicts = [result.verdict for result in run.results]
     if FAIL in verdicts:
         return BAD
-    return COULD_NOT_TELL if UNKNOWN in verdicts else GOOD
+    # Where all checks were skipped, nothing was found to be good.
+    return COULD_NOT_TELL if UNKNOWN in verdicts or not set(verdicts) - {SKIP} else GOOD
 
 
 def as_document(run: TierRun, node: Mapping[str, str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...machine.gpu import LIMIT_S, GpuFacts
 from ...machine.pci import canonical_busid
+from ...machine.seconds import check_seconds
 
 CONFIG = "clocks"
 """Name of the settings file, ``/etc/hpcai/clocks.json``: these options under the same names."""
@@ -75,12 +76,10 @@ def wanted_of(options: Mapping[str, Any]) -> Wanted:
             raise ValueError(f"{name} goes with state=explicit only, and state is {wanted.state}")
     if wanted.state == "explicit" and wanted.graphics_mhz is None and wanted.memory_mhz is None:
         raise ValueError("state=explicit needs graphics_mhz or memory_mhz")
-    if isinstance(wanted.timeout, bool) or not isinstance(wanted.timeout, (int, float)) or wanted.timeout <= 0:
-        raise ValueError(f"timeout is {wanted.timeout!r}: give seconds above 0")
     if not wanted.gpus:
         raise ValueError("gpus is empty: name GPUs, or 'all'")
     # The settings file has one text for one wish, whoever writes it.
-    return replace(wanted, timeout=float(wanted.timeout))
+    return replace(wanted, timeout=check_seconds("timeout", wanted.timeout))
 
 
 def chosen(gpus: Sequence[GpuFacts], names: Sequence[str]) -> tuple[GpuFacts, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 from ...machine.config import FOLDER, ConfigError, read_config
 from ...machine.gpu import LIMIT_S
 from ...machine.root import Root
+from ...machine.seconds import check_seconds
 
 CONFIG = "gpu"
 _VERSION = re.compile(r"\d{1,5}(\.\d{1,5}){0,3}")
@@ -51,14 +52,12 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
     if unknown:
         raise ValueError(f"unknown option {unknown[0]}: there are {', '.join(Settings.__dataclass_fields__)}")
     min_driver, gpu_count = options.get("min_driver"), options.get("gpu_count")
-    timeout = options.get("timeout", LIMIT_S)
+    timeout = check_seconds("timeout", options.get("timeout", LIMIT_S))
     if min_driver is not None and not (isinstance(min_driver, str) and _VERSION.fullmatch(min_driver)):
         raise ValueError(f"min_driver is {min_driver!r}: give a version such as '535' or '550.54.15'")
     if gpu_count is not None and (isinstance(gpu_count, bool) or not isinstance(gpu_count, int) or gpu_count < 0):
         raise ValueError(f"gpu_count is {gpu_count!r}: give a number of GPUs, 0 for none")
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0:
-        raise ValueError(f"timeout is {timeout!r}: give seconds above 0")
-    return Settings(min_driver, gpu_count, float(timeout))
+    return Settings(min_driver, gpu_count, timeout)
 
 
 def read_settings(root: Root) -> Settings:

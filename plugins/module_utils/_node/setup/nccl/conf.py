@@ -28,6 +28,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST = 1023
 
 
+_DEBUG = "NCCL_DEBUG"
+_DEBUG_LEVELS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")
+"""Those that NCCL knows, in any case (NCCL, src/debug.cc). It ignores any other, and then reports no errors."""
+_IN_CAPITALS = ("NCCL_", "RCCL_", "UCX_", "CUDA_")
+_OPEN_MPI = "OMPI_MCA_"
+
+
 class SettingsError(ValueError):
     """A setting that NCCL could not read back; the message names it."""
 
@@ -43,7 +50,7 @@ def variables(size: VmSize, topology_path: str | None, settings: Mapping[str, An
     if topology_path:
         merged[TOPO_FILE] = topology_path
     merged.update(settings)
-    return {name: text_of(name, value) for name, value in sorted(merged.items()) if value is not None}
+    return texts_of(merged)
 
 
 def with_variables(text: str, wanted: Mapping[str, str]) -> str:
@@ -79,6 +86,26 @@ def named_outside(text: str, name: str) -> list[str]:
     return [value for found, value in _settings(without_block(text, BLOCK)) if found == name]
 
 
+def problem_of(name: str, value: str) -> str:
+    """Return why the program that a variable is for does not take it; empty where nothing is known to be wrong."""
+    right = _right_case(name)
+    if name != right:
+        return f"{name} is read by nobody, because case counts: write {right}"
+    if name == _DEBUG and value.strip() and value.strip().upper() not in _DEBUG_LEVELS:
+        return f"{name} is {value!r}, which NCCL ignores: it knows {', '.join(_DEBUG_LEVELS)}"
+    return ""
+
+
+def _right_case(name: str) -> str:
+    capitals = name.upper()
+    if capitals.startswith(_IN_CAPITALS):
+        return capitals
+    if capitals.startswith(_OPEN_MPI):
+        # Its parameters are in small letters.
+        return f"{_OPEN_MPI}{name[len(_OPEN_MPI) :].lower()}"
+    return name
+
+
 def _settings(text: str) -> Iterator[tuple[str, str]]:
     for line in text.split("\n"):
         name, equals, value = line.rstrip("\r").partition("=")
@@ -86,13 +113,21 @@ def _settings(text: str) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def text_of(name: str, value: Any) -> str:
-    """Return the value as a line of text: a boolean becomes 1 or 0.
+def texts_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values as lines of text, without those that are None: a boolean becomes 1 or 0.
 
-    :raises SettingsError: it cannot be written so, or the name is none.
+    :raises SettingsError: one cannot be written so, or a name is none. The name of one that is left out counts too.
     """
-    if not _NAME.fullmatch(str(name)):
-        raise SettingsError(f"settings: {name!r} is no name of a variable.")
+    for name, value in settings.items():
+        if not _NAME.fullmatch(str(name)):
+            raise SettingsError(f"settings: {name!r} is no name of a variable.")
+        problem = problem_of(name, "" if value is None else str(value))
+        if problem:
+            raise SettingsError(f"settings: {problem}.")
+    return {name: _text_of(name, value) for name, value in sorted(settings.items()) if value is not None}
+
+
+def _text_of(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
     if not isinstance(value, (str, int, float)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ...machine.root import Root
+from ...machine.root import Root, existing_root
 from ...machine.vm_size import AskImds, remember
 from ..managed_file import apply_all, diff_of, printable
 from .facts import CONFIG_PATH, Facts, read_facts, read_settings
@@ -31,6 +31,7 @@ def configure(
     :raises SettingsError: a setting that cannot be written.
     :raises OSError: a file cannot be read or written.
     """
+    existing_root(options.root)
     _check_root(options, check_mode)
     facts = read_facts(options, ask) if options.apply else read_settings()
     made = plan(options, facts) if options.apply else plan_settings(options, facts)

@@ -15,6 +15,7 @@ cannot know. The other variables reach containers by the mounted /etc/nccl.conf,
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -41,6 +42,15 @@ def check_path(option: str, path: str) -> str:
     if not _PLAIN_PATH.fullmatch(path):
         raise PathError(f"{option} must be an absolute path of letters, digits and ._/@+- only, not {path!r}.")
     return path
+
+
+def check_file(option: str, path: str) -> None:
+    """Make sure that a path can be a file's.
+
+    :raises PathError: it is a folder's.
+    """
+    if path.endswith("/") or os.path.isdir(path):
+        raise PathError(f"{option} must be a file, and {path} is a folder: name a file in it.")
 
 
 def mounts(files: Mapping[str, str]) -> str:

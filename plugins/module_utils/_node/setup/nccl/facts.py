@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...machine.config import FOLDER
+from ...machine.config import FOLDER, ConfigError
 from ...machine.cpuset import CpuSet
 from ...machine.numa import CpuFacts
 from ...machine.root import Root
@@ -81,6 +81,11 @@ def read_facts(options: Options, ask: AskImds | None = None) -> Facts:
     paths = [options.topology_path, options.conf_path, CONFIG_PATH]
     if options.enroot_dir:
         paths += [f"{options.enroot_dir}/{name}" for name in (enroot.MOUNTS, enroot.ENVIRONMENT)]
+    try:
+        for option in ("topology_path", "conf_path"):
+            enroot.check_file(option, getattr(options, option))
+    except enroot.PathError as error:
+        raise ConfigError(str(error)) from None
     files = {path: _unchanged(path) for path in paths}
     return Facts(
         size,

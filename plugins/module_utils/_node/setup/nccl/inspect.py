@@ -29,6 +29,7 @@ class Inspection:
     :ivar reason: why nothing is; empty where something is.
     :ivar variables: what the configuration file should set.
     :ivar verdict: what is not as it should be, and what could not be told.
+    :ivar compared: whether anything was: a topology, or variables that somebody asked for.
     """
 
     size: VmSize
@@ -36,6 +37,7 @@ class Inspection:
     reason: str
     variables: Mapping[str, str]
     verdict: Verdict
+    compared: bool
 
 
 def inspect(options: Options, configured: bool, ask: AskImds | None = None) -> Inspection:
@@ -59,6 +61,7 @@ def inspect(options: Options, configured: bool, ask: AskImds | None = None) -> I
         topology if isinstance(topology, str) else "",
         variables,
         Verdict((*of_machine.mismatches, *of_files), of_machine.unknown),
+        generated is not None or (configured and bool(variables)),
     )
 
 

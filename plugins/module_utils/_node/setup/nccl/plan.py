@@ -250,6 +250,10 @@ def _warnings(facts: Facts, verdict: Verdict | None, in_effect: Mapping[str, str
             yield f"{foreign.named_by} sets {conf.TOPO_FILE}={foreign.path}{what}, which wins over nccl.conf."
         elif foreign.broken:
             yield f"{foreign.named_by} also names {foreign.path} ({foreign.known}); the line has no effect."
+    for name, value in in_effect.items():
+        problem = conf.problem_of(name, value)
+        if problem:
+            yield f"A line of another in the configuration file has no effect: {problem}."
     wanted = in_effect.get(_INTERFACE, "")
     if wanted and facts.interfaces and not _matches(wanted, facts.interfaces):
         there = ", ".join(facts.interfaces)

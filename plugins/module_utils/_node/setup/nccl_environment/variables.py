@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...sku import VmSize
-from ..nccl.conf import text_of
+from ..nccl.conf import texts_of
 
 _ALL: Mapping[str, str] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "OMPI_MCA_coll_hcoll_enable": "0"}
 _AMD = ("MI300X",)
@@ -57,4 +57,4 @@ def variables(size: VmSize, launch_only: bool, settings: Mapping[str, Any]) -> d
         if launch_only:
             merged.update(_LAUNCH_ONLY.get(size.name, {}))
     merged.update(settings)
-    return {name: text_of(name, value) for name, value in sorted(merged.items()) if value is not None}
+    return texts_of(merged)

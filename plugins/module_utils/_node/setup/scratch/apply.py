@@ -7,15 +7,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import uuid
 from collections.abc import Sequence
 
 from ...machine.atomic import write_file
+from ...machine.mount_call import mount_error
 from ...machine.mounts import processes_below, read_mounts
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Result, Run
+from ...machine.signatures import read_signatures
 from .facts import RECORD
 from .identity import filesystem_uuid
 from .mounting import gid_of, uid_of
@@ -25,8 +28,7 @@ from .wanted import Wanted
 _BLOCK_BYTES = 4096
 _LOG_UNIT_BYTES = 32 * 1024
 _SETTLE_S = 30
-# What mount(8) says of EUCLEAN and EINVAL, in the C locale.
-_DAMAGED = ("Structure needs cleaning", "bad superblock")
+_MOUNT_FAILED = 32  # mount(8), exit status: the system call failed. Anything else says nothing about the file system.
 
 
 def settle(run: Run) -> None:
@@ -152,20 +154,38 @@ class Applier:
         first = self.run(command)
         if first.rc == 0:
             return
-        if self._made or not step.disks or not self._is_damaged(step, filesystem, first):
+        if self._made or not step.disks or first.rc != _MOUNT_FAILED:
             _need(first)
+        self._check_is_damaged(step, filesystem, first)
         self.done.append(f"the file system on {step.device} was damaged ({_said(first)}) and made anew")
         self._mkfs(step)
         _need(self.run(command))
 
-    def _is_damaged(self, step: Step, filesystem: str, first: Result) -> bool:
-        """Whether a file system of ours cannot be mounted at all, and not only with these options."""
+    def _check_is_damaged(self, step: Step, filesystem: str, first: Result) -> None:
+        """Make sure that the file system on the device is ours, and that the kernel calls it damaged.
+
+        Only EUCLEAN is damage. EINVAL also stands for a feature that an older kernel lacks, and mount(8) reports both
+        with a sentence that names a bad superblock.
+
+        :raises CommandFailed: it is not ours, or not damaged: it must not be formatted.
+        """
         device = f"/dev/{step.device}"
-        plain = self.run(["mount", "-t", filesystem, device, step.where])
-        if plain.rc == 0:
+        number = mount_error(filesystem, device, step.where)
+        if number == 0:
             _need(self.run(["umount", step.where]))
             raise CommandFailed(f"mount_options of {step.where} do not suit {filesystem}: {_said(first)}")
-        return any(word in plain.stderr for word in _DAMAGED)
+        if number != errno.EUCLEAN:
+            raise CommandFailed(
+                f"{device} cannot be mounted on {step.where} ({errno.errorcode.get(number, number)}: "
+                f"{os.strerror(number)}), which does not prove that its {filesystem} file system is damaged, so it was "
+                f"not formatted: look at the kernel log; a new file system needs state=absent, then state=present"
+            )
+        found = read_signatures(self.root, [step.device], self.run)[step.device]
+        if not found or any(mark.uuid != filesystem_uuid(step.uuid) for mark in found):
+            raise CommandFailed(
+                f"{device} holds something else than the file system that was made for it, so it was not formatted: "
+                f"look at it with wipefs {device}"
+            )
 
     def _remount(self, step: Step) -> None:
         # With device and folder, so that the options replace those of before instead of being added to them.

@@ -17,8 +17,10 @@ from ...machine.config import FOLDER, as_config
 from ...machine.lock import Locked, only_one
 from ...machine.root import Root
 from ...machine.run import Run
+from ...machine.seconds import check_seconds
 from .apply import Applier, settle
 from .facts import RECORD, Facts, read_facts
+from .mounting import check_names
 from .plan import plan_present
 from .refusal import Refused
 from .removal import plan_absent, plan_down
@@ -33,12 +35,19 @@ _UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd
 _MOST_ROUNDS = 4
 
 PRESENT, ABSENT, DOWN, CONFIGURED = "present", "absent", "down", "configured"
+
+
+def _plan_configured(_facts: Facts, wanted: Wanted) -> Plan:
+    """Nothing but the settings: an image has no disks to look at."""
+    check_names(wanted)
+    return Plan()
+
+
 _PLANNERS: Mapping[str, Callable[[Facts, Wanted], Plan]] = {
     PRESENT: plan_present,
     ABSENT: plan_absent,
     DOWN: plan_down,
-    # Nothing but the settings: an image has no disks to look at.
-    CONFIGURED: lambda _facts, _wanted: Plan(),
+    CONFIGURED: _plan_configured,
 }
 
 
@@ -87,7 +96,9 @@ def ensure(
     :param keeps_settings: leave that file alone, whatever ``settings`` says.
     :raises Refused: it must not be done; nothing was changed, unless the message says so.
     :raises CommandFailed: a command failed; what was begun was undone.
+    :raises ValueError: ``lock_timeout_s`` is no time to wait.
     """
+    lock_timeout_s = check_seconds("lock_timeout", lock_timeout_s, zero=True)
     if root.is_this_machine and os.geteuid() != 0:
         raise Refused("reading and changing disks needs root: run with become.")
     text = None if settings is None else as_config(dict(settings))

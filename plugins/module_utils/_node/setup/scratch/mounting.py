@@ -23,6 +23,8 @@ from .wanted import Wanted
 # defaults, so a default that is asked for can only be seen by its opposite not being there.
 _FOR_OTHERS = ("x-", "X-", "comment=", "uhelper=")
 _UNSEEN = ("defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner", "group")
+# The kernel takes the number above it, -1, for "leave as it is".
+_HIGHEST_ID = 2**32 - 2
 _OPPOSITES = {
     "rw": "ro",
     "exec": "noexec",
@@ -54,8 +56,7 @@ def mount_steps(
     :raises Refused: something is in the way.
     """
     if not adopted:
-        # Who does not exist is said before anything is done.
-        uid_of(wanted.owner), gid_of(wanted.group)
+        check_names(wanted)
     here, _device = facts.mount_at(wanted.mountpoint)
     mine = [mount for mount in mounts if mount.root == "/"]
     if here is not None and here in mine:
@@ -134,13 +135,21 @@ def _owner_words(wanted: Wanted) -> str:
     return f"{wanted.owner}:{wanted.group} {wanted.mode:04o}"
 
 
+def check_names(wanted: Wanted) -> None:
+    """Make sure that this machine knows owner and group: what is kept for the boot must not fail there.
+
+    :raises Refused: it does not.
+    """
+    uid_of(wanted.owner), gid_of(wanted.group)
+
+
 def uid_of(owner: str) -> int:
     """Return a user's number.
 
     :raises Refused: there is no such user.
     """
     try:
-        return int(owner) if owner.isdecimal() else pwd.getpwnam(owner).pw_uid
+        return _number("owner", owner) if owner.isdecimal() else pwd.getpwnam(owner).pw_uid
     except KeyError:
         raise Refused(f"owner: there is no user {owner!r} on this machine.") from None
 
@@ -151,9 +160,15 @@ def gid_of(group: str) -> int:
     :raises Refused: there is no such group.
     """
     try:
-        return int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
+        return _number("group", group) if group.isdecimal() else grp.getgrnam(group).gr_gid
     except KeyError:
         raise Refused(f"group: there is no group {group!r} on this machine.") from None
+
+
+def _number(name: str, text: str) -> int:
+    if int(text) > _HIGHEST_ID:
+        raise Refused(f"{name}: {text} is no number of a user or group: {_HIGHEST_ID} is the highest.")
+    return int(text)
 
 
 def keep_mounted(wanted: Wanted, adopted: bool) -> Mapping[str, Any]:

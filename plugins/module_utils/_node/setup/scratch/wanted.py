@@ -39,6 +39,8 @@ DEFAULTS: Mapping[str, Any] = {
 # Forcing is said once, to one run. A node that boots must not find in its settings that it may wipe a disk.
 _NOT_PERSISTENT = ("force_devices",)
 _LABEL_BYTES = {"xfs": 12, "ext4": 16}
+_MOUNT_OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(=[A-Za-z0-9_.:/@%+-]*)?")
+_OWNERS = 0o700
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KERNEL_NAMES = re.compile(r"md_?\d+")
 _ARRAY_NAME_BYTES = 32  # md superblock 1.x, set_name
@@ -132,8 +134,7 @@ def as_settings(options: Mapping[str, Any]) -> dict[str, Any]:
 def _check(wanted: Wanted) -> None:
     if wanted.on_count_mismatch not in ("fail", "warn", "ignore"):
         raise OptionError(f"on_count_mismatch must be fail, warn or ignore, not {wanted.on_count_mismatch!r}")
-    if wanted.expected_count is not None and wanted.expected_count < 0:
-        raise OptionError(f"expected_count must be 0 or more, not {wanted.expected_count}")
+    check_count("expected_count", wanted.expected_count)
     if not _NAME.fullmatch(wanted.array_name) or len(wanted.array_name) > _ARRAY_NAME_BYTES:
         raise OptionError(
             f"array_name must be 1 to {_ARRAY_NAME_BYTES} letters, digits, dots, dashes and underscores, "
@@ -150,9 +151,28 @@ def _check(wanted: Wanted) -> None:
             f"({wanted.filesystem} holds no more), not {wanted.label!r}"
         )
     check_path_of_mount(wanted.mountpoint)
+    wrong = next((option for option in wanted.mount_options if not _MOUNT_OPTION.fullmatch(option)), None)
+    if wrong is not None:
+        raise OptionError(f"mount_options must be a list of options such as noatime or logbsize=256k, not {wrong!r}")
+    if not wanted.devices and not any(wanted.models):
+        raise OptionError("models is empty, and devices too: name the models of the disks, or the disks")
+    if not all(model.strip() for model in wanted.models):
+        raise OptionError("models holds an empty text, which would choose every disk without a model: remove it")
+    if wanted.mode & _OWNERS != _OWNERS:
+        # What YAML makes of 01777 and 0777 without quotes looks so: 1023 and 511.
+        raise OptionError(f"mode {wanted.mode:04o} keeps the owner out: write it in quotes, such as '1777'")
     for path in (*wanted.devices, *wanted.force_devices):
         if not path.startswith("/dev/"):
             raise OptionError(f"{path!r} is no path below /dev: name disks as /dev/nvme0n1 or /dev/disk/by-id/...")
+
+
+def check_count(name: str, count: int | None) -> None:
+    """Make sure that a number of disks is one.
+
+    :raises OptionError: it is not.
+    """
+    if count is not None and count < 0:
+        raise OptionError(f"{name} must be 0 or more, not {count}")
 
 
 def check_path_of_mount(path: str) -> None:
@@ -160,8 +180,11 @@ def check_path_of_mount(path: str) -> None:
 
     :raises OptionError: it may not.
     """
-    if not path.startswith("/") or os.path.normpath(path) != path:
+    # normpath keeps two slashes at the beginning, and the kernel does not.
+    if not path.startswith("/") or path.startswith("//") or os.path.normpath(path) != path:
         raise OptionError(f"mountpoint must be an absolute path without '..', not {path or '/'!r}")
+    if not path.isprintable():
+        raise OptionError(f"mountpoint must be one line without control characters, not {path!r}")
     if path == "/" or path.lstrip("/") in _SYSTEM_FOLDERS:
         raise OptionError(f"mountpoint {path} belongs to the operating system: choose another, such as /scratch")
 
@@ -181,7 +204,7 @@ def octal_mode(value: object) -> int:
 
     :raises OptionError: it is something else.
     """
-    text = str(value)
-    if not re.fullmatch(r"0?[0-7]{3,4}", text):
-        raise OptionError(f"mode must be octal digits in quotes, such as '1777', not {text!r}")
-    return int(text, 8)
+    # YAML reads 01777 without quotes as an octal number, 1023, whose digits are those of another mode.
+    if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3,4}", value):
+        raise OptionError(f"mode must be octal digits in quotes, such as '1777', not {value!r}")
+    return int(value, 8)

@@ -104,7 +104,8 @@ def hpcnode(capsys: pytest.CaptureFixture[str]) -> Hpcnode:
         ({"a": GOOD, "b": UNSURE}, "periodic", 2, "unknown"),
         ({"a": UNSURE, "b": LOST}, "periodic", 1, "fail"),
         ({"a": UNSURE, "b": LOST}, "prolog", 0, "fail"),
-        ({"a": Answer(skipped="none")}, "boot", 0, "skip"),
+        ({"a": Answer(skipped="none")}, "boot", 2, "skip"),
+        ({"a": Answer(skipped="none"), "b": GOOD}, "boot", 0, "pass"),
     ],
 )
 def test_a_run_answers_with_one_document(

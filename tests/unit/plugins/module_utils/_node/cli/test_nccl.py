@@ -142,10 +142,38 @@ def test_verify_misses_a_file_that_was_promised(hpcnode: Shell) -> None:
     assert (status, text.strip()[-10:]) == (1, "found none")
 
 
-def test_verify_of_a_size_without_topology_is_good(hpcnode: Shell) -> None:
+def test_verify_of_a_size_without_topology_and_settings_has_compared_nothing(hpcnode: Shell) -> None:
     status, text = hpcnode("verify", "--vm-size", "nc24ads_a100_v4")
-    assert status == 0
+    assert status == 2
     assert "No topology file is generated" in text
+    assert text.endswith("Nothing was compared.\n")
+
+
+def test_verify_of_a_size_without_topology_compares_variables(hpcnode: Shell) -> None:
+    hpcnode.configured(vm_size="nc24ads_a100_v4", settings={"NCCL_SOCKET_IFNAME": "eth0"})
+    assert hpcnode("verify")[0] == 0
+    hpcnode.configured(vm_size="nc24ads_a100_v4", settings={"NCCL_SOCKET_IFNAME": "eth1"})
+    assert hpcnode("verify")[0] == 1
+
+
+def test_shows_no_path_and_no_variable_of_another_size(hpcnode: Shell) -> None:
+    hpcnode.configured(topology_path="/opt/nd-a100.xml", settings={"NCCL_DEBUG": "INFO"})
+    for own in ((), ("--vm-size", "nd96asr_v4")):
+        text = hpcnode("show", *own)[1]
+        assert "NCCL_TOPO_FILE=/opt/nd-a100.xml" in text
+        assert "NCCL_DEBUG=INFO" in text
+    other = hpcnode("show", "--vm-size", "nd40rs_v2")[1]
+    assert "NCCL_TOPO_FILE=/var/lib/hpcai/nccl-topo.xml" in other
+    assert "nd-a100" not in other
+    assert "NCCL_DEBUG" not in other
+
+
+def test_a_size_described_by_hand_is_shown_as_it_is_described(hpcnode: Shell) -> None:
+    described = {"Standard_Mine": {"vcpus": 4, "nccl_settings": {"NCCL_X": "7"}}}
+    hpcnode.configured(topology_path="/opt/nd-a100.xml", vm_sizes=described)
+    text = hpcnode("show", "--vm-size", "Standard_Mine")[1]
+    assert "NCCL_X=7" in text
+    assert "nd-a100" not in text
 
 
 @pytest.mark.parametrize("words", [["show"], ["verify"], []])

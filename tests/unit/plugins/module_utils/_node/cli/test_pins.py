@@ -51,6 +51,12 @@ def run(tree: MachineTree, *words: str) -> int:
         (["--pids", "1", "--job", "2"], USAGE),
         (["--fail-on", "nonsense"], USAGE),
         (["--ranks", "1000"], USAGE),
+        (["--ranks", "0"], USAGE),
+        (["--processes", "xhpl", "--ranks", "0"], USAGE),
+        (["--processes", "xhpl", "--threads", "-1"], USAGE),
+        (["--fail-on", "error"], USAGE),
+        (["--cgroup", ""], USAGE),
+        (["--cgroup", "/sys/fs/cgroup/"], USAGE),
         # As the module calls them.
         (["--slurm-job-id", "7", "--ranks-per-node", "8", "--threads-per-rank", "4"], BAD),
         (["--masks", "other"], USAGE),

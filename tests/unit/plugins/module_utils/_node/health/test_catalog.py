@@ -21,6 +21,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.deep import idle, nccl, tools
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.engine import LIMIT_S
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import all_sizes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.types import VmSize
+from ansible_collections.hpcai.azure.plugins.modules import nccl_pairs
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[6]
 FOLDER = REPOSITORY / "plugins/module_utils/_node/health/checks"
@@ -110,6 +112,15 @@ def test_a_check_has_its_tiers_and_a_limit(check: Check) -> None:
 def test_a_threshold_is_one_that_some_size_has(check: Check) -> None:
     known = {name for size in all_sizes().values() for name in size.thresholds}
     assert set(check.thresholds) <= known
+
+
+@pytest.mark.parametrize("size", all_sizes().values(), ids=lambda size: size.name)
+def test_every_limit_of_a_size_is_read(size: VmSize) -> None:
+    """By a check that applies to the size, or by the search for bad pairs with messages of the limit's size."""
+    read = {name for check in CHECKS if not check.applies(size) for name in check.limits}
+    for name, threshold in size.thresholds.items():
+        by_pairs = name == nccl_pairs.THRESHOLD and re.search(r"\b\d+[KMG]\b", threshold.at)
+        assert name in read or by_pairs, f"nothing reads {name} of {size.name}: check it, or remove it"
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)

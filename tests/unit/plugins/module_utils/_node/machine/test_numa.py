@@ -96,3 +96,24 @@ def test_this_machine_has_the_cpus_that_python_counts() -> None:
     assert os.sched_getaffinity(0) <= facts.online
     assert len(facts.online) == os.cpu_count()
     assert CpuSet(cpu for node in facts.nodes for cpu in node.cpus) == facts.online
+
+
+def test_lists_that_end_in_a_nul_are_read(tmp_path: Path) -> None:
+    MachineTree(tmp_path).cpus("0-3\0").node(0, "0-1\0").node(1, "2-3\n\0")
+    facts = read_cpus(Root(str(tmp_path)))
+    assert [node.cpus.as_list() for node in facts.nodes] == ["0-1", "2-3"]
+
+
+def test_a_mask_says_what_a_missing_list_does_not(tmp_path: Path) -> None:
+    tree = MachineTree(tmp_path).cpus("0-35").node(0, "0-3").node(1, "4-35")
+    for node, mask in ((0, "0,0000000f"), (1, "f,fffffff0\0")):
+        (tmp_path / f"sys/devices/system/node/node{node}/cpulist").unlink()
+        tree.write(f"/sys/devices/system/node/node{node}/cpumap", mask)
+    assert [node.cpus.as_list() for node in read_cpus(Root(str(tmp_path))).nodes] == ["0-3", "4-35"]
+
+
+def test_a_node_that_lists_no_cpus_at_all_is_named(tmp_path: Path) -> None:
+    MachineTree(tmp_path).cpus("0-3").node(0, "0-3")
+    (tmp_path / "sys/devices/system/node/node0/cpulist").unlink()
+    with pytest.raises(ValueError, match="node/node0 has neither cpulist nor cpumap"):
+        read_cpus(Root(str(tmp_path)))

@@ -10,7 +10,7 @@ import pathlib
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import NoRoot, Root, existing_root
 
 
 @pytest.fixture
@@ -61,3 +61,12 @@ def test_numbered_entries_come_in_the_order_of_their_numbers(root: Root) -> None
 def test_a_dangling_link_exists_and_has_a_name(root: Root) -> None:
     assert root.exists("/sys/link")
     assert root.link_name("/sys/link") == "nvme0"
+
+
+def test_a_root_that_an_option_names_must_be_a_folder(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").touch()
+    assert existing_root(str(tmp_path)).path == str(tmp_path)
+    for missing in ("none", "file"):
+        with pytest.raises(NoRoot) as refused:
+            existing_root(f"{tmp_path}/{missing}")
+        assert str(refused.value) == f"root {tmp_path}/{missing}: there is no such folder"

@@ -232,6 +232,6 @@ def test_findings_are_chosen_by_code_and_by_severity(nd: MachineTree, look: Look
         "use_unknown",
         "idle_node",
     }
-    check_wanted([*SEVERITIES, *CODES])
+    check_wanted([*SEVERITIES, *CODES], selects=True)
     with pytest.raises(ValueError, match=r"unpined .*unpinned"):
-        check_wanted(["unpined"])
+        check_wanted(["unpined"], selects=True)

@@ -115,7 +115,7 @@ def test_refuses_what_selects_in_no_sensible_way(options: dict[str, object]) -> 
 
 def test_nothing_asked_for_is_nothing_selected() -> None:
     assert not Selection()
-    assert Selection(cgroup="/")
+    assert Selection(cgroup="job")
     assert Selection(slurm_job=0)
 
 

@@ -75,6 +75,25 @@ def test_passes_with_each_adapter_for_itself_from_the_gpu_near_it(tmp_path: path
     assert all(1024 < int(port) < 65536 for port in ports)
 
 
+@pytest.mark.parametrize(
+    ("size", "bytes_", "limit"),
+    [("Standard_ND96isr_MI300X_v5", "1048576", 390), ("Standard_ND40rs_v2", "65536", 78)],
+)
+def test_memory_of_the_host_is_measured_as_its_limit_was(
+    tmp_path: pathlib.Path, size: str, bytes_: str, limit: int
+) -> None:
+    tool = Perftest(server=WELL.replace("8388608", bytes_), client=WELL.replace("8388608", bytes_))
+    # What hangs where in an MI300X, nobody says: any machine's adapters do.
+    tree = machine(tmp_path, ND_A100, PROGRAM)
+    put_port(tmp_path, "mlx5_ib0")
+    answer = CHECK.measure(context(tree, tool, size=size))
+    assert tool.commands
+    for words in tool.commands:
+        assert words[words.index("-s") + 1] == bytes_
+        assert words[words.index("-q") + 1] == "2"
+    assert {one.limit for one in answer.readings} == {limit}
+
+
 def test_fails_for_the_one_adapter_below_the_limit(tmp_path: pathlib.Path) -> None:
     answer = CHECK.measure(played(tmp_path, Perftest("mlx5_ib3", client=WELL.replace("196.57", "94.10"))))
     assert [(one.verdict, one.device, one.summary) for one in answer.findings] == [

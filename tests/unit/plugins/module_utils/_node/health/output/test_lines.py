@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
     FAIL,
     PASS,
+    SKIP,
     UNKNOWN,
     USER,
     WARN,
@@ -82,6 +83,9 @@ def test_the_reason_names_the_first_failure_and_counts_the_others(node: Any, mak
         ((PASS, WARN), "periodic", 0),
         ((PASS, UNKNOWN), "periodic", 2),
         ((FAIL, UNKNOWN), "periodic", 1),
+        ((SKIP,), "periodic", 2),
+        ((SKIP, PASS), "periodic", 0),
+        ((SKIP,), "epilog", 2),
         ((UNKNOWN,), "prolog", 0),
         ((FAIL,), "prolog", 0),
         ((FAIL,), "epilog", 1),
@@ -90,8 +94,12 @@ def test_the_reason_names_the_first_failure_and_counts_the_others(node: Any, mak
 def test_the_exit_status_of_a_run(
     node: Any, make_check: Any, verdicts: tuple[str, ...], tier: str, status: int
 ) -> None:
-    findings = {verdict: () if verdict == PASS else (Finding(verdict, "x"),) for verdict in verdicts}
-    checks = [make_check(Answer("x", (Reading("n", 1),), found), verdict) for verdict, found in findings.items()]
+    findings = {verdict: () if verdict in (PASS, SKIP) else (Finding(verdict, "x"),) for verdict in verdicts}
+    answers = {
+        verdict: Answer(skipped="none here") if verdict == SKIP else Answer("x", (Reading("n", 1),), found)
+        for verdict, found in findings.items()
+    }
+    checks = [make_check(answer, verdict) for verdict, answer in answers.items()]
     assert as_json.status_of(node.tier(*checks, tier=tier)) == status
 
 

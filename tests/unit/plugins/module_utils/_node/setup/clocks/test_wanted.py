@@ -51,6 +51,8 @@ def test_one_wish_has_one_text_in_the_file() -> None:
         ({"state": "explicit", "graphics_mhz": 0}, "give a clock in MHz"),
         ({"gpus": "all"}, "gpus is no list"),
         ({"gpus": []}, "gpus is empty"),
+        ({"timeout": float("inf")}, "timeout is inf: give seconds above 0"),
+        ({"timeout": float("nan")}, "timeout is nan: give seconds above 0"),
         ({"timeout": 0}, "give seconds above 0"),
         ({"timeout": "long"}, "give seconds above 0"),
     ],

@@ -40,6 +40,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ({"min_driver": 535}, "min_driver is 535"),
         ({"gpu_count": -1}, "gpu_count is -1"),
         ({"gpu_count": True}, "gpu_count is True"),
+        ({"timeout": float("inf")}, "timeout is inf: give seconds above 0"),
+        ({"timeout": float("nan")}, "timeout is nan: give seconds above 0"),
         ({"timeout": 0}, "timeout is 0"),
         ({"gpus": 8}, "unknown option gpus: there are min_driver, gpu_count, timeout"),
     ],

@@ -62,6 +62,16 @@ def test_values_are_written_as_nccl_reads_them(given: Any, written: str) -> None
         ({"NCCL_X": "1\x00"}, "must be one line"),
         ({"NCCL_X": "a" * 1024}, "at most 1023 bytes"),
         ({"NCCL_X": ["1"]}, "must be text or a number"),
+        (
+            {"NCCL_DEBUG": "WARNING"},
+            "settings: NCCL_DEBUG is 'WARNING', which NCCL ignores: it knows VERSION, WARN, INFO, ABORT, TRACE.",
+        ),
+        ({"NCCL_DEBUG": True}, "NCCL_DEBUG is 'True', which NCCL ignores"),
+        ({"nccl_debug": "INFO"}, "settings: nccl_debug is read by nobody, because case counts: write NCCL_DEBUG."),
+        ({"NCCL_Topo_File": None}, "write NCCL_TOPO_FILE."),
+        ({"Ucx_Tls": "rc"}, "write UCX_TLS."),
+        ({"ompi_mca_btl": "tcp"}, "write OMPI_MCA_btl."),
+        ({"OMPI_MCA_COLL_HCOLL_ENABLE": "0"}, "write OMPI_MCA_coll_hcoll_enable."),
     ],
 )
 def test_refuses_what_nccl_could_not_read_back(settings: dict[str, Any], words: str) -> None:
@@ -86,6 +96,11 @@ def test_lines_of_others_stay_byte_for_byte(foreign: str) -> None:
     assert written == f"{BEGIN}NCCL_TOPO_FILE={PATH}\n{END}{foreign}"
     assert conf.with_variables(written, {"NCCL_TOPO_FILE": PATH}) == written
     assert conf.with_variables(written, {}) == foreign
+
+
+@pytest.mark.parametrize("level", ["VERSION", "WARN", "INFO", "ABORT", "TRACE", "warn", "Info", ""])
+def test_levels_that_nccl_knows_in_any_case(level: str) -> None:
+    assert conf.variables(VmSize("x"), None, {"NCCL_DEBUG": level})["NCCL_DEBUG"] == level
 
 
 def test_our_block_wins_over_lines_of_others() -> None:

@@ -11,6 +11,8 @@ import pathlib
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch import apply
+
 from .node import Node
 
 
@@ -19,4 +21,6 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     """A node with eight blank local disks; whoever runs the test is its root."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda *_arguments: None)
-    return Node(tmp_path)
+    played = Node(tmp_path)
+    monkeypatch.setattr(apply, "mount_error", played.mount_error)
+    return played

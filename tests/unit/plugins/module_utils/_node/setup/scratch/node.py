@@ -112,6 +112,8 @@ class Node:
         self.looked: list[str] = []
         # Exit status and words of commands that begin so.
         self.failing: dict[str, tuple[int, str]] = {}
+        # What mount(2) without options answers.
+        self.mount_errno = 0
         self.write()
 
     def ours(self, members: int = 8, device: str = "md127", mounted: bool = True, state: str = "clean") -> None:
@@ -280,6 +282,14 @@ class Node:
             entry[3] = shown
         else:
             self.mounts.append([device, where, words[words.index("-t") + 1], shown])
+
+    def mount_error(self, kind: str, device: str, where: str) -> int:
+        """Stand in for mount(2)."""
+        self.commands.append(f"mount(2) {kind} {device} {where}")
+        if self.mount_errno == 0:
+            self._mount(["-t", kind, device, where])
+            self.write()
+        return self.mount_errno
 
     def _umount(self, words: list[str]) -> None:
         entry = [mount for mount in self.mounts if mount[1] == words[-1]][-1]

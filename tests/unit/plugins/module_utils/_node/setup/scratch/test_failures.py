@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
+import errno
 import pathlib
 from typing import Any
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch import apply
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.ensure import ABSENT
 
-from .node import Node, foreign
+from .node import Node, filesystem, foreign
 
 EIGHT = [f"nvme{n}n1" for n in range(8)]
 PATHS = " ".join(f"/dev/{name}" for name in EIGHT)
@@ -91,6 +93,50 @@ def test_wrong_mount_options_do_not_cost_the_file_system(node: Node) -> None:
     said = failure(node, mount_options=["nonsense"])
     assert said.startswith("mount_options of /scratch do not suit xfs: mount: /scratch: wrong fs type, bad option")
     assert node.commands[-1] == "umount /scratch"
+    assert not any(words.startswith("mkfs") for words in node.commands)
+
+
+# What mount(8) 2.37 prints for EINVAL and for EUCLEAN alike, whatever the cause.
+_BAD_SUPERBLOCK = (
+    "mount: /scratch: wrong fs type, bad option, bad superblock on /dev/md127, missing codepage or helper program, or "
+    "other error."
+)
+
+
+@pytest.mark.parametrize("number", ["EINVAL", "EIO", "EBUSY", "EBADMSG", "ENOMEM"])
+def test_only_what_the_kernel_calls_damaged_is_formatted(node: Node, number: str) -> None:
+    # An XFS with a feature that an older kernel lacks gives EINVAL, after a reboot into that kernel.
+    node.ours(mounted=False)
+    node.failing, node.mount_errno = {"mount -t xfs": (32, _BAD_SUPERBLOCK)}, getattr(errno, number)
+    said = failure(node)
+    assert said.startswith(f"/dev/md127 cannot be mounted on /scratch ({number}: ")
+    assert said.endswith("a new file system needs state=absent, then state=present. Nothing was changed.")
+    assert not any(words.startswith(("mkfs", "wipefs --all")) for words in node.commands)
+    assert node.arrays["md127"].signatures
+
+
+def test_a_mount_that_hangs_is_not_tried_again(node: Node) -> None:
+    node.ours(mounted=False)
+    node.failing, node.mount_errno = {"mount -t xfs": (124, "no answer within 120 s")}, errno.EUCLEAN
+    assert "no answer within 120 s" in failure(node)
+    assert node.commands == ["mount -t xfs -o noatime /dev/md127 /scratch"]
+
+
+@pytest.mark.parametrize("found", [[foreign("xfs")], [filesystem(), foreign("ext4")], []])
+def test_what_turns_out_to_be_foreign_is_not_formatted(
+    node: Node, found: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.ours(mounted=False)
+    node.failing, node.mount_errno = {"mount -t xfs": (32, _BAD_SUPERBLOCK)}, errno.EUCLEAN
+    real = node.mount_error
+
+    def mount_error(kind: str, device: str, where: str) -> int:
+        # Another program writes between our look and the mount.
+        node.arrays["md127"].signatures = found
+        return real(kind, device, where)
+
+    monkeypatch.setattr(apply, "mount_error", mount_error)
+    assert "was not formatted: look at it with wipefs /dev/md127" in failure(node)
     assert not any(words.startswith("mkfs") for words in node.commands)
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 
@@ -197,7 +198,7 @@ def test_does_not_take_an_earlier_arrays_file_system_for_its_own(node: Node) -> 
 def test_makes_a_damaged_file_system_of_ours_anew_and_says_so(node: Node) -> None:
     node.ours(mounted=False)
     said = "mount: /scratch: mount(2) system call failed: Structure needs cleaning.\n       dmesg(1) may have more"
-    node.failing = {"mount -t xfs": (32, said)}
+    node.failing, node.mount_errno = {"mount -t xfs": (32, said)}, errno.EUCLEAN
     real = node._mkfs
 
     def mkfs(words: list[str]) -> None:
@@ -206,7 +207,7 @@ def test_makes_a_damaged_file_system_of_ours_anew_and_says_so(node: Node) -> Non
 
     node._mkfs = mkfs  # type: ignore[method-assign]
     done = node.ensure()
-    assert verbs(node) == ["mount", "mount", "mkfs.xfs", "mount"]
+    assert verbs(node) == ["mount", "mount(2)", "mkfs.xfs", "mount"]
     assert "the file system on md127 was damaged" in done.steps[0]
     assert "Structure needs cleaning" in done.steps[0]
 
