@@ -152,6 +152,14 @@ def test_a_fatal_error_counts_whether_it_comes_first_or_last(log: PlayedLog) -> 
     assert [found.verdict for found in log.look(CHECK).findings] == ["fail"]
 
 
+def test_the_name_of_a_process_neither_hides_a_fatal_error_nor_mends_one(log: PlayedLog) -> None:
+    """The name stands before what the driver says, and is the user's choice."""
+    log.write("NVRM: Xid (PCI:0009:01:00): 149, pid=7, name=Nonfatal XC1, NETIR_LINK_EVT  Fatal XC0 i0 Link 01")
+    assert [found.verdict for found in log.look(CHECK).findings] == ["fail"]
+    log.write("NVRM: Xid (PCI:0009:01:00): 154, pid=7, name=to 0x0 (None)")
+    assert log.look(CHECK).released == ()
+
+
 @pytest.mark.parametrize("mended", [RECOVERED, LOADED, LOADED_OF_NVIDIA])
 def test_a_reset_mends_what_it_can(log: PlayedLog, mended: str) -> None:
     log.write(GSP, OFF_THE_BUS, mended)
