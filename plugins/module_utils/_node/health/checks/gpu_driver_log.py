@@ -25,7 +25,7 @@ SIGNS = (
         _REPLACE,
         REPLACE,
         "NHC2013",
-        source="NVIDIA/open-gpu-kernel-modules: kernel-open/nvidia/nv-pci.c, src/nvidia/arch/nvalloc/unix/src/osinit.c",
+        source="NVIDIA/open-gpu-kernel-modules: src/nvidia/arch/nvalloc/unix/src: osinit.c, osapi.c",
     ),
     Sign(
         "no_start",

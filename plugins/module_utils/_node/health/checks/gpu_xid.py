@@ -35,7 +35,10 @@ from ..new_records import new_records
 from ..nvidia_sizes import with_nvidia_gpus
 from ..xids import ERROR, GENERIC, Xid, xid_of
 
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<busid>[0-9a-fA-F:.]+)\): (?P<number>\d+)(?P<said>.*)")
+# NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/rc/kernel_rc.c; with the GPU instance where MIG is on.
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?(?P<busid>[0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (?P<number>\d+)(?P<said>.*)"
+)
 _LOADED = re.compile(r"NVRM: loading NVIDIA UNIX\b.* Kernel Module\b")
 # Lines have the name of the process, which its user chooses, before what the driver says: only the end counts.
 _RECOVERY = 154

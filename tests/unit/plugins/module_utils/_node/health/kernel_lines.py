@@ -241,8 +241,8 @@ LINES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "nvidia 0003:00:00.0: probe with driver nvidia failed with error -1",
         ),
         "uvm": (
-            "nvidia-uvm: uvm_global.c:367 uvm_global_set_fatal_error_impl[pid:9] ERROR: Encountered a global fatal "
-            "error: GPU lost from the bus [NV_ERR_GPU_IS_LOST]",
+            "nvidia-uvm: uvm_global.c:425 uvm_global_set_fatal_error_impl[pid:9] Encountered a global fatal error: GPU "
+            "lost from the bus [NV_ERR_GPU_IS_LOST]",
         ),
         "mismatch": (
             "NVRM: API mismatch: the client 'python' (pid 5) has the version 550.54.15, but NVRM: this kernel",

@@ -47,6 +47,8 @@ def test_fails_for_an_error_and_keeps_it(log: PlayedLog) -> None:
         "NVRM: Xid (0002:00:00): 48, pid=1, name=a",
         "NVRM: Xid (PCI:0002:00:00): 48",
         "NVRM: Xid (PCI:0002:00:00.0): 48, pid=1",
+        "NVRM: Xid (PCI:0002:00:00 GPU-I:05): 48, pid=7194, name=python, Ch 00000008",
+        "NVRM: Xid (PCI:0002:00:00 GPU-I:05 GPU-CI:00): 48, pid=7194, name=python, Ch 00000008",
     ],
 )
 def test_fails_however_the_driver_spells_it(log: PlayedLog, line: str) -> None:
