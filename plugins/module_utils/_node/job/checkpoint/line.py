@@ -46,7 +46,8 @@ def line_of(written: Mapping[Id, float], attempt: str = "", resumed: int | None 
         attempts.setdefault(id_.attempt, []).append(id_)
     line: list[Id] = []
     branches: list[Id] = []
-    below: int | None = None
+    # Before its first whole checkpoint the running attempt has only gone back.
+    below = resumed + 1 if resumed is not None and attempt not in attempts else None
     newest_first = sorted(
         attempts.values(),
         key=lambda ids: (ids[0].attempt == attempt, min(map(written.__getitem__, ids)), ids[0].attempt_order),

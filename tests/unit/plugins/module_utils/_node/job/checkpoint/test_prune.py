@@ -85,6 +85,12 @@ def test_what_an_attempt_has_restored_bounds_the_branch() -> None:
     assert plan(written, written, {}, Keep(last=1, attempt="8.0", resumed=200), NOW).branches == (before[2],)
 
 
+def test_what_the_running_attempt_has_restored_stays_before_its_first_checkpoint() -> None:
+    whole = ids(100, 200, 300)
+    made = plan(whole, dict.fromkeys(whole, NOW), {}, Keep(last=1, attempt="8.0", resumed=200), NOW)
+    assert (made.whole, made.branches) == ((whole[0],), (whole[2],))
+
+
 def test_each_attempt_bounds_the_ones_before_it() -> None:
     first, second, third = ids(100, 200, 300), ids(150, 160, attempt="8.0"), ids(320, attempt="9.0")
     written = {id_: NOW + number for number, id_ in enumerate([*first, *second, *third])}
