@@ -5,7 +5,8 @@
 #
 # Installs the distribution's packages that `make site`, `make test-hardware` and `make test` need on Debian 12/13 and
 # Ubuntu 24.04.
-# Silent and quick when all of them are there. Through sudo where the caller is not root.
+# Silent and quick when all of them are there. Through sudo where the caller is not root. Of Prometheus it installs only
+# promtool, to /usr/local/bin: the package itself would start a server.
 set -euo pipefail
 
 packages=(
@@ -38,33 +39,49 @@ for package in "${packages[@]}"; do
   state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2> /dev/null || true)
   [ "$state" = installed ] || missing+=("$package")
 done
-[ "${#missing[@]}" -gt 0 ] || exit 0
+# For the tests of the alert rules.
+promtool=()
+command -v promtool > /dev/null || promtool=(promtool)
+[ "$((${#missing[@]} + ${#promtool[@]}))" -gt 0 ] || exit 0
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   if ! command -v sudo > /dev/null; then
-    say "neither root nor sudo here. As root: apt-get install ${missing[*]}"
+    say "neither root nor sudo here. As root: tests/setup/host.sh, which installs ${missing[*]} ${promtool[*]}"
     exit 1
   fi
   as_root=(sudo)
 fi
 
-say "installing ${missing[*]}"
+say "installing ${missing[*]} ${promtool[*]}"
 began=$SECONDS
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+work=$(mktemp --directory)
+trap 'rm -rf "$work"' EXIT
+log=$work/log
 attempt() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" \
     > "$log" 2>&1 < /dev/null
 }
 # The package index of a fresh machine is empty or old; a working one need not be renewed first.
-# Nothing is removed for ours: what somebody has installed stays.
-install=(install --yes --no-install-recommends --no-remove)
-if ! attempt "${install[@]}" "${missing[@]}"; then
-  if ! { attempt update && attempt "${install[@]}" "${missing[@]}"; }; then
-    tail -n 15 "$log" >&2
-    say "apt-get failed (its last lines are above): put that right and run this again"
-    exit 1
-  fi
+attempt_or_update() {
+  attempt "$@" || { attempt update && attempt "$@"; }
+}
+give_up() {
+  tail -n 15 "$log" >&2
+  say "$1 failed (its last lines are above): put that right and run this again"
+  exit 1
+}
+if [ "${#missing[@]}" -gt 0 ]; then
+  # Nothing is removed for ours: what somebody has installed stays.
+  attempt_or_update install --yes --no-install-recommends --no-remove "${missing[@]}" || give_up apt-get
+fi
+if [ "${#promtool[@]}" -gt 0 ]; then
+  cd "$work"
+  # apt drops its rights for a download, and could not write into a folder of root's.
+  attempt_or_update download -o APT::Sandbox::User=root prometheus || give_up "the download of the package prometheus"
+  {
+    dpkg-deb --fsys-tarfile prometheus_*.deb | tar --extract --file - ./usr/bin/promtool &&
+      "${as_root[@]}" install -m 0755 usr/bin/promtool /usr/local/bin/promtool
+  } > "$log" 2>&1 || give_up "the installation of promtool"
 fi
 say "installed after $((SECONDS - began)) s"

@@ -37,12 +37,13 @@ RULES = REPOSITORY / "roles/health_checks/files/hpcai-health.rules.yml"
 GUIDE = REPOSITORY / "docs/docsite/rst/guide_health_azure.rst"
 OF_THE_EXPORTER = {"instance", "job"}
 PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not there: tests/setup/host.sh installs it")
 # What a node and a controller have on their disks after a run and a look, whatever their verdicts.
 CHECK = Check("gpu_count", "GPUs", "They are there.", TIERS, lambda _context: Answer())
 RESULT = Result("gpu_count", "fail", "7 of 8 GPUs", Answer(readings=(Reading("gpus", 7, limit=8),)), latched=True)
 DURATION = r"\d+[smhd]"
 # All of PromQL that the rules use: aggregations, functions, set operators, modifiers.
-WORDS = {"max", "count", "by", "time", "absent", "avg_over_time", "and"}
+WORDS = {"max", "count", "by", "time", "absent", "avg_over_time", "and", "on", "group_left"}
 
 
 class _Strict(yaml.SafeLoader):
@@ -66,8 +67,13 @@ def groups() -> list[dict[str, Any]]:
 
 
 def rules() -> list[dict[str, Any]]:
-    """All rules of the file."""
-    return [rule for group in groups() for rule in group["rules"]]
+    """All alerts of the file."""
+    return [rule for group in groups() for rule in group["rules"] if "alert" in rule]
+
+
+def recorded() -> list[dict[str, Any]]:
+    """All rules of the file that make a metric of others."""
+    return [rule for group in groups() for rule in group["rules"] if "record" in rule]
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +92,9 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     for file in files:
         for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? ", file.read_text(encoding="utf-8"), re.MULTILINE):
             found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
+    for rule in recorded():
+        (source, *_more) = re.findall(r"\bhpcai_\w+", rule["expr"])
+        found[rule["record"]] = found[source]
     return found
 
 
@@ -117,7 +126,7 @@ def test_each_rule_is_whole() -> None:
         assert all(text.strip() and "\n" not in text.strip() for text in rule["annotations"].values())
 
 
-@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+@pytest.mark.parametrize("rule", [*recorded(), *rules()], ids=lambda rule: str(rule.get("alert", rule.get("record"))))
 def test_an_expression_has_only_what_is_known(rule: dict[str, Any], metrics: dict[str, set[str]]) -> None:
     """A misspelt function or metric is no error to a reader of YAML, and without promtool to nobody."""
     expression = rule["expr"]
@@ -143,7 +152,7 @@ def test_a_text_has_only_places_that_prometheus_fills(rule: dict[str, Any]) -> N
 
 
 def test_rules_ask_for_metrics_that_are_written(metrics: dict[str, set[str]]) -> None:
-    asked = {name for rule in rules() for name in re.findall(r"\bhpcai_\w+", rule["expr"])}
+    asked = {name for rule in [*recorded(), *rules()] for name in re.findall(r"\bhpcai_\w+", rule["expr"])}
     assert asked
     assert asked <= set(metrics)
 
@@ -174,7 +183,7 @@ def test_texts_use_labels_that_the_expression_leaves(metrics: dict[str, set[str]
         assert used <= there, rule["alert"]
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not there: Debian has it in the package prometheus")
+@needs_promtool
 def test_promtool_takes_the_rules() -> None:
     done = subprocess.run([str(PROMTOOL), "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -183,24 +192,35 @@ def test_promtool_takes_the_rules() -> None:
 VERDICT = {"tier": "periodic", "check": "gpu_count"}
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not there: Debian has it in the package prometheus")
+def ran(tier: str = "periodic", values: str = "0+60x3000", **labels: str) -> dict[str, str]:
+    """A tier that runs each minute, or at other times."""
+    return series("run_timestamp_seconds", values, tier=tier, **labels)
+
+
+def failing(nodes: int) -> list[dict[str, str]]:
+    """Series of nodes that fail."""
+    verdicts = [series("check_verdict", "1x100", **VERDICT, verdict="fail", instance=f"n{n}") for n in range(nodes)]
+    return [*verdicts, *(ran(instance=f"n{n}") for n in range(nodes))]
+
+
+@needs_promtool
 @pytest.mark.parametrize(
     ("alert", "fires", "quiet"),
     [
         (
             "HpcaiHealthCheckFails",
-            [series("check_verdict", "1x100", **VERDICT, verdict="fail")],
-            [series("check_verdict", "0x100", **VERDICT, verdict="fail")],
+            [series("check_verdict", "1x100", **VERDICT, verdict="fail"), ran()],
+            [series("check_verdict", "1x100", **VERDICT, verdict="pass"), ran()],
         ),
         (
             "HpcaiHealthCheckFailsOnMany",
-            [series("check_verdict", "1x100", **VERDICT, verdict="fail", instance=f"n{n}") for n in range(4)],
-            [series("check_verdict", "1x100", **VERDICT, verdict="fail", instance=f"n{n}") for n in range(3)],
+            failing(4),
+            failing(3),
         ),
         (
             "HpcaiHealthCheckCannotTell",
-            [series("check_verdict", "1x100", **VERDICT, verdict="unknown")],
-            [series("check_verdict", "0x50 1x50", **VERDICT, verdict="unknown")],
+            [series("check_verdict", "1x100", **VERDICT, verdict="unknown"), ran()],
+            [series("check_verdict", "_x50 1x50", **VERDICT, verdict="unknown"), ran()],
         ),
         (
             "HpcaiHealthNotRun",
@@ -214,8 +234,8 @@ VERDICT = {"tier": "periodic", "check": "gpu_count"}
         ),
         (
             "HpcaiHealthPrologSlow",
-            [series("run_seconds", "3x100", tier="prolog")],
-            [series("run_seconds", "1x100", tier="prolog")],
+            [series("run_seconds", "3x100", tier="prolog"), ran("prolog")],
+            [series("run_seconds", "1x100", tier="prolog"), ran("prolog")],
         ),
         ("HpcaiHealthCapReached", [series("cap_reached", "1x100")], [series("cap_reached", "0x100")]),
         (
@@ -237,17 +257,38 @@ VERDICT = {"tier": "periodic", "check": "gpu_count"}
 def test_alert_fires_when_it_should_and_only_then(
     tmp_path: pathlib.Path, alert: str, fires: list[dict[str, str]], quiet: list[dict[str, str]]
 ) -> None:
-    (rule,) = [rule for rule in rules() if rule["alert"] == alert]
+    assert fires_on(tmp_path, alert, fires), alert
+    assert not fires_on(tmp_path, alert, quiet), alert
 
-    def run(given: list[dict[str, str]]) -> int:
-        count = {"expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})', "eval_time": "95m"}
-        test = {"interval": "1m", "input_series": given, "promql_expr_test": [{**count, "exp_samples": []}]}
-        file = tmp_path / "test.yml"
-        file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}), encoding="utf-8")
-        done = subprocess.run([str(PROMTOOL), "test", "rules", str(file)], capture_output=True, text=True, check=False)
-        # No sample is expected, so that what fires fails the test and is named.
-        assert done.returncode == 0 or "got:" in done.stdout + done.stderr, done.stdout + done.stderr
-        return done.returncode
 
-    assert run(fires) != 0, rule
-    assert run(quiet) == 0, rule
+@needs_promtool
+@pytest.mark.parametrize(
+    ("alert", "old"),
+    [
+        ("HpcaiHealthCheckFails", [series("check_verdict", "1x1600", check="gemm", tier="deep", verdict="fail")]),
+        ("HpcaiHealthCheckFails", [series("check_verdict", "1x1600", check="cpu", tier="boot", verdict="fail")]),
+        ("HpcaiHealthCheckCannotTell", [series("check_verdict", "1x1600", check="x", tier="deep", verdict="unknown")]),
+        ("HpcaiHealthFaultKept", [series("check_latched", "1x1600", check="gpu_xid", tier="boot")]),
+        ("HpcaiHealthPrologSlow", [series("run_seconds", "3x1600", tier="prolog")]),
+    ],
+)
+def test_an_alert_ends_when_other_tiers_have_run_since(
+    tmp_path: pathlib.Path, alert: str, old: list[dict[str, str]]
+) -> None:
+    """The text file of a tier stays until that tier runs again, so the alert of a deep run in January never ended."""
+    once = [ran(tier, "0x1600") for tier in ("deep", "boot", "prolog")]
+    fresh = [ran(tier, "0+60x1600") for tier in ("deep", "boot", "prolog")]
+    assert fires_on(tmp_path, alert, [*old, *fresh], "1550m")
+    assert not fires_on(tmp_path, alert, [*old, *once, ran(values="0+60x1600")], "1550m")
+
+
+def fires_on(folder: pathlib.Path, alert: str, given: list[dict[str, str]], when: str = "95m") -> bool:
+    """Whether an alert fires where there are these series."""
+    count = {"expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})', "eval_time": when}
+    test = {"interval": "1m", "input_series": given, "promql_expr_test": [{**count, "exp_samples": []}]}
+    file = folder / "test.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}), encoding="utf-8")
+    done = subprocess.run([str(PROMTOOL), "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    # No sample is expected, so that what fires fails the test and is named.
+    assert done.returncode == 0 or "got:" in done.stdout + done.stderr, done.stdout + done.stderr
+    return done.returncode != 0

@@ -14,7 +14,7 @@ import subprocess
 import pytest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "setup/host.sh"
-TOOLS = ("bash", "cat", "env", "grep", "id", "mktemp", "rm", "tail")
+TOOLS = ("bash", "cat", "env", "grep", "id", "mktemp", "rm", "tail", "tar")
 
 
 @dataclasses.dataclass
@@ -30,6 +30,7 @@ class Host:
         self.add("dpkg-query", f'grep -qx "$3" "{self.folder}/installed" && printf installed')
         self.add("apt-get", f'echo "$@" >> "{self.folder}/asked"')
         self.add("sudo", 'exec "$@"')
+        self.add("promtool", "")
         self.install()
 
     def add(self, program: str, text: str) -> None:
@@ -79,3 +80,18 @@ def test_leaves_a_runc_that_is_there_without_its_package(host: Host) -> None:
 
 def test_never_lets_apt_remove_a_package(host: Host) -> None:
     assert "--no-remove" in host.set_up()
+
+
+def test_takes_only_promtool_of_prometheus_whose_package_would_start_a_server(host: Host) -> None:
+    host.install(*packages_of(host.set_up()))
+    (host.folder / "bin/promtool").unlink()
+    program = host.folder / "data/usr/bin/promtool"
+    program.parent.mkdir(parents=True)
+    program.write_text("the program", encoding="utf-8")
+    host.add("apt-get", f'echo "$@" >> "{host.folder}/asked"; : > prometheus_1_amd64.deb')
+    host.add("dpkg-deb", f'exec tar --create --file - --directory "{host.folder}/data" ./usr')
+    host.add("install", f'cat "$3" > "{host.folder}/installed-promtool"; echo "$4" >> "{host.folder}/asked"')
+    asked = host.set_up()
+    assert "install" not in asked
+    assert asked[-2:] == ["prometheus", "/usr/local/bin/promtool"]
+    assert (host.folder / "installed-promtool").read_text(encoding="utf-8") == "the program"

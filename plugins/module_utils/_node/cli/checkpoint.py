@@ -44,7 +44,9 @@ save DIR --step N publishes this node's part of DIR, which is finished.
 restore --to DIR fetches the newest whole checkpoint, or that of --step or --id, verifies it by hash, and brings it into
 place by a rename. Call it on all nodes by one srun. Where there is none, it says so and exits with 0.
 
-list shows what is whole and what is not. prune keeps the last --keep-last and each whose step --keep-every divides.
+list shows what is whole and what is not. prune keeps the last --keep-last and each whose step --keep-every divides. A
+later attempt is newer than an earlier one, whatever its steps: after a restore of an older step, checkpoints above it
+are of another branch. They are named, and removed only by prune --branches.
 status DIR tells what the watchers of DIR do.
 
 Defaults are in /etc/hpcai/blob.json; DIR/.hpcai-checkpoint holds what hpcnode notes there.
@@ -78,6 +80,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fall-back", action="store_true", help="restore, one node: an older one where the newest is damaged")
     add("--keep-last", type=int, metavar="N", help="watch, prune: keep the N newest; watch prunes only with this")
     add("--keep-every", type=int, metavar="K", default=0, help="watch, prune: keep each whose step K divides")
+    add("--branches", action="store_true", help="prune: remove also what is of another branch")
     add("--leftover-hours", type=float, metavar="H", default=24.0, help="age at which unfinished ones go (24)")
     add("--attempt", metavar="TEXT", help="in place of job and restart, the same on all nodes")
     add("--rank", type=int, metavar="I", help="in place of SLURM_NODEID")
@@ -287,15 +290,18 @@ def _list(args: argparse.Namespace) -> Answer:
 
 def _prune(args: argparse.Namespace) -> Answer:
     from ..job.checkpoint.prune import Keep, prune
+    from ..job.checkpoint.status import branch_line
 
     if args.keep_last is None:
         raise UsageError("prune needs --keep-last")
     attempt = args.attempt or (_member(args).attempt if os.environ.get("SLURM_JOB_ID") else "")
     with _Opened(args, None) as store:
-        done = prune(store, Keep(args.keep_last, args.keep_every, args.leftover_hours * 3600, attempt))
-    removed, left = [id_.text for id_ in done.whole], [id_.text for id_ in done.leftovers]
+        keep = Keep(args.keep_last, args.keep_every, args.leftover_hours * 3600, attempt, branches=not args.branches)
+        done = prune(store, keep)
+    removed, left, kept = ([id_.text for id_ in ids] for ids in (done.whole, done.leftovers, done.branches))
     lines = [*(f"removed {text}" for text in removed), *(f"removed what was left of {text}" for text in left)]
-    return Answer(GOOD, "\n".join(lines) or "nothing to remove", {"removed": removed, "leftovers": left})
+    text = "\n".join([*(lines or ["nothing to remove"]), *map(branch_line, kept)])
+    return Answer(GOOD, text, {"removed": removed, "leftovers": left, "branches": kept})
 
 
 def _status(args: argparse.Namespace) -> Answer:

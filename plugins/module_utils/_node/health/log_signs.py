@@ -4,7 +4,8 @@
 
 """Lines of the kernel's log that mean something, and the findings they make.
 
-A sign is known by the beginning of the line: what comes later may be of anybody's choice, as a process's name is.
+A sign is known by the beginning of the line: what comes later may be of anybody's choice, as a process's name is. Lines
+that begin with a process's name never reach a sign (``new_records``).
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Sign:
     """A kind of line.
 
     :ivar name: short and unique within the check.
+    :ivar source: the source files of the kernel or driver that write such lines. Patterns follow their format strings,
+        of Linux 5.15 to 6.14 where nothing else is said.
     :ivar pattern: what such lines begin with; a group of it is the device that they are about.
     :ivar verdict: WARN or FAIL.
     :ivar summary: what is wrong, with ``{device}`` where it has one; the same each time, for so it is latched once.
@@ -45,6 +48,7 @@ class Sign:
     cause: str = NODE
     bearable: int = 0
     window_s: float = 0.0
+    source: str = ""
 
     def finding(self, device: str) -> Finding:
         """Return what it means for a device."""

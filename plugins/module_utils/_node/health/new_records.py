@@ -2,16 +2,29 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the kernel wrote since the last run of a check. Each check goes its own way through the log."""
+"""What the kernel wrote since the last run of a check. Each check goes its own way through the log.
+
+Some lines begin with the name of a process, which its user chooses: 15 bytes that could begin a line of a driver. They
+are left out here, for all checks.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ..machine.kernel_log import NoKernelLog, Record, read_kernel_log
 from .check import PROLOG, UNKNOWN, Context, Finding
 
 _READ_TO = "read_to"
+# What the kernel writes after a process's name at the beginning of a line, of what a user can cause: mm/fault.c and
+# kernel/signal.c below arch, mm: oom_kill.c, page_alloc.c, vmalloc.c; kernel: signal.c, exit.c; block/blk-core.c.
+_OF_A_PROCESS = re.compile(
+    r".{1,15}(?:\[\d+\]"
+    r"| invoked oom-killer: "
+    r"|: (?:page allocation (?:failure|stalls)|vmalloc error: |potentially unexpected fatal signal|attempt to access )"
+    r"|(?: \(\d+\)|/\d+)(?:: | used greatest stack depth))"
+)
 _HINT = "'journalctl -k -b' and 'dmesg' show what there is to read"
 
 
@@ -42,4 +55,4 @@ def new_records(context: Context) -> NewRecords:
     if ask_journal or not log.lost:
         context.history.keep(_READ_TO, list(log.last))
     lost = (Finding(UNKNOWN, log.lost, hint=_HINT),) if log.lost else ()
-    return NewRecords(log.records, lost)
+    return NewRecords(tuple(record for record in log.records if not _OF_A_PROCESS.match(record.text)), lost)

@@ -25,6 +25,7 @@ SIGNS = (
         _REPLACE,
         REPLACE,
         "NHC2013",
+        source="NVIDIA/open-gpu-kernel-modules: src/nvidia/arch/nvalloc/unix/src: osinit.c, osapi.c",
     ),
     Sign(
         "no_start",
@@ -34,6 +35,7 @@ SIGNS = (
         _RESTART,
         REBOOT,
         "NHC2015",
+        source="NVIDIA/open-gpu-kernel-modules: src/nvidia/arch/nvalloc/unix/src/osinit.c, kernel-open/nvidia/nv.c",
     ),
     Sign(
         "no_probe",
@@ -43,15 +45,17 @@ SIGNS = (
         _RESTART,
         REBOOT,
         "NHC2015",
+        source="drivers/base/dd.c",
     ),
     Sign(
         "uvm",
-        re.compile(r"nvidia-uvm: .*Encountered a global fatal error"),
+        re.compile(r"nvidia-uvm: \w+\.c(?::\d+)? \w+\[pid:\d+\] ?(?:ERROR: )?Encountered a global fatal error"),
         FAIL,
         "the driver's unified memory (nvidia-uvm) has had a fatal error: no CUDA program starts",
         _RESTART,
         REBOOT,
         "NHC2015",
+        source="NVIDIA/open-gpu-kernel-modules: kernel-open/nvidia-uvm: uvm_global.c, uvm_common.h",
     ),
     Sign(
         "mismatch",
@@ -61,6 +65,7 @@ SIGNS = (
         "Where it is not a container of a user's: restart the machine, a package of the driver was exchanged",
         OBSERVE,
         "",
+        source="NVIDIA/open-gpu-kernel-modules: src/nvidia/arch/nvalloc/unix/src/osapi.c",
     ),
 )
 

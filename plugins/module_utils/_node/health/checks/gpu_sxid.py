@@ -31,6 +31,7 @@ from ..check import (
 from ..new_records import new_records
 from ..nvidia_sizes import with_nvswitches
 
+# NVIDIA/open-gpu-kernel-modules, src/common/nvswitch/kernel/inc/common_nvswitch.h.
 # Lines of the same number with its data follow; they say nothing of their own.
 _SXID = re.compile(
     r"nvidia-nvswitch\d+: SXid \(PCI:(?P<busid>[0-9a-fA-F:.]+)\): (?P<number>\d+), (?P<class>Fatal|Non-fatal)\b"

@@ -35,11 +35,16 @@ from ..new_records import new_records
 from ..nvidia_sizes import with_nvidia_gpus
 from ..xids import ERROR, GENERIC, Xid, xid_of
 
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<busid>[0-9a-fA-F:.]+)\): (?P<number>\d+)(?P<said>.*)")
+# NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/rc/kernel_rc.c; with the GPU instance where MIG is on.
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?(?P<busid>[0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (?P<number>\d+)(?P<said>.*)"
+)
 _LOADED = re.compile(r"NVRM: loading NVIDIA UNIX\b.* Kernel Module\b")
-_RECOVERY, _RECOVERED = 154, "to 0x0 (None)"
+# Lines have the name of the process, which its user chooses, before what the driver says: only the end counts.
+_RECOVERY = 154
+_RECOVERED = re.compile(r", GPU recovery action changed from 0x[0-9a-f]+ \([^()]*\) to 0x0 \(None\)\s*$")
 _NVLINK_5 = range(144, 151)
-_NOT_FATAL = re.compile(r"\bNon-?fatal\b", re.IGNORECASE)
+_FATALITY = re.compile(r"\b(?P<non>Non-?)?fatal\s+XC\d", re.IGNORECASE)
 _KNOWN_GPUS = "gpus"
 
 _HINTS = {
@@ -89,19 +94,25 @@ def _gather(records: Iterable[Record], known: set[str]) -> tuple[dict[str, int],
         if match:
             device = _device(match["busid"])
             number, said = int(match["number"]), match["said"]
-            if number == _RECOVERY and said.rstrip().endswith(_RECOVERED):
+            if number == _RECOVERY and _RECOVERED.search(said):
                 seen = _without(seen, {device})
                 released.add(device)
                 continue
             counts[device] = counts.get(device, 0) + 1
             xid = xid_of(number)
-            is_error = xid.severity == ERROR and not (number in _NVLINK_5 and _NOT_FATAL.search(said))
+            is_error = xid.severity == ERROR and not (number in _NVLINK_5 and _is_not_fatal(said))
             if is_error or (device, number) not in seen:
                 seen[device, number] = _Seen(device, xid, is_error)
         elif _LOADED.match(record.text):
             released |= known | counts.keys()
             seen = _without(seen, released)
     return counts, list(seen.values()), released
+
+
+def _is_not_fatal(said: str) -> bool:
+    """Return what an error of NVLink says of itself; the last word counts, after the process's name."""
+    found = list(_FATALITY.finditer(said))
+    return bool(found and found[-1]["non"])
 
 
 def _without(seen: dict[tuple[str, int], _Seen], devices: set[str]) -> dict[tuple[str, int], _Seen]:

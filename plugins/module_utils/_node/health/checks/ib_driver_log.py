@@ -12,7 +12,9 @@ from ..check import BOOT, EPILOG, FAIL, OBSERVE, PERIODIC, REPLACE, WARN, Answer
 from ..log_signs import Sign, look_for
 from ..promised import where_promised
 
-_ADAPTER = r"mlx5_core ([0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): .*"
+# The driver's messages name their function, line and process before they say something.
+_ADAPTER = r"mlx5_core ([0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): (?:\w+:\d+:\(pid \d+\): )?"
+_SOURCE = "drivers/net/ethernet/mellanox/mlx5/core: "
 _LOG = "'journalctl -k -b -g mlx5_core' has the lines"
 
 SIGNS = (
@@ -20,14 +22,17 @@ SIGNS = (
         "firmware",
         re.compile(
             rf"{_ADAPTER}(?:device's health compromised - reached miss count|Fatal error \d+ detected"
-            r"|unrecoverable hardware error|firmware internal error, severity\([0-3]\)"
-            r"|timeout\. Will cause a leak of a command resource)"
+            # Severities are those of the kernel's log: 0 to 3 are errors and worse.
+            r"|Health issue observed, [^,]+, severity\([0-3]\)"
+            r"|health recovery (?:failed|flow aborted)|Driver is in error state\. Unloading|PCI slot is unavailable"
+            r"|(?:cmd\[\d+\]: )?\w+\(0x[0-9a-f]+\) (?:Async, )?timeout\. Will cause a leak of a command resource)"
         ),
         FAIL,
         "the firmware of adapter {device} does not work any more",
         f"Restart the VM from Azure, and redeploy it if it comes again; {_LOG}",
         REPLACE,
         "NHC2002",
+        source=f"{_SOURCE}health.c, cmd.c",
     ),
     Sign(
         "cable",
@@ -37,6 +42,7 @@ SIGNS = (
         f"Look at its port's errors (ib_errors, ib_flaps); {_LOG}",
         OBSERVE,
         "",
+        source=f"{_SOURCE}events.c",
     ),
 )
 

@@ -37,20 +37,22 @@ _REPLACE = "Redeploy or replace the instance: a restart leaves it on the same ho
 
 _MEMORY_UNCORRECTED = Sign(
     "memory_uncorrected",
-    re.compile(r"EDAC (MC\d+): \d+ UE "),
+    re.compile(r"EDAC (MC\d+): \d+ UE \w"),
     FAIL,
     "memory controller {device} had an uncorrected error",
     _REPLACE,
+    source="drivers/edac/edac_mc.c",
 )
 _CORRECTED = Sign(
     "corrected_edac",
-    re.compile(r"EDAC MC\d+: \d+ CE "),
+    re.compile(r"EDAC MC\d+: \d+ CE \w"),
     WARN,
     f"more than {BEARABLE} corrected errors of CPUs or memory within 24 hours",
     "Watch it; redeploy or replace the instance if it goes on, corrected errors come before uncorrected ones",
     OBSERVE,
     bearable=BEARABLE,
     window_s=WINDOW_S,
+    source="drivers/edac/edac_mc.c",
 )
 
 SIGNS = (
@@ -61,29 +63,44 @@ SIGNS = (
             rf"{_UNCORRECTED_STATUS}\b"
             r"|\[Hardware Error\]: (?:Uncorrected, software (?:restartable|containable) error|System Fatal error)"
             r"|\{\d+\}\[Hardware Error\]: event severity: (?:recoverable|fatal)"
+            r"|mce: Uncorrected hardware memory error in user-access at "
         ),
         FAIL,
         "a CPU or the memory had an uncorrected error (machine check)",
         _REPLACE,
+        source="arch/x86/kernel/cpu/mce/core.c, drivers/edac/mce_amd.c, drivers/firmware/efi/cper.c",
     ),
     _MEMORY_UNCORRECTED,
     Sign(
         "poisoned",
-        re.compile(r"Memory failure: 0x[0-9a-f]+: |MCE: Killing .* due to hardware memory corruption"),
+        re.compile(
+            r"Memory failure: 0x[0-9a-f]+: "
+            r"|MCE: Killing .{1,15}:\d+ due to hardware memory corruption fault at [0-9a-f]+$"
+        ),
         FAIL,
         "a page of memory is broken: the kernel took it out of use or ended who used it",
         _REPLACE,
+        source="mm/memory-failure.c, arch/x86/mm/fault.c",
     ),
     _CORRECTED,
     *(
-        replace(_CORRECTED, name=name, pattern=pattern)
+        replace(_CORRECTED, name=name, pattern=pattern, source=source)
         # One error may be told in several of these forms: each is counted on its own.
-        for name, pattern in (
-            ("corrected_decoded", re.compile(r"\[Hardware Error\]: (?:Corrected|Deferred) error, no action required")),
-            ("corrected_firmware", re.compile(r"\{\d+\}\[Hardware Error\]: event severity: corrected")),
+        for name, pattern, source in (
+            (
+                "corrected_decoded",
+                re.compile(r"\[Hardware Error\]: (?:Corrected|Deferred) error, no action required"),
+                "drivers/edac/mce_amd.c",
+            ),
+            (
+                "corrected_firmware",
+                re.compile(r"\{\d+\}\[Hardware Error\]: event severity: corrected"),
+                "drivers/firmware/efi/cper.c",
+            ),
             (
                 "corrected_raw",
                 re.compile(r"mce: \[Hardware Error\]: CPU \d+: Machine Check: \d+ Bank \d+: [0-9a-f]{16}\b"),
+                "arch/x86/kernel/cpu/mce/core.c",
             ),
         )
     ),

@@ -21,19 +21,24 @@ _REPLACE = "Redeploy or replace the instance; 'journalctl -k -b -g AER' has the 
 SIGNS = (
     Sign(
         "fatal",
-        re.compile(rf"{_ERROR}Uncorrect(?:ed|able) \(Fatal\)"),
+        re.compile(
+            rf"{_ERROR}Uncorrect(?:ed|able) \(Fatal\)"
+            rf"|pcieport {_BUSID}: (?:AER|DPC|EDR): (?:device recovery|subordinate device reset) failed"
+        ),
         FAIL,
         "PCIe device {device} had a fatal error",
         _REPLACE,
+        source="drivers/pci/pcie: aer.c, err.c",
     ),
     Sign(
         "not_fatal",
-        re.compile(rf"{_ERROR}Uncorrect(?:ed|able) \(Non-Fatal\)"),
+        re.compile(rf"{_ERROR}Uncorrect(?:ed|able) \(Non-Fatal\)|pcieport {_BUSID}: DPC: containment event, status:0x"),
         WARN,
         "PCIe device {device} had an uncorrected error that was not fatal",
         "Watch it, and redeploy the instance if it comes again; 'journalctl -k -b -g AER' has the lines",
         OBSERVE,
         "",
+        source="drivers/pci/pcie: aer.c, dpc.c",
     ),
     Sign(
         "corrected",
@@ -45,15 +50,17 @@ SIGNS = (
         "",
         bearable=BEARABLE,
         window_s=WINDOW_S,
+        source="drivers/pci/pcie/aer.c",
     ),
     Sign(
         "power",
-        re.compile(rf"mlx5_core {_BUSID}: .*Detected insufficient power on the PCIe slot"),
+        re.compile(rf"mlx5_core {_BUSID}: \w+:\d+:\(pid \d+\): Detected insufficient power on the PCIe slot"),
         WARN,
         "adapter {device} says that its PCIe slot gives too little power",
         "Some adapters say so of every slot; watch the InfiniBand bandwidth (tier deep)",
         OBSERVE,
         "",
+        source="drivers/net/ethernet/mellanox/mlx5/core/events.c",
     ),
 )
 

@@ -54,8 +54,17 @@ class Id:
 
     @property
     def order(self) -> tuple[object, ...]:
-        """By which it is older or newer: its step, then its attempt, numbers as numbers."""
-        return (self.step, _natural(self.attempt), _natural(self.save), self.world)
+        """By which it is older or newer than others of its attempt. For those of other attempts see ``line``."""
+        return (self.step, self.attempt_order, _natural(self.save), self.world)
+
+    @property
+    def attempt_order(self) -> tuple[tuple[int, str], ...]:
+        """By which its attempt comes before or after others where nothing else tells, numbers as numbers."""
+        return _natural(self.attempt)
+
+    def order_in(self, attempt: str) -> tuple[object, ...]:
+        """By which it is older or newer while an attempt runs: whatever that saves is newer than all of others."""
+        return (self.attempt == attempt, *self.order)
 
     @property
     def complete(self) -> str:

@@ -19,12 +19,14 @@ class Candidate:
 
     :ivar left: bytes that are still to be uploaded.
     :ivar running: whether it is being uploaded now.
+    :ivar own: whether the running attempt saved it: that makes it newer than any of another attempt.
     """
 
     id: str
     step: int
     left: int
     running: bool = False
+    own: bool = True
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def decide(candidates: Sequence[Candidate], rate: float | None, seconds_left: fl
     :param rate: bytes a second, as measured; None where nothing was.
     :param seconds_left: until the machine may go; None where the notice does not say.
     """
-    ordered = sorted(candidates, key=lambda one: (one.step, one.id), reverse=True)
+    ordered = sorted(candidates, key=lambda one: (one.own, one.step, one.id), reverse=True)
     if not ordered:
         return Choice("", True, "nothing is left to upload")
     if rate is None or seconds_left is None or rate <= 0:

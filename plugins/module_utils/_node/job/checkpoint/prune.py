@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from .line import line_of
 from .names import CHOICES, COMPLETE, DATA, PRUNED, SHARDS, Id, id_in
 from .store import Store, Stored, write_text
 from .whole import completed
@@ -21,16 +22,21 @@ LEFTOVER_HOURS = 24.0
 class Keep:
     """What stays.
 
-    :ivar last: how many of the newest, one at least.
+    :ivar last: how many of the newest, one at least. Those of the running attempt are newer than all others, and each
+        attempt is newer than the ones that were begun before it, whatever their steps.
     :ivar every: of the older ones, those whose step can be divided by this; 0 for none of them.
     :ivar leftover_s: what is not whole is nobody's any more when nothing of it was written for so long.
     :ivar attempt: the running one; nothing of it is a leftover, however old.
+    :ivar resumed: the step that it has restored, if that is known.
+    :ivar branches: whether checkpoints of other branches stay. They are removed only where somebody asks for that.
     """
 
     last: int = 3
     every: int = 0
     leftover_s: float = LEFTOVER_HOURS * 3600
     attempt: str = ""
+    resumed: int | None = None
+    branches: bool = True
 
 
 @dataclass(frozen=True)
@@ -40,11 +46,13 @@ class Plan:
     :ivar whole: whole ones to remove, the oldest first.
     :ivar leftovers: what killed attempts have left, and what is half removed.
     :ivar marks: marks to remove, of which nothing else is there any more.
+    :ivar branches: whole ones that stay although they are not among the newest: a later attempt went back below them.
     """
 
     whole: tuple[Id, ...] = ()
     leftovers: tuple[Id, ...] = ()
     marks: tuple[Id, ...] = ()
+    branches: tuple[Id, ...] = ()
 
 
 def plan(
@@ -62,8 +70,9 @@ def plan(
     :param marks: everything that is marked as pruned, and since when.
     :param unread: what has a job's manifest that could not be read, as a newer hpcnode writes: not ours to remove.
     """
-    ordered = sorted(whole, key=lambda one: one.order)
-    older = ordered[: -max(1, keep.last)]
+    sorted_ = line_of({one: stored.get(one, 0.0) for one in whole}, keep.attempt, keep.resumed)
+    ordered, branches = sorted_.ordered, sorted_.branches
+    older = (*(() if keep.branches else branches), *sorted_.line[: -max(1, keep.last)])
     going = tuple(one for one in older if not keep.every or one.step % keep.every)
     old = {one for one, written in stored.items() if now - written > keep.leftover_s and one.attempt != keep.attempt}
     left = [one for one in stored if one in marks or (one in old and one not in ordered and one not in unread)]
@@ -72,7 +81,8 @@ def plan(
         for one, since in marks.items()
         if one not in stored and one.attempt != keep.attempt and now - since > keep.leftover_s
     ]
-    return Plan(going, tuple(sorted(left, key=lambda one: one.order)), tuple(sorted(done, key=lambda one: one.order)))
+    leftovers, marked = (tuple(sorted(found, key=lambda one: one.order)) for found in (left, done))
+    return Plan(going, leftovers, marked, branches if keep.branches else ())
 
 
 def prune(store: Store, keep: Keep, now: float | None = None) -> Plan:

@@ -64,9 +64,10 @@ class Record:
     seen: Mapping[str, Seen] = field(default_factory=dict)
 
     def pending(self) -> list[Seen]:
-        """Return what is to be published, the newest first."""
+        """Return what is to be published, the newest first: what the running attempt saved before all else."""
         found = [(one.known, one) for one in self.seen.values() if one.state == PENDING]
-        return [one for id_, one in sorted(((i, o) for i, o in found if i), key=lambda p: p[0].order, reverse=True)]
+        known = [(id_.order_in(self.attempt), one) for id_, one in found if id_]
+        return [one for _order, one in sorted(known, key=lambda pair: pair[0], reverse=True)]
 
     def with_restored(self, others: Iterable[Seen]) -> Record:
         """Return the record with what other nodes have restored into the same directory."""

@@ -31,6 +31,7 @@ class Status:
     :ivar events: why the metadata service gives no answer; empty where it does.
     :ivar problem: what went wrong last, until it goes well.
     :ivar refused: what cannot be published, and why.
+    :ivar branches: whole ones of other branches, which the retention does not remove.
     """
 
     host: str
@@ -48,6 +49,7 @@ class Status:
     events: str = ""
     problem: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
+    branches: list[str] = field(default_factory=list)
     updated: float = 0.0
 
     @property
@@ -61,6 +63,7 @@ class Status:
         made += [f"notice: {self.notice['kind']}: {self.notice['words']}"] if self.notice else []
         made += [f"refused: {id_}: {why}" for id_, why in self.refused.items()]
         made += [f"problem: {self.problem}"] if self.problem else []
+        made += [branch_line(text) for text in self.branches]
         return made
 
     def lines(self) -> list[str]:
@@ -77,8 +80,14 @@ class Status:
             made.append(f"notice: {self.notice['kind']}: {self.notice['words']}")
         made += [f"refused: {id_}: {why}" for id_, why in self.refused.items()]
         made += [f"problem: {self.problem}"] if self.problem else []
+        made += [branch_line(text) for text in self.branches]
         made += [f"scheduled events are not known: {self.events}"] if self.events else []
         return made
+
+
+def branch_line(text: str) -> str:
+    """Say of a checkpoint that it is of another branch."""
+    return f"kept: {text} is of another branch: a later attempt continued below it (prune --branches removes it)"
 
 
 def path_of(directory: str, host: str) -> str:

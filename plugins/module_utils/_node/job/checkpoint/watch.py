@@ -22,11 +22,11 @@ from . import status as statuses
 from .files import Refused, scan
 from .manifest import BadManifest
 from .member import Member
-from .names import SHARDS, Id, id_in
+from .names import SHARDS, Id, id_in, id_of
 from .notice import Candidate, decide
 from .prune import Keep, prune
 from .publish import Local, Published, publish
-from .record import PENDING, PUBLISHED, REFUSED, Seen
+from .record import PENDING, PUBLISHED, REFUSED, RESTORED, Seen
 from .signals import Signal, find
 from .status import Status
 from .store import Store
@@ -63,12 +63,16 @@ class Done:
 
     :ivar published: None where it only looked whether something is whole.
     :ivar whole: what is whole now.
+    :ivar pruned: what was removed by the retention.
+    :ivar branches: see ``prune.Plan``.
     :ivar problem: what went wrong beside it, such as pruning.
     """
 
     seen: Seen | None = None
     published: Published | None = None
     whole: list[Id] = field(default_factory=list)
+    pruned: tuple[Id, ...] = ()
+    branches: tuple[Id, ...] | None = None
     problem: str = ""
 
 
@@ -148,7 +152,7 @@ class Watcher:
             wanted = next((one for one in pending if one.id == self._wanted), None)
             self._worker = Worker(lambda hear: self._publish(pending, wanted, hear))
         elif self._unsure:
-            unsure = sorted(self._unsure, key=lambda one: one.order, reverse=True)
+            unsure = sorted(self._unsure, key=self._order, reverse=True)
             self._worker = Worker(lambda _hear: self._is_whole(unsure))
 
     def _publish(self, pending: Sequence[Seen], wanted: Seen | None, hear: Callable[[int], None]) -> Done:
@@ -178,7 +182,10 @@ class Watcher:
         keep = self.options.keep
         if done.whole and keep and self.options.member.rank == 0:
             try:
-                prune(self.store, replace(keep, attempt=self.options.member.attempt))
+                resumed = [one.known.step for one in self.record.seen.values() if one.known and one.state == RESTORED]
+                attempt = self.options.member.attempt
+                plan = prune(self.store, replace(keep, attempt=attempt, resumed=max(resumed, default=None)))
+                done.pruned, done.branches = plan.whole, plan.branches
             except CommandFailed as error:
                 done.problem = f"pruning failed: {error}"
 
@@ -209,16 +216,26 @@ class Watcher:
             self._note(done.seen, PUBLISHED)
             id_ = done.published.shard.id
             self._unsure.add(id_)
-            self.status.published = max(self.status.published, id_.text)
+            self.status.published = self._newer(self.status.published, id_)
             if done.published.carried and done.published.seconds > 0:
                 self.status.rate = done.published.carried / done.published.seconds
-        self._unsure -= set(done.whole)
+        self._unsure -= {*done.whole, *done.pruned}
         for id_ in done.whole:
-            self.status.whole = max(self.status.whole, id_.text)
+            if id_ not in done.pruned:
+                self.status.whole = self._newer(self.status.whole, id_)
             # What is older need not become whole any more.
-            self._unsure = {one for one in self._unsure if one.order > id_.order}
+            self._unsure = {one for one in self._unsure if self._order(one) > self._order(id_)}
+        if done.branches is not None:
+            self.status.branches = [id_.text for id_ in done.branches]
         if not done.published and self._unsure:
             self._not_before = self._clock() + _AGAIN_S
+
+    def _order(self, id_: Id) -> tuple[object, ...]:
+        return id_.order_in(self.options.member.attempt)
+
+    def _newer(self, known: str, id_: Id) -> str:
+        before = id_of(known)
+        return known if before and self._order(before) > self._order(id_) else id_.text
 
     def _note(self, one: Seen | None, state: str, words: str = "") -> None:
         known = self.record.seen.get(one.folder) if one else None
@@ -278,7 +295,8 @@ class Watcher:
             size //= self.options.member.world
         done = self._worker.done_bytes if is_running and self._worker else 0
         id_ = one.known
-        return Candidate(one.id, id_.step if id_ else 0, max(0, size - done), is_running)
+        own = id_ is not None and id_.attempt == self.options.member.attempt
+        return Candidate(one.id, id_.step if id_ else 0, max(0, size - done), is_running, own)
 
     def _rate(self) -> float | None:
         """What was measured last, else what the running upload shows."""

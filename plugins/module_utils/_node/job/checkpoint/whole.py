@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...machine.run import CommandFailed
+from .line import line_of
 from .manifest import BadManifest, Whole, whole_from, whole_of, whole_text
 from .names import COMPLETE, PRUNED, Id, id_in
 from .store import Store, read_texts, write_text
@@ -49,7 +50,7 @@ def missing_ranks(store: Store, id_: Id) -> list[int]:
 
 
 def completed(store: Store) -> dict[Id, Whole]:
-    """Return the whole checkpoints, the oldest first.
+    """Return the whole checkpoints, the oldest first: those of other branches, then those of the line (see ``line``).
 
     What was only half written is none. What comes from a newer hpcnode, or is damaged, is left out as well.
     """
@@ -82,9 +83,9 @@ def _manifests(store: Store) -> dict[Id, str]:
 
 def _listed(store: Store) -> Sequence[Id]:
     """Which have a manifest and no mark. The marks are asked for last: one that comes meanwhile is seen."""
-    manifests = [id_in(blob.name) for blob in store.list(COMPLETE)]
+    manifests = [(id_in(blob.name), blob.modified) for blob in store.list(COMPLETE)]
     marks = {blob.name for blob in store.list(PRUNED)}
-    return sorted((id_ for id_ in manifests if id_ and id_.pruned not in marks), key=lambda one: one.order)
+    return line_of({id_: modified for id_, modified in manifests if id_ and id_.pruned not in marks}).ordered
 
 
 def _is_written(store: Store, whole: Whole) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from . import reasons
-from .actions import CAP, DRAIN, Action, Alert
-from .judge import judge
+from .actions import CAP, DRAIN, UNREADABLE, Action, Alert
+from .judge import Judged, judge
 from .records import Machine, Machines
 from .seen import Seen
 from .settings import Settings
@@ -44,7 +44,7 @@ def decide(seen: Iterable[Seen], machines: Machines, settings: Settings, now: fl
     :param machines: what is known from earlier looks.
     """
     present = sorted((one for one in seen if reasons.has_machine(one.node)), key=lambda one: one.name)
-    judged = [judge(one, machines, settings, now) for one in present]
+    judged = [_judge_alone(one, machines, settings, now) for one in present]
     known: dict[str, Machine] = {**machines, **{one.machine.key: one.machine for one in judged if one.machine}}
     actions = [one.action for one in judged if one.action]
     out = tuple(one.name for one in present if reasons.is_ours(one.node))
@@ -64,6 +64,14 @@ def decide(seen: Iterable[Seen], machines: Machines, settings: Settings, now: fl
         out=out,
         refused=refused,
     )
+
+
+def _judge_alone(one: Seen, machines: Machines, settings: Settings, now: float) -> Judged:
+    """Judge a node so that a report or record that cannot be used costs the other nodes nothing."""
+    try:
+        return judge(one, machines, settings, now)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        return Judged(alert=Alert(UNREADABLE, one.name, f"its report or record cannot be used: {error!r}"[:200]))
 
 
 def _by_urgency(action: Action) -> tuple[bool, int, str]:

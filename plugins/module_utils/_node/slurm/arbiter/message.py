@@ -10,6 +10,7 @@ and no ssh is needed. The word is short, because slurmctld keeps one for each no
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from urllib.parse import quote_plus, unquote_plus
 
@@ -22,6 +23,11 @@ MOST_FAULTS, MOST_UNKNOWN = 4, 8
 MOST_RUNS = 5
 """A fault's runs are counted so far: each step of the count is one more message."""
 _SUMMARY, _HOST = 120, 80
+# Eleven digits of seconds last until the year 5138. A longer number is damage, and cannot be compared with a clock.
+_NUMBER = re.compile(r"[0-9]{1,11}")
+_CHECK = re.compile(r"[A-Za-z0-9_]{1,64}")
+# A NUL byte cannot be an argument of a command, and a line end would make two lines of a drain reason.
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 ANY = "*"
 """Among the unknown checks: there are more than the report has room for."""
 
@@ -137,12 +143,12 @@ def decode(text: str) -> Report:
         pairs = [word.split("=", 1) for word in words]
         single = {key: value for key, value in pairs if key != "f"}
         return Report(
-            time=int(single["t"]),
-            boot=unquote_plus(single["b"]),
-            vm_id=unquote_plus(single["v"]),
-            host=unquote_plus(single["h"]),
+            time=_number(single["t"]),
+            boot=_text(single["b"]),
+            vm_id=_text(single["v"]),
+            host=_text(single["h"]),
             faults=tuple(_read_fault(value) for key, value in pairs if key == "f"),
-            more=int(single.get("n", 0)),
+            more=_number(single.get("n", "0")),
             unknown=tuple(filter(None, single.get("u", "").split(","))),
         )
     except (ValueError, LookupError) as error:
@@ -151,4 +157,16 @@ def decode(text: str) -> Report:
 
 def _read_fault(text: str) -> Fault:
     check, action, runs, summary = text.split(":")
-    return Fault(check, action, unquote_plus(summary), int(runs.rstrip("b")), runs.endswith("b"))
+    if not _CHECK.fullmatch(check):
+        raise ValueError(f"{check[:20]!r} is not the name of a check")
+    return Fault(check, action, _short(_text(summary)), _number(runs.rstrip("b")), runs.endswith("b"))
+
+
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text[:20]!r} is not a number of at most 11 digits")
+    return int(text)
+
+
+def _text(quoted: str) -> str:
+    return _UNPRINTABLE.sub("?", unquote_plus(quoted))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -134,7 +135,7 @@ def key_of(name: str, report: Report) -> str:
 class Records:
     """What is known of all machines.
 
-    :ivar problem: why what was known is lost; empty where it is not.
+    :ivar problem: what of it is lost, and why; empty where nothing is.
     """
 
     machines: Machines = field(default_factory=dict)
@@ -143,19 +144,25 @@ class Records:
 
 def read(root: Root, path: str) -> Records:
     """Return what is known. A file that cannot be used is kept beside the new one."""
+    text, aside = root.text(path), f"{path}.unreadable"
     try:
-        return parse(root.text(path))
+        found = parse(text)
     except ValueError as error:
-        aside = f"{path}.unreadable"
         os.replace(root.at(path), root.at(aside))
         words = f"{path} cannot be read ({error}): earlier drains are forgotten, and the file is kept as {aside}"
         return Records({}, words)
+    if found.problem:
+        write_file(root.at(aside), text or "", mode=0o600)
+        return replace(found, problem=f"{path}: {found.problem}; a copy of the file is {aside}")
+    return found
 
 
 def parse(text: str | None) -> Records:
     """Return what the file's text says; nothing is known where there is none.
 
-    :raises ValueError: it cannot be used.
+    The record of each machine stands alone: one that cannot be used is named, and the others stay.
+
+    :raises ValueError: the text as a whole cannot be used.
     """
     if text is None:
         return Records()
@@ -163,9 +170,16 @@ def parse(text: str | None) -> Records:
         held = json.loads(text)
         if held["schema"] != SCHEMA:
             raise ValueError(f"it has schema {held['schema']}, and this hpcnode knows {SCHEMA}")
-        return Records({key: _machine(key, value) for key, value in held["machines"].items()})
-    except (LookupError, TypeError, AttributeError) as error:
+        given = dict(held["machines"])
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is damaged: {error!r}") from None
+    found, lost = {}, []
+    for key, value in given.items():
+        try:
+            found[key] = _machine(key, value)
+        except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
+            lost.append(key)
+    return Records(found, f"the records of these machines are damaged and forgotten: {', '.join(lost)}" if lost else "")
 
 
 def _machine(key: str, held: Mapping[str, Any]) -> Machine:
@@ -174,12 +188,21 @@ def _machine(key: str, held: Mapping[str, Any]) -> Machine:
         **{
             **held,
             "key": key,
-            "drains": tuple(Drain(**one) for one in held["drains"]),
-            "restarts": tuple(Restart(**one) for one in held["restarts"]),
-            "out": Out(out["since"], tuple(out["checks"])) if out else None,
-            "marked": Marked(**marked) if marked else None,
+            "seen": _time(held["seen"]),
+            "came_back": _time(held["came_back"]),
+            "drains": tuple(Drain(_time(one["time"]), one["check"]) for one in held["drains"]),
+            "restarts": tuple(Restart(_time(one["time"]), one["boot"]) for one in held["restarts"]),
+            "out": Out(_time(out["since"]), tuple(out["checks"])) if out else None,
+            "marked": Marked(**{**marked, "time": _time(marked["time"])}) if marked else None,
         }
     )
+
+
+def _time(given: Any) -> float:
+    """Return a time as it is given, if it can be compared with a clock."""
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not math.isfinite(given):
+        raise ValueError(f"{str(given)[:20]} is not a time")
+    return given
 
 
 def write(root: Root, path: str, machines: Machines, now: float) -> None:

@@ -77,8 +77,12 @@ def _report_in(line: str) -> tuple[Report | None, str]:
     return (max(reports, key=lambda report: report.time), "") if reports else (None, problem)
 
 
-def _epoch(local: str) -> float:
-    return time.mktime(time.strptime(local, "%Y-%m-%dT%H:%M:%S"))
+def _epoch(local: str) -> float | None:
+    try:
+        return time.mktime(time.strptime(local, "%Y-%m-%dT%H:%M:%S"))
+    except (ValueError, OverflowError):
+        # Free text of the node's record may look like a time, such as 2026-13-45.
+        return None
 
 
 def read(run: Run) -> dict[str, Seen]:

@@ -172,6 +172,15 @@ def test_prune_says_what_is_gone(call: Call, run_folder: Path) -> None:
     assert (status, answer["removed"]) == (0, ["000000000100-7.0-w1"])
 
 
+def test_prune_names_another_branch_and_removes_it_when_asked(call: Call, run_folder: Path, tmp_path: Path) -> None:
+    call("save", str(run_folder / "step100"), "--step", "200")
+    call("save", str(run_folder / "step100"), "--step", "110", "--attempt", "8.0")
+    status, answer = call("prune", "--keep-last", "1", SLURM_JOB_ID="8")
+    assert (status, answer["removed"], answer["branches"]) == (0, [], ["000000000200-7.0-w1"])
+    status, answer = call("prune", "--keep-last", "1", "--branches", "--attempt", "8.0")
+    assert (status, answer["removed"], answer["branches"]) == (0, ["000000000200-7.0-w1"], [])
+
+
 def test_sigterm_ends_it_and_it_says_what_is_published(call: Call, run_folder: Path, tmp_path: Path) -> None:
     def end() -> None:
         deadline = time.monotonic() + 20

@@ -47,6 +47,8 @@ def test_fails_for_an_error_and_keeps_it(log: PlayedLog) -> None:
         "NVRM: Xid (0002:00:00): 48, pid=1, name=a",
         "NVRM: Xid (PCI:0002:00:00): 48",
         "NVRM: Xid (PCI:0002:00:00.0): 48, pid=1",
+        "NVRM: Xid (PCI:0002:00:00 GPU-I:05): 48, pid=7194, name=python, Ch 00000008",
+        "NVRM: Xid (PCI:0002:00:00 GPU-I:05 GPU-CI:00): 48, pid=7194, name=python, Ch 00000008",
     ],
 )
 def test_fails_however_the_driver_spells_it(log: PlayedLog, line: str) -> None:
@@ -150,6 +152,14 @@ def test_a_fatal_error_counts_whether_it_comes_first_or_last(log: PlayedLog) -> 
     assert [found.verdict for found in log.look(CHECK).findings] == ["fail"]
     log.write(line.format("Nonfatal"), line.format("Fatal"))
     assert [found.verdict for found in log.look(CHECK).findings] == ["fail"]
+
+
+def test_the_name_of_a_process_neither_hides_a_fatal_error_nor_mends_one(log: PlayedLog) -> None:
+    """The name stands before what the driver says, and is the user's choice."""
+    log.write("NVRM: Xid (PCI:0009:01:00): 149, pid=7, name=Nonfatal XC1, NETIR_LINK_EVT  Fatal XC0 i0 Link 01")
+    assert [found.verdict for found in log.look(CHECK).findings] == ["fail"]
+    log.write("NVRM: Xid (PCI:0009:01:00): 154, pid=7, name=to 0x0 (None)")
+    assert log.look(CHECK).released == ()
 
 
 @pytest.mark.parametrize("mended", [RECOVERED, LOADED, LOADED_OF_NVIDIA])

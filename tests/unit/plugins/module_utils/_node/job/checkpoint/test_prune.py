@@ -46,7 +46,69 @@ def test_the_last_and_every_kth_stay(keep: Keep, gone: list[int]) -> None:
 
 def test_a_later_attempt_is_newer_than_an_earlier_one_of_the_same_step() -> None:
     whole = [Id(100, "9.0", 2), Id(100, "10.0", 2)]
-    assert plan(whole, {}, {}, Keep(last=1), NOW).whole == (whole[0],)
+    made = plan(whole, {}, {}, Keep(last=1, branches=False), NOW)
+    assert made.whole == (whole[0],)
+
+
+def went_back() -> tuple[list[Id], list[Id], dict[Id, float]]:
+    """An attempt with steps 100 to 500, a later one that restored step 200, and when each was written."""
+    before, after = ids(100, 200, 300, 400, 500), ids(210, 220, attempt="8.0")
+    return before, after, {id_: NOW + number for number, id_ in enumerate([*before, *after])}
+
+
+@pytest.mark.parametrize("keep", [Keep(last=2, attempt="8.0"), Keep(last=2), Keep(last=2, attempt="8.0", every=1000)])
+def test_after_a_restore_of_an_older_step_the_new_attempt_stays_and_what_is_above_is_named(keep: Keep) -> None:
+    before, after, written = went_back()
+    made = plan([*after, *before], written, {}, keep, NOW)
+    assert made.whole == tuple(before[:2])
+    assert made.branches == tuple(before[2:])
+
+
+def test_another_branch_is_removed_only_where_somebody_asks_for_it() -> None:
+    before, after, written = went_back()
+    made = plan([*before, *after], written, {}, Keep(last=4, attempt="8.0", branches=False), NOW)
+    assert (made.whole, made.branches) == (tuple(before[2:]), ())
+
+
+def test_the_running_attempts_newest_stay_whatever_others_have() -> None:
+    before, after, written = went_back()
+    late = {**written, before[-1]: NOW + 99}
+    made = plan([*before, *after], late, {}, Keep(last=1, attempt="8.0"), NOW)
+    assert after[-1] not in made.whole
+    assert made.branches == tuple(before[2:])
+
+
+def test_what_an_attempt_has_restored_bounds_the_branch() -> None:
+    before, after = ids(100, 200, 300), ids(400, attempt="8.0")
+    written = {id_: NOW + number for number, id_ in enumerate([*before, *after])}
+    assert plan(written, written, {}, Keep(last=1, attempt="8.0"), NOW).branches == ()
+    assert plan(written, written, {}, Keep(last=1, attempt="8.0", resumed=200), NOW).branches == (before[2],)
+
+
+def test_what_the_running_attempt_has_restored_stays_before_its_first_checkpoint() -> None:
+    whole = ids(100, 200, 300)
+    made = plan(whole, dict.fromkeys(whole, NOW), {}, Keep(last=1, attempt="8.0", resumed=200), NOW)
+    assert (made.whole, made.branches) == ((whole[0],), (whole[2],))
+
+
+def test_each_attempt_bounds_the_ones_before_it() -> None:
+    first, second, third = ids(100, 200, 300), ids(150, 160, attempt="8.0"), ids(320, attempt="9.0")
+    written = {id_: NOW + number for number, id_ in enumerate([*first, *second, *third])}
+    made = plan(written, written, {}, Keep(last=1, attempt="9.0"), NOW)
+    assert made.branches == tuple(first[1:])
+    assert made.whole == (first[0], *second)
+
+
+def test_a_restore_finds_the_newest_of_the_newest_attempt(job: Job) -> None:
+    for attempt, steps in (("7.0", (100, 500)), ("8.0", (110,))):
+        for step in steps:
+            for rank in (0, 1):
+                job.publish(job.save(step, rank, f"{step} of {attempt}", attempt=attempt))
+        for blob in job.blobs.rglob("*7.0*.json"):
+            os.utime(blob, (NOW, NOW))
+    assert job.restored() == "110 of 8.0"
+    assert prune(job.store(), Keep(last=1)).branches == (Id(500, "7.0", 2),)
+    assert [id_.text for id_ in completed(job.store())] == ["000000000500-7.0-w2", "000000000110-8.0-w2"]
 
 
 def test_what_somebody_may_be_publishing_stays() -> None:

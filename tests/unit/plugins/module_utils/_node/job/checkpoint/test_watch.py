@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -263,6 +264,24 @@ def test_node_0_prunes(scene: Scene) -> None:
         scene.save(step)
         until(watcher, functools.partial(is_newest, scene, watcher, step))
     assert scene.whole() == [300]
+
+
+def test_after_a_restore_of_an_older_step_nothing_new_is_pruned_and_the_rest_is_named(scene: Scene) -> None:
+    """Ranked by step alone, the new attempt's checkpoints were pruned at once, and the watcher called them whole."""
+    first = scene.watcher(keep=Keep(last=3))
+    for step in (100, 200, 300):
+        scene.save(step)
+        until(first, functools.partial(is_newest, scene, first, step))
+    for step in (200, 300):
+        shutil.rmtree(scene.directory / f"step{step}")
+    second = scene.watcher(Member("8.0", 0, 1), keep=Keep(last=2))
+    for step in (110, 120, 130):
+        scene.save(step)
+        until(second, functools.partial(is_newest, scene, second, step))
+    assert second.status.whole == "000000000130-8.0-w1"
+    assert scene.status().branches == ["000000000200-7.0-w1", "000000000300-7.0-w1"]
+    assert scene.whole() == [200, 300, 120, 130]
+    assert any("200-7.0-w1 is of another branch" in line for line in second.status.lines())
 
 
 def notice(kind: str = "Preempt", after_s: float | None = 30.0, *others: str) -> ScheduledEvent:

@@ -11,12 +11,15 @@ import pathlib
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import look, outcome, records
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import decide, look, outcome, records
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.judge import Judged
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.seen import Seen
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.settings import Settings
 
 from .playing import HUNG, LOST, NOW, Slurmctld, report
@@ -172,6 +175,65 @@ def test_lost_records_are_told_and_kept_aside(root: Root, tmp_path: pathlib.Path
     assert path.with_name("arbiter.json.unreadable").read_text(encoding="utf-8") == "{"
     # A node that is out by us needs a report from after that.
     assert slurmctld.reasons() == {"compute-1": OURS}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        f"hpcai-health/1;t={'9' * 400};b=b;v=vm-0;h=host-a",
+        f"hpcai-health/1;t={NOW - 60:.0f};b=b;v=vm-0;h=host-a;f=gpu_count:replace:{'9' * 400}b:lost",
+        "hpcai-health/1;t=\u0661;b=b;v=vm-0;h=host-a",
+    ],
+)
+def test_a_damaged_report_costs_the_other_nodes_nothing(root: Root, damaged: str) -> None:
+    slurmctld = cluster()
+    slurmctld.nodes["compute-0"]["extra"] = damaged
+    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+    told = look_at(slurmctld, root).told
+    assert slurmctld.reasons() == {"compute-1": OURS}
+    assert [(alert["kind"], alert["node"]) for alert in told["alerts"]] == [("unreadable", "compute-0")]
+
+
+def test_a_summary_with_a_nul_byte_still_drains_its_node(root: Root) -> None:
+    slurmctld = cluster()
+    slurmctld.nodes["compute-1"]["extra"] = (
+        f"hpcai-health/1;t={NOW - 60:.0f};b=b;v=vm-1;h=host-a;f=gpu_count:replace:1b:7 of 8%00%0a".replace(" ", "+")
+    )
+    look_at(slurmctld, root)
+    assert slurmctld.reasons() == {"compute-1": "hpcai: health: gpu_count: 7 of 8??"}
+
+
+def test_a_node_that_cannot_be_judged_costs_the_other_nodes_nothing(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = decide.judge
+
+    def judge(one: Seen, *rest: Any) -> Judged:
+        if one.name == "compute-0":
+            raise OverflowError("int too large to convert to float")
+        return real(one, *rest)
+
+    monkeypatch.setattr(decide, "judge", judge)
+    slurmctld = cluster()
+    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+    told = look_at(slurmctld, root).told
+    assert slurmctld.reasons() == {"compute-1": OURS}
+    assert [(alert["kind"], alert["node"]) for alert in told["alerts"]] == [("unreadable", "compute-0")]
+
+
+def test_a_damaged_record_of_a_machine_costs_the_others_nothing(root: Root, tmp_path: pathlib.Path) -> None:
+    slurmctld = cluster()
+    for number in (1, 2):
+        slurmctld.says(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
+    look_at(slurmctld, root)
+    path = tmp_path / SETTINGS.records.lstrip("/")
+    held = json.loads(path.read_text(encoding="utf-8"))
+    held["machines"]["vm-2"]["drains"][0]["time"] = int("9" * 400)
+    path.write_text(json.dumps(held), encoding="utf-8")
+    found = records.read(root, SETTINGS.records)
+    assert list(found.machines) == ["vm-1"]
+    assert "vm-2" in found.problem
+    assert path.with_name("arbiter.json.unreadable").exists()
 
 
 def test_the_service_says_what_it_does_and_each_alert_once(root: Root) -> None:

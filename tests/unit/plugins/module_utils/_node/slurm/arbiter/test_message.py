@@ -65,11 +65,22 @@ def test_it_is_bounded_and_counts_what_it_has_no_room_for() -> None:
         ("hpcai-health/1;t=now;b=;v=;h=", "damaged"),
         ("hpcai-health/1;t=1", "damaged"),
         ("hpcai-health/1;t=1;b=;v=;h=;f=gpu_count", "damaged"),
+        (f"hpcai-health/1;t={'9' * 400};b=;v=;h=", "not a number of at most 11 digits"),
+        ("hpcai-health/1;t=-5;b=;v=;h=", "not a number"),
+        (f"hpcai-health/1;t=1;b=;v=;h=;n={'9' * 5000}", "not a number"),
+        (f"hpcai-health/1;t=1;b=;v=;h=;f=a:observe:{'9' * 400}:x", "not a number"),
+        ("hpcai-health/1;t=1;b=;v=;h=;f=a b:observe:1:x", "not the name of a check"),
     ],
 )
 def test_what_is_no_report_says_why(text: str, words: str) -> None:
     with pytest.raises(NoReport, match=words):
         decode(text)
+
+
+def test_no_byte_of_it_spoils_a_command_or_a_line() -> None:
+    """A NUL byte in a drain reason would stop the arbiter: no command can have it in an argument."""
+    told = decode("hpcai-health/1;t=1;b=%00;v=%0a;h=%1b%5b2J;f=gpu_count:observe:1:a%00b%0ac%c3%bc")
+    assert (told.boot, told.vm_id, told.host, told.faults[0].summary) == ("?", "?", "?[2J", "a?b?c?")
 
 
 def test_two_that_differ_in_time_alone_say_the_same() -> None:

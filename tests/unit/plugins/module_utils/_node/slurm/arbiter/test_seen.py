@@ -41,6 +41,12 @@ def test_what_cannot_be_read_is_a_problem_in_words() -> None:
     assert (found["b"].report, found["b"].problem) == (None, "it has not reported")
 
 
+def test_free_text_that_looks_like_a_time_is_not_one() -> None:
+    line = "NodeName=a State=IDLE BootTime=2026-99-99T99:99:99 Comment=seen [bob@2026-13-45T::::::::]\n"
+    found = seen.parse(line)["a"]
+    assert (found.booted, found.reason_since) == (None, None)
+
+
 def test_records_of_real_releases_are_read() -> None:
     for name in ("scontrol-22.05.8-show-nodes.txt", "scontrol-25.05-show-nodes.txt"):
         found = seen.parse((RECORDED / name).read_text(encoding="utf-8"))
