@@ -26,7 +26,7 @@ from testinfra.host import Host
 from .cluster import Cluster
 from .node import Node, wait_for
 
-ENDPOINT = "http://127.0.0.1:8480"
+ENDPOINT = os.environ.get("HPCAI_AZURE_ENDPOINT", "http://127.0.0.1:8480")
 
 
 @pytest.fixture(scope="session")
