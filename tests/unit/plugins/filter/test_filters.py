@@ -249,6 +249,7 @@ EXAMPLES: dict[str, list[Any]] = {
         "ClusterName=hpc\nSlurmctldParameters=enable_configless\n"
         "PartitionName=compute Nodes=compute-[0,3] Default=YES\n"
     ],
+    "slurm_missing": [[]],
     "slurm_node_name": ["compute-3"],
     "slurm_nodes": [
         [
