@@ -63,7 +63,7 @@ def test_hosts_bring_no_such_warning(source: Source, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("plugin", [{}, {"cache_plugin": "ansible.builtin.memory"}])
 def test_a_cache_that_keeps_nothing_is_a_warning(
-    source: Source, capsys: pytest.CaptureFixture[str], plugin: dict[str, str]
+    source: Source, capsys: pytest.CaptureFixture[str], plugin: dict[str, Any]
 ) -> None:
     source.read(cache=True, **plugin)
 

@@ -81,9 +81,7 @@ def test_hosts_in_named_scale_sets_are_good() -> None:
         (vm("a"), {"scale_sets": ["training/*"]}),
     ],
 )
-def test_a_host_outside_of_what_the_inventory_names_is_refused(
-    stranger: dict[str, Any], scope: dict[str, list[str]]
-) -> None:
+def test_a_host_outside_of_what_the_inventory_names_is_refused(stranger: dict[str, Any], scope: dict[str, Any]) -> None:
     [problem] = found(instance("ctl"), instance("n0"), stranger, **scope)
 
     assert problem.startswith("Host a is in the group hpcai_compute, but lies in resource group ")
