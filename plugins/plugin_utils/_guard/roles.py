@@ -14,7 +14,7 @@ import yaml
 from .._azure.identifiers import resource_group_of, subscription_of
 from .._azure.scope import covers, names_any_place
 
-ROLES = ("controller", "login", "compute")
+ROLES = ("controller", "login", "compute", "image")
 _NAMED_HOSTS = 3
 
 

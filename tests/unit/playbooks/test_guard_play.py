@@ -205,6 +205,16 @@ def test_no_playbook_contacts_a_controller_of_another_resource_group(
     assert not ops.contacted
 
 
+def test_no_image_is_baked_of_a_machine_of_another_resource_group(ops: OpsRepository) -> None:
+    ops.write("hosts.yml", with_attacker("image"))
+    done = ops.run("hpcai.azure.image", "-i", "hosts.yml")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Host a-attacker is in the group hpcai_image, but lies in resource group lab" in " ".join(
+        done.stdout.split()
+    )
+    assert not ops.contacted
+
+
 def test_several_controllers_are_accepted_if_the_user_names_them(ops: OpsRepository) -> None:
     ops.write("hosts.yml", with_attacker(group="hpcai"))
     done = ops.run_site("-i", "hosts.yml", "-e", '{"hpcai_controllers": ["ctl", "a-attacker"]}')
