@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: reasons not to run on an inventory, and a report of its scale sets."""
+"""Filters: reasons not to run on an inventory or to trust its roles, and a report of its scale sets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._guard import inventory as guard
+from ansible_collections.hpcai.azure.plugins.plugin_utils._guard import roles
 
 
 def inventory_problems(
@@ -17,9 +18,20 @@ def inventory_problems(
     groups: Mapping[str, Sequence[str]],
     hosts: Iterable[Mapping[str, Any]],
     sources: Iterable[str],
+    controllers: Iterable[Any] | str = (),
 ) -> list[str]:
     """Return the reasons not to run a playbook on this inventory."""
-    return guard.problems(inventory or None, groups, hosts, sources)
+    return guard.problems(inventory or None, groups, hosts, sources, _listed(controllers))
+
+
+def role_problems(
+    inventory: Mapping[str, Any] | None,
+    groups: Mapping[str, Sequence[str]],
+    hosts: Iterable[Mapping[str, Any]],
+    controllers: Iterable[Any] | str = (),
+) -> list[str]:
+    """Return why hosts of this inventory may not have the roles that they have."""
+    return roles.role_problems(inventory or None, groups, list(hosts), _listed(controllers))
 
 
 def inventory_report(inventory: Mapping[str, Any] | None) -> list[str]:
@@ -27,9 +39,19 @@ def inventory_report(inventory: Mapping[str, Any] | None) -> list[str]:
     return guard.report(inventory or None)
 
 
+def _listed(controllers: Iterable[Any] | str) -> list[str]:
+    # A list may come from the command line as text, with commas.
+    named = controllers.split(",") if isinstance(controllers, str) else controllers
+    return [str(name).strip() for name in named]
+
+
 class FilterModule:
     """Ansible's way to find the filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by their names."""
-        return {"inventory_problems": inventory_problems, "inventory_report": inventory_report}
+        return {
+            "inventory_problems": inventory_problems,
+            "inventory_report": inventory_report,
+            "role_problems": role_problems,
+        }

@@ -51,12 +51,12 @@ notes:
   - C(hpcai_ROLE) holds only instances that are running, provisioned and have an address (C(azure_ready)). One that is
     updating, failed, deallocated or without address is a host in all its other groups, C(azure_role_ROLE) included, so
     it is not forgotten.
-  - "Variables of groups: C(azure_scale_set) of the group of a scale set (C(vm_size) of its model,
-    C(capacity), C(found), C(single_placement_group), C(accelerated_networking)); C(azure_sku) of the group of a VM size
-    that is known (its numbers and short texts, such as C(vcpus), C(gpu_count) and C(ib_rate_gbps);
+  - "Variables of groups: C(azure_scale_set) of the group of a scale set (C(vm_size) of its model, C(capacity),
+    C(found), C(single_placement_group), C(accelerated_networking)); C(azure_sku) of the group of a VM size that is
+    known (its numbers and short texts, such as C(vcpus), C(gpu_count) and C(ib_rate_gbps);
     P(hpcai.azure.vm_size#filter) gives all facts); and C(azure_inventory) of the group C(all): what each source
-    brought, from when it is, whether it is complete. Ansible copies these to each host wherever it prints an
-    inventory, so they are short."
+    brought, from when it is, whether it is complete, and which resource groups and scale sets it names. Ansible copies
+    these to each host wherever it prints an inventory, so they are short."
   - What Azure says (tags, names) is never taken for a template, in variables as in names of groups.
   - An answer from the cache needs neither the network nor Azure's SDK. The cache holds what Azure answered, so
     O(query), O(hostnames), O(connect_with), O(compose) and the like can change without asking again. It holds no
@@ -89,12 +89,16 @@ options:
   resource_groups:
     description:
       - Only scale sets and stand-alone VMs of these resource groups. All, if none is given.
+      - Name them. Otherwise every machine of the subscription can get a role by its tags, and the playbooks of this
+        collection refuse the inventory, unless O(scale_sets) names all machines with a role by their resource groups.
     type: list
     elements: str
     default: []
   scale_sets:
     description:
       - Only scale sets of these names; V(*), V(?) and V([...]) work as in file names, and the case does not count.
+      - "V(GROUP/NAME) is a scale set of one resource group, which is how playbooks know that you trust its machines;
+        V(GROUP) is a name without wildcards."
       - Instances of others are not even asked for. Stand-alone VMs have no scale set and are not touched by this.
     type: list
     elements: str
@@ -203,14 +207,16 @@ options:
 """
 
 EXAMPLES = r"""
-# As short as it gets: all scale sets of a subscription, whoever is logged in with `az login`.
+# As short as it gets: all scale sets of a resource group, whoever is logged in with `az login`.
 plugin: hpcai.azure.azure_vmss
 subscription_ids: [11111111-2222-3333-4444-555555555555]
+resource_groups: [training]
 
 ---
 # One cluster: its scale sets and the VMs beside them, the login node by its public address.
 plugin: hpcai.azure.azure_vmss
 subscription_ids: [11111111-2222-3333-4444-555555555555]
+resource_groups: [training]
 include_vms: tagged
 tags:
   hpcai_cluster: training
@@ -254,9 +260,11 @@ from ..plugin_utils._azure.deadline import Deadline
 from ..plugin_utils._azure.errors import InventoryError
 from ..plugin_utils._azure.garbage import no_search
 from ..plugin_utils._azure.names import check_unique
-from ..plugin_utils._azure.options import Options, read_options
+from ..plugin_utils._azure.options import Options, check_names, read_options
 from ..plugin_utils._azure.publish import Publisher
 from ..plugin_utils._azure.report import SourceReport, report_source, summary
+from ..plugin_utils._azure.scope import make_scope
+from ..plugin_utils._azure.seen import explain_no_hosts
 from ..plugin_utils._azure.source import Outcome, read_source
 
 _SUFFIXES = ("azure_vmss.yml", "azure_vmss.yaml")
@@ -292,8 +300,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         except InventoryError as error:
             # Without the cause: Ansible would repeat its text, and that of its causes, behind this one.
             raise AnsibleParserError(f"{path}: {error}") from None
-        report = report_source(path, outcome, time.time())
+        selection = options.selection
+        scope = make_scope(selection.subscription_ids, selection.resource_groups, selection.scale_sets)
+        report = report_source(path, scope, outcome, time.time())
         publisher.publish(outcome.hosts.hosts, report)
+        if not outcome.hosts.hosts:
+            self.display.warning(f"{path}: {explain_no_hosts(selection, outcome.answer)}")
         self._tell(report, outcome, time.monotonic() - started)
 
     def _tell(self, report: SourceReport, outcome: Outcome, seconds: float) -> None:
@@ -307,6 +319,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def read_source_options(self, path: str) -> None:
         """Read the options; all but those that hold templates for each host may be templates themselves."""
         config = self._read_config_data(path)
+        try:
+            check_names(config, self.option_definitions)
+        except InventoryError as error:
+            raise AnsibleParserError(f"{path}: {error}") from None
         self.templar.available_variables = self._vars or {}
         given = {name: self.templar.template(value) for name, value in config.items() if name not in _NO_TEMPLATES}
         # Once more, now that a list that a template makes is one: as text Ansible has split it at its commas.
@@ -322,6 +338,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             )
         if not self.get_option("cache"):
             return None
+        if not keeps:
+            self.display.warning(
+                f"cache: true keeps nothing, because cache_plugin is {plugin}, which forgets everything when the "
+                "command ends. Set cache_plugin: ansible.builtin.jsonfile, and cache_connection to a folder."
+            )
         # An expiry of 0: the plugin is to hand out old answers too, their age is looked at afterwards.
         settings = {
             "_timeout": 0,

@@ -47,6 +47,12 @@ options:
     type: list
     elements: path
     default: []
+  pending:
+    description:
+      - Whether an earlier task changed one of O(files) or of the unit's own files. It counts in check mode alone, where
+        that task has not written them, so that the restart is predicted.
+    type: bool
+    default: false
   settle:
     description: Seconds that the service must stay up after a start or restart before it counts as running.
     type: float
@@ -117,6 +123,7 @@ def main() -> NoReturn:
             "state": {"type": "str", "choices": ["running", "stopped"], "default": "running"},
             "enabled": {"type": "bool"},
             "files": {"type": "list", "elements": "path", "default": []},
+            "pending": {"type": "bool", "default": False},
             "settle": {"type": "float", "default": 1},
         },
         supports_check_mode=True,
@@ -127,7 +134,8 @@ def main() -> NoReturn:
     try:
         settle = check_seconds("settle", module.params["settle"], zero=True)
         facts = daemon.read_facts(name, module.params["files"], run)
-        made = daemon.plan(facts, wanted, may_come=module.check_mode)
+        pending = module.check_mode and module.params["pending"]
+        made = daemon.plan(facts, wanted, may_come=module.check_mode, pending=pending)
         if not module.check_mode:
             daemon.apply(name, made, run)
             if "restart" in made.verbs:

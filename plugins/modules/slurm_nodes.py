@@ -51,6 +51,12 @@ options:
       - The reservation ends by itself after five minutes. Where no slurmctld answers, nothing is done.
     type: bool
     default: false
+  pending:
+    description:
+      - Whether an earlier task changed C(slurm.conf). It counts in check mode alone, where slurmctld does not know new
+        names of O(absent) yet, so that it is predicted that they are set down.
+    type: bool
+    default: false
   seen:
     description:
       - By name of the node, what M(hpcai.azure.slurmd) found there and returned as
@@ -207,6 +213,8 @@ def set_down(module: AnsibleModule, known: dict[str, nodes.NodeState]) -> tuple[
     if not module.check_mode:
         # Where the site's PrivateData lacks "cloud", slurmctld does not show those that never had a machine.
         nodes.set_down([*wrong, *(name for name in absent if name not in known)], nodes.NO_INSTANCE, run)
+    elif module.params["pending"]:
+        return (*wrong, *(name for name in absent if name not in known))
     return wrong
 
 
@@ -218,13 +226,18 @@ def judge(module: AnsibleModule) -> dict[str, str | None]:
     return {n: hardware.reason_against(conf, n, seen) for n, seen in measured.items() if seen.counts}
 
 
+def _shown(node: nodes.NodeState | None) -> str:
+    return f"{'+'.join(node.states)} {node.reason}".rstrip() if node else "not known yet"
+
+
 def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
     """Take nodes out, and bring nodes back."""
     wanted = module.params
     known = read_before(module)
     before = known or {}
     down = set_down(module, before)
-    held = wanted["absent"] is not None and known is not None and hold.is_held(run)
+    would_be_held = module.check_mode and wanted["pending"] and known is not None and hold.runs(run)
+    held = wanted["absent"] is not None and known is not None and (would_be_held or hold.is_held(run))
     judged = judge(module)
     made = nodes.plan(before, wanted["keep_out"], wanted["put_to_work"], wanted["prefix"], judged)
     if made.missing and known is not None:
@@ -255,7 +268,7 @@ def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
         "unfit": {n: judged[n] for n in wanted["put_to_work"] if judged.get(n)},
         "not_answering": not_answering,
         "diff": {
-            "before": "".join(f"{n}: {'+'.join(before[n].states)} {before[n].reason}".rstrip() + "\n" for n in touched),
+            "before": "".join(f"{n}: {_shown(before.get(n))}\n" for n in touched),
             "after": "".join(after + [f"{n}: RESUME\n" for n in resumed]),
         },
     }
@@ -268,6 +281,7 @@ def main() -> NoReturn:
             "put_to_work": {"type": "list", "elements": "str", "default": []},
             "absent": {"type": "list", "elements": "str"},
             "hold": {"type": "bool", "default": False},
+            "pending": {"type": "bool", "default": False},
             "seen": {"type": "dict", "default": {}},
             "conf": {"type": "path", "default": "/etc/slurm"},
             "prefix": {"type": "str", "default": "hpcai: site:"},

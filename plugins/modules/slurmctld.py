@@ -38,8 +38,15 @@ options:
     default: false
   pending:
     description:
-      - Whether an earlier task changed files. It counts in check mode alone, where that task has not written them. Then
-        the module says that something would be done, though not yet what.
+      - The texts of files of O(conf_dir) that an earlier task would have written, by name; an empty text stands for a
+        file that it would have removed. They count in check mode alone, where that task has not written them, so that
+        the module says what they need, and so does M(hpcai.azure.slurmd) after it.
+    type: dict
+    default: {}
+  unit_pending:
+    description:
+      - Whether an earlier task changed a drop-in of slurmctld's unit. It counts in check mode alone, where that task
+        has not written it.
     type: bool
     default: false
   timeout:
@@ -97,6 +104,7 @@ for_slurmd:
   sample:
     release: [22, 5]
     files: {"slurm.conf": "8f434346648f6b96df89dda901c5176b10a6d83961dd3c1ac88b59b2dc327aa4"}
+    handed_out: false
     part:
       entries: {"slurm.conf TaskPlugin": "2c26b46b68ffc68f"}
       hardware: {"compute-[0,3]": "fcde2b2edba56bf4"}
@@ -109,9 +117,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import daemon
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import slurmctld
-
-UNWRITTEN = "files of its configuration would be written; what that needs can be told only then"
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import shipped, slurmctld
 
 
 def refuse_to_lose_jobs(made: slurmctld.Plan) -> None:
@@ -132,31 +138,33 @@ def main() -> NoReturn:
         argument_spec={
             "conf_dir": {"type": "path", "default": slurmctld.FOLDER},
             "lose_jobs": {"type": "bool", "default": False},
-            "pending": {"type": "bool", "default": False},
+            "pending": {"type": "dict", "default": {}},
+            "unit_pending": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
     )
     root, folder = Root(), module.params["conf_dir"]
     try:
-        facts = slurmctld.read_facts(root, run, folder)
-        made = slurmctld.plan(facts, may_come=module.check_mode)
+        facts, files = slurmctld.read_facts(root, run, folder), shipped.file_digests(root, folder)
+        if module.check_mode and module.params["pending"]:
+            pending = {name: str(text) for name, text in module.params["pending"].items()}
+            facts, files = slurmctld.foresee(facts, pending, root, folder)
+        unit_pending = module.check_mode and module.params["unit_pending"]
+        made = slurmctld.plan(facts, may_come=module.check_mode, pending=unit_pending)
         if made.losing and not module.params["lose_jobs"]:
             refuse_to_lose_jobs(made)
         if not module.check_mode:
             slurmctld.apply(made, facts, module.params["timeout"], root, run)
     except CommandFailed as error:
         module.fail_json(msg=str(error))
-    reasons = list(made.reasons)
-    unwritten = module.check_mode and module.params["pending"] and not made.verbs
-    if unwritten:
-        reasons.append(UNWRITTEN)
-    shown = daemon.Plan(made.verbs, tuple(reasons))
+    shown = daemon.Plan(made.verbs, made.reasons)
+    handed_out = module.check_mode and slurmctld.RECONFIGURE in made.verbs
     module.exit_json(
-        changed=bool(made.verbs) or unwritten,
+        changed=bool(made.verbs),
         commands=list(made.verbs),
-        reasons=reasons,
-        for_slurmd=slurmctld.for_slurmd(facts, root, folder),
+        reasons=list(made.reasons),
+        for_slurmd=slurmctld.for_slurmd(facts, files, handed_out=handed_out),
         diff=dict(daemon.as_diff(facts.service, daemon.Wanted(running=True, enabled=True), shown)),
     )
 

@@ -38,6 +38,12 @@ options:
     description: The folder in which slurmd keeps what it fetched.
     type: path
     default: /var/lib/slurm/slurmd/conf-cache
+  pending:
+    description:
+      - Whether an earlier task changed one of O(files), the unit or a drop-in. It counts in check mode alone, where
+        that task has not written them, so that the restart is predicted.
+    type: bool
+    default: false
   settle:
     description: Seconds that slurmd must stay up after a start or restart before it counts as running.
     type: float
@@ -125,6 +131,7 @@ def main() -> NoReturn:
             "controller": {"type": "dict", "default": {}},
             "files": {"type": "list", "elements": "path", "default": FILES},
             "conf_cache": {"type": "path", "default": slurmd.HELD},
+            "pending": {"type": "bool", "default": False},
             "settle": {"type": "float", "default": 1},
         },
         supports_check_mode=True,
@@ -133,7 +140,8 @@ def main() -> NoReturn:
     try:
         settle = check_seconds("settle", module.params["settle"], zero=True)
         facts = slurmd.read_facts(wanted["files"], wanted["controller"], root, run, cache)
-        made = slurmd.plan(facts, may_come=module.check_mode)
+        pending = module.check_mode and wanted["pending"]
+        made = slurmd.plan(facts, may_come=module.check_mode, pending=pending)
         if not module.check_mode:
             slurmd.apply(made, facts, settle, root, run, cache)
     except (CommandFailed, ValueError) as error:
@@ -141,12 +149,17 @@ def main() -> NoReturn:
     for reason in made.waits:
         module.warn(f"slurmd is not restarted: {reason}.")
     shown = daemon.Plan(made.verbs, made.reasons)
+    node = slurmd.tell(made, facts, root, run, cache)
+    files = wanted["controller"].get("files")
+    if module.check_mode and files and ("restart" in made.verbs or wanted["controller"].get("handed_out")):
+        # It would have fetched them by now.
+        node["held"] = files
     module.exit_json(
         changed=bool(made.verbs),
         commands=list(made.verbs),
         reasons=list(made.reasons),
         waits=list(made.waits),
-        node=slurmd.tell(made, facts, root, run, cache),
+        node=node,
         diff=dict(daemon.as_diff(facts.service, daemon.Wanted(running=True, enabled=True), shown)),
     )
 

@@ -31,6 +31,7 @@ endpoint: {endpoint}
 auth_source: token
 token: simulated-token
 subscription_ids: [00000000-0000-4000-8000-000000000001]
+resource_groups: [hpcai-sim]
 include_vms: tagged
 tags: {{hpcai_cluster: sim}}
 # What containers need is in the image, and tested by the scenario "cluster"; here it would only cost time.

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from .instance_facts import Instance
 from .network_facts import VirtualNetwork
@@ -17,7 +17,7 @@ class Answer(TypedDict):
     """Everything that was listed for one source.
 
     ``errors`` names each list that failed; without any, the answer is complete. ``left_out`` counts, by reason, what
-    was listed but is no host.
+    was listed but is no host. ``seen`` has the values that the filters met, for a source that brings no host.
     """
 
     instances: list[Instance]
@@ -26,3 +26,4 @@ class Answer(TypedDict):
     left_out: dict[str, int]
     errors: list[str]
     requests: int
+    seen: NotRequired[dict[str, list[str]]]

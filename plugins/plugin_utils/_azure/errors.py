@@ -6,11 +6,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 # A refused listing repeats the whole resource id and a correlation id; what helps stands in the beginning.
 _LONGEST = 300
+# Of one way to sign in, where several were tried.
+_LONGEST_ATTEMPT = 400
+# What azure-identity puts before and after each cause.
+_FILLER = re.compile(
+    r"(To mitigate this issue, please|Please|Visit) (refer to the troubleshooting guidelines here at )?"
+    r"https://aka\.ms/\S+( to troubleshoot this issue\.?)?|Attempted credentials:"
+)
 
 
 class InventoryError(Exception):
@@ -80,7 +88,15 @@ def _reason(error: BaseException, asking: Asking) -> str:
         return f"{_answer(error)} Azure refused the token; sign in again, or check auth_source and cloud."
     if status is not None:
         return _answer(error)
+    if "ClientAuthenticationError" in (name.__name__ for name in type(error).__mro__):
+        return _sign_in(str(error))
     return _one_line(f"{_kind(error)}: {error}")
+
+
+def _sign_in(text: str) -> str:
+    """Return what each way to sign in answered. The one that should have worked may come last, so none is cut off."""
+    attempts = [" ".join(_FILLER.sub("", line).split()) for line in text.splitlines()]
+    return "; ".join(_cut(attempt.rstrip(".;"), _LONGEST_ATTEMPT) for attempt in attempts if attempt) + "."
 
 
 def _answer(error: BaseException) -> str:
@@ -108,5 +124,8 @@ def _kind(error: BaseException) -> str:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1].rstrip() + "…"
+    return _cut(" ".join(text.split()), _LONGEST)
+
+
+def _cut(line: str, longest: int) -> str:
+    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"

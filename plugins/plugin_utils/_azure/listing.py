@@ -24,6 +24,7 @@ from .identifiers import in_natural_order
 from .instance_facts import Instance, InstanceFacts, set_states
 from .network_facts import AttachedInterface, VirtualNetwork, primary_first
 from .scale_set_facts import FLEXIBLE, ScaleSetFacts
+from .seen import Seen
 from .selection import NONE, Selection
 from .tags import roles_of
 from .workers import Job, WorkQueue
@@ -67,6 +68,7 @@ class _Lister:
         self._queue = queue
         self._errors: list[str] = []
         self._vanished = 0
+        self._seen = Seen(selection)
         self._scale_sets: dict[str, ScaleSetFacts] = {}
         self._instances: dict[str, list[InstanceFacts]] = {}
         self._stand_alone: list[InstanceFacts] = []
@@ -118,6 +120,7 @@ class _Lister:
                     instances[facts["azure_id"].lower()] = self._instance(facts)
                     scale_set["found"] += 1
                 else:
+                    self._seen.machine(facts["azure_location"], facts["azure_tags"])
                     others += 1
         for facts in self._stand_alone:
             set_states(facts, self._views.get(facts["azure_id"].lower()))
@@ -131,6 +134,7 @@ class _Lister:
             "left_out": {reason: count for reason, count in left_out.items() if count},
             "errors": list(dict.fromkeys(self._errors)),
             "requests": self._clients.requests,
+            "seen": self._seen.values(),
         }
 
     def _ask(
@@ -149,6 +153,7 @@ class _Lister:
 
     def _take_scale_sets(self, found: list[ScaleSetFacts]) -> None:
         for scale_set in found:
+            self._seen.scale_set(scale_set["name"], scale_set["location"], scale_set["tags"])
             key = scale_set["id"].lower()
             if key in self._scale_sets or not self._selection.wants_scale_set(scale_set):
                 continue
@@ -205,6 +210,8 @@ class _Lister:
 
     def _taker_of_machines(self, subscription: str) -> Callable[[list[questions.Machine]], None]:
         def take(found: list[questions.Machine]) -> None:
+            for machine in found:
+                self._seen.machine(machine.facts["azure_location"], machine.facts["azure_tags"])
             wanted = [machine for machine in found if self._selection.wants_stand_alone(machine.facts)]
             self._stand_alone.extend(machine.facts for machine in wanted)
             self._note_interface_groups(subscription, wanted)

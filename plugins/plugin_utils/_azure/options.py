@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,7 @@ def read_options(get: Callable[[str], Any]) -> Options:
         selection=Selection(
             subscription_ids=_subscriptions(get("subscription_ids")),
             resource_groups=_texts(get("resource_groups")),
-            scale_sets=_texts(get("scale_sets")),
+            scale_sets=_scale_sets(get("scale_sets")),
             locations=_texts(get("locations")),
             tags=_tags(get("tags")),
             include_vms=get("include_vms"),
@@ -86,6 +87,19 @@ def read_options(get: Callable[[str], Any]) -> Options:
         timeout=_at_least("timeout", get("timeout"), 1),
         max_concurrency=_at_least("max_concurrency", get("max_concurrency"), 1),
     )
+
+
+def check_names(given: Iterable[str], known: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse options that do not exist: a filter with a typing error would be no filter at all.
+
+    :param known: the definitions of the options, by their names.
+    :raises InventoryError: it names the most similar option.
+    """
+    names = set(known).union(*(definition.get("aliases") or () for definition in known.values()))
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), sorted(names), n=1, cutoff=0)
+            raise InventoryError(f"there is no option {name}; the most similar one is {near[0]}.")
 
 
 def read_connection(get: Callable[[str], Any]) -> tuple[Cloud, Identity]:
@@ -125,6 +139,17 @@ def _subscriptions(values: Any) -> tuple[str, ...]:
             )
         if subscription == _PLACEHOLDER:
             raise InventoryError(f"subscription_ids: {subscription} stands for yours; `az account list` shows it.")
+    return found
+
+
+def _scale_sets(values: Any) -> tuple[str, ...]:
+    found = _texts(values)
+    for pattern in found:
+        group, slash, name = pattern.partition("/")
+        if slash and (not group or not name or "/" in name or set(group) & set("*?[")):
+            raise InventoryError(
+                f"scale_sets: {pattern!r} is neither NAME nor RESOURCE-GROUP/NAME; only NAME may hold wildcards."
+            )
     return found
 
 

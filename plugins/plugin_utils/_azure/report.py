@@ -13,6 +13,7 @@ from .hosts import Host
 from .identifiers import name_of
 from .network_facts import VirtualNetwork
 from .scale_set_facts import ScaleSetFacts
+from .scope import Scope
 from .source import Outcome
 
 VERSION = 1
@@ -27,6 +28,7 @@ class SourceReport(TypedDict):
     """One source in `azure_inventory`."""
 
     source: str
+    scope: Scope
     fetched_at: str
     from_cache: bool
     age_seconds: int
@@ -38,12 +40,13 @@ class SourceReport(TypedDict):
     virtual_networks: list[VirtualNetwork]
 
 
-def report_source(source: str, outcome: Outcome, now: float) -> SourceReport:
+def report_source(source: str, scope: Scope, outcome: Outcome, now: float) -> SourceReport:
     """Return the report of one source."""
     hosts = outcome.hosts.hosts
     scale_sets = [_completed(scale_set, hosts) for scale_set in outcome.answer["scale_sets"]]
     return {
         "source": source,
+        "scope": scope,
         "fetched_at": datetime.fromtimestamp(outcome.fetched_at, UTC).isoformat(timespec="seconds"),
         "from_cache": outcome.from_cache,
         "age_seconds": max(0, int(now - outcome.fetched_at)),

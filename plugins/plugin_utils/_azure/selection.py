@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 from . import tags as tagging
 from .instance_facts import InstanceFacts
 from .scale_set_facts import ScaleSetFacts
+from .scope import is_named
 
 NONE = "none"
 TAGGED = "tagged"
@@ -22,7 +22,7 @@ ALL = "all"
 class Selection:
     """What to list. Two equal selections of one identity get equal answers, so an answer is cached under its selection.
 
-    :ivar scale_sets: names or globs, without case; none means all.
+    :ivar scale_sets: NAME or GROUP/NAME, without case; NAME may be a glob; none means all.
     :ivar include_vms: stand-alone VMs: none, those that carry the role tag, or all.
     """
 
@@ -38,8 +38,7 @@ class Selection:
 
     def wants_scale_set(self, scale_set: ScaleSetFacts) -> bool:
         """Say whether the instances of a scale set are to be listed."""
-        name = scale_set["name"].lower()
-        if self.scale_sets and not any(fnmatchcase(name, pattern.lower()) for pattern in self.scale_sets):
+        if self.scale_sets and not is_named(scale_set["resource_group"], scale_set["name"], self.scale_sets):
             return False
         return self._in_locations(scale_set["location"]) and tagging.matches(scale_set["tags"], self.tags)
 

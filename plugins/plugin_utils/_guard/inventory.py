@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+from .roles import role_problems
+
 RESERVED = ip_network("172.16.0.0/16")
 """Azure gives the RDMA interfaces of InfiniBand sizes addresses out of this network; Ethernet must not overlap it.
 
@@ -28,6 +30,7 @@ def problems(
     groups: Mapping[str, Sequence[str]],
     hosts: Iterable[Mapping[str, Any]],
     given_sources: Iterable[str],
+    controllers: Iterable[Any] = (),
 ) -> list[str]:
     """Return the reasons not to go on, one line each; none if the inventory is good.
 
@@ -36,11 +39,13 @@ def problems(
     :param groups: Ansible's groups.
     :param hosts: variables of the hosts that the playbook would touch.
     :param given_sources: Ansible's ``ansible_inventory_sources``.
+    :param controllers: the variable ``hpcai_controllers``, where the user has set it.
     """
     hosts = list(hosts)
     found = [
         *_failed_sources(inventory, given_sources),
         *_partial(inventory),
+        *role_problems(inventory, groups, hosts, controllers),
         *_missing_roles(groups),
         *_mixed_clusters(hosts),
         *_overlapping_networks(inventory),

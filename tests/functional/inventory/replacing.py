@@ -129,7 +129,7 @@ def replace(
         variables["hpcai_replace_timeout"] = 0
         # What would be written is made up before it is known that nothing is.
         variables["hpcai_vm_sizes"] = {"Standard_HB120rs_v3": {"vcpus": 120, "memory_mib": 458752}}
-    source.write(include_vms="tagged")
+    source.write(include_vms="tagged", resource_groups=["hpcai-sim"])
     folder = source.path.parent
     here = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": "python3"}
     hosts: dict[str, Any] = {"ctl": here}

@@ -26,12 +26,14 @@ NOBODYS_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 
 
 def copy_of_shipped(folder: Path, subscription: str, cluster: str) -> Path:
-    """A copy with nothing changed but the two lines."""
+    """A copy with nothing changed but the three lines."""
     shutil.copytree(SHIPPED, folder)
     path = folder / "azure_vmss.yml"
     text = path.read_text(encoding="utf-8")
     assert text.count(NOBODYS_SUBSCRIPTION) == 1
     assert text.count("hpcai_cluster: training") == 1
+    assert text.count("resource_groups:\n  - training\n") == 1
+    text = text.replace("  - training\n", "  - hpcai-sim\n")
     text = text.replace(NOBODYS_SUBSCRIPTION, subscription)
     path.write_text(text.replace("hpcai_cluster: training", f"hpcai_cluster: {cluster}"), encoding="utf-8")
     return folder

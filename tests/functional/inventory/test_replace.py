@@ -44,6 +44,15 @@ def test_machine_that_does_not_come_up_is_waited_for_once(source: Source, contro
         assert "skipping: [compute000003]" in task(done, name), name
 
 
+def test_a_tag_makes_no_machine_one_that_was_moved(source: Source, controller: Controller) -> None:
+    source.simulator.edit("compute_0", tags={"hpcai_role": "compute,replaced"})
+
+    done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True)
+
+    assert "compute000003" in task(done, "Run the checks"), words(done)
+    assert "compute000000" not in task(done, "Run the checks")
+
+
 def test_machine_that_is_sound_is_put_to_work(source: Source, controller: Controller) -> None:
     answer = health(source)
 

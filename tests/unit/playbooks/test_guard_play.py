@@ -28,6 +28,7 @@ GOOD: dict[str, Any] = {
 }
 SOURCE: dict[str, Any] = {
     "source": "azure_vmss.yml",
+    "scope": {"subscription_ids": ["s"], "resource_groups": ["hpcai"], "scale_sets": []},
     "complete": True,
     "from_cache": False,
     "age_seconds": 0,
@@ -61,9 +62,13 @@ class OpsRepository:
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
 
     def run_site(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the playbook."""
+        """Run site.yml."""
+        return self.run("hpcai.azure.site", *arguments)
+
+    def run(self, playbook: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a playbook."""
         ssh = str(self.folder / "ssh")
-        return self.ansible_playbook(self.folder, "hpcai.azure.site", *arguments, ANSIBLE_SSH_EXECUTABLE=ssh)
+        return self.ansible_playbook(self.folder, playbook, *arguments, ANSIBLE_SSH_EXECUTABLE=ssh)
 
 
 @pytest.fixture
@@ -102,6 +107,26 @@ def reported(**changes: Any) -> dict[str, Any]:
     return inventory
 
 
+def vm(group: str, name: str) -> dict[str, Any]:
+    """A stand-alone VM as the plugin tells of it."""
+    return {
+        "azure_id": f"/subscriptions/s/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/{name}",
+        "azure_vmss_id": None,
+        "azure_tags": {"hpcai_cluster": "sim"},
+    }
+
+
+def with_attacker(role: str = "controller", group: str = "lab", **changes: Any) -> dict[str, Any]:
+    """The good inventory, and a VM that somebody else made and gave a role by its tag."""
+    inventory = reported(**changes)
+    children = inventory["all"]["children"]
+    children["hpcai_controller"]["hosts"]["ctl"] = vm("hpcai", "ctl")
+    children["hpcai_compute"]["hosts"]["compute-0"] = vm("hpcai", "compute-0")
+    children.setdefault(f"hpcai_{role}", {"hosts": {}})["hosts"]["a-attacker"] = vm(group, "a-attacker")
+    return inventory
+
+
+UNNAMED = {"subscription_ids": ["s"], "resource_groups": [], "scale_sets": []}
 OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "address_prefixes": ["172.16.8.0/21"]}]
 
 
@@ -120,6 +145,26 @@ OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "address_prefixes": ["172.16.8.0
             "The inventory of azure_vmss.yml is partial (403 on compute)",
             id="partial",
         ),
+        pytest.param(
+            with_attacker(),
+            "Host a-attacker is in the group hpcai_controller, but lies in resource group lab of subscription s",
+            id="a controller of another resource group",
+        ),
+        pytest.param(
+            with_attacker("login"),
+            "Host a-attacker is in the group hpcai_login, but lies in resource group lab",
+            id="a login node of another resource group",
+        ),
+        pytest.param(
+            with_attacker(group="HPCAI"),
+            "The variable hpcai_controllers does not name a-attacker, ctl.",
+            id="a second controller",
+        ),
+        pytest.param(
+            with_attacker(scope=UNNAMED),
+            "Add this line to it, with no other groups than those that you trust: resource_groups: [hpcai, lab]",
+            id="no resource groups",
+        ),
     ],
 )
 def test_refuses_a_harmful_inventory(ops: OpsRepository, inventory: dict[str, Any], words: str) -> None:
@@ -137,6 +182,43 @@ def test_refuses_to_go_on_without_a_source_that_failed(ops: OpsRepository) -> No
 def test_a_limit_does_not_lift_the_guard(ops: OpsRepository) -> None:
     ops.write("hosts.yml", two_clusters())
     assert_refused(ops, ops.run_site("-i", "hosts.yml", "--limit", "hpcai_controller"), "holds several clusters")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "arguments"),
+    [
+        ("retire", ("-e", "retire=compute-0")),
+        ("replace", ()),
+        ("rotate_munge_key", ()),
+        ("health_check", ()),
+        ("health_pairs", ("-e", "hpcai_pairs=compute-0")),
+        ("container_check", ("-e", "container_check_image=docker://alpine")),
+    ],
+)
+def test_no_playbook_contacts_a_controller_of_another_resource_group(
+    ops: OpsRepository, playbook: str, arguments: tuple[str, ...]
+) -> None:
+    ops.write("hosts.yml", with_attacker())
+    done = ops.run(f"hpcai.azure.{playbook}", "-i", "hosts.yml", *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Host a-attacker is in the group hpcai_controller" in " ".join(done.stdout.split())
+    assert not ops.contacted
+
+
+def test_no_image_is_baked_of_a_machine_of_another_resource_group(ops: OpsRepository) -> None:
+    ops.write("hosts.yml", with_attacker("image"))
+    done = ops.run("hpcai.azure.image", "-i", "hosts.yml")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Host a-attacker is in the group hpcai_image, but lies in resource group lab" in " ".join(
+        done.stdout.split()
+    )
+    assert not ops.contacted
+
+
+def test_several_controllers_are_accepted_if_the_user_names_them(ops: OpsRepository) -> None:
+    ops.write("hosts.yml", with_attacker(group="hpcai"))
+    done = ops.run_site("-i", "hosts.yml", "-e", '{"hpcai_controllers": ["ctl", "a-attacker"]}')
+    assert ops.contacted, done.stdout + done.stderr
 
 
 def test_goes_on_to_the_hosts_of_a_good_inventory(ops: OpsRepository) -> None:

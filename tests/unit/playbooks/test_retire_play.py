@@ -22,6 +22,7 @@ def inventory(**changes: Any) -> dict[str, Any]:
     """A cluster of two nodes as the plugin tells of it, with a flaw."""
     source = {
         "source": "azure_vmss.yml",
+        "scope": {"subscription_ids": ["s"], "resource_groups": ["hpcai"], "scale_sets": []},
         "complete": True,
         "from_cache": False,
         "age_seconds": 0,

@@ -83,11 +83,12 @@ class Plan:
     reasons: tuple[str, ...]
 
 
-def plan(facts: ServiceFacts, wanted: Wanted, may_come: bool = False) -> Plan:
+def plan(facts: ServiceFacts, wanted: Wanted, may_come: bool = False, pending: bool = False) -> Plan:
     """Return what to do to the service. Pure.
 
     :param may_come: whether something may bring the unit before the plan is carried out, as in check mode, where the
         package was not installed. Then a unit that systemd does not know is no error.
+    :param pending: whether a file of the service would be written before, as in check mode, where it was not.
     :raises CommandFailed: the unit is not there or is masked although it should run.
     """
     verbs: list[str] = []
@@ -120,6 +121,9 @@ def plan(facts: ServiceFacts, wanted: Wanted, may_come: bool = False) -> Plan:
     elif facts.newest_file and (facts.started_at is None or facts.newest_file[1] > facts.started_at):
         verbs.append("restart")
         reasons.append(f"{facts.newest_file[0]} is younger than the running process")
+    elif pending:
+        verbs.append("restart")
+        reasons.append("a file of it would be written before")
     return Plan(tuple(verbs), tuple(reasons))
 
 

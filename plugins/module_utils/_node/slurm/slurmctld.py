@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..machine.patience import wait_until
@@ -70,6 +72,25 @@ def read_facts(root: Root, run: Run, folder: str = FOLDER) -> Facts:
     return Facts(service, process, _held(process, on_disk, root, folder), on_disk, read_release(run))
 
 
+def foresee(facts: Facts, pending: Mapping[str, str], root: Root, folder: str = FOLDER) -> tuple[Facts, dict[str, str]]:
+    """Return the facts, and the digests of the shipped files, as if these files had been written; for check mode.
+
+    :param pending: texts by name of the file; an empty one stands for a file that would be removed.
+    """
+    with tempfile.TemporaryDirectory() as made:
+        there = Root(made)
+        os.makedirs(there.at(folder))
+        for name in shipped.FILES:
+            text = pending[name] if name in pending else root.text(f"{folder}/{name}")
+            if text:
+                with open(there.at(f"{folder}/{name}"), "w", encoding="utf-8") as file:
+                    file.write(text)
+        written = shipped.file_digests(there, folder)
+        digests = {name: written[name] for name in written if name in pending}
+        kept = {name: digest for name, digest in shipped.file_digests(root, folder).items() if name not in pending}
+        return replace(facts, on_disk=shipped.read_snapshot(there, folder)), {**kept, **digests}
+
+
 def _held(process: taken.Process | None, on_disk: Snapshot, root: Root, folder: str) -> Snapshot | None:
     record = taken.read_record(SERVICE, process, root)
     if record is not None:
@@ -79,13 +100,13 @@ def _held(process: taken.Process | None, on_disk: Snapshot, root: Root, folder: 
     return None
 
 
-def plan(facts: Facts, may_come: bool = False) -> Plan:
+def plan(facts: Facts, may_come: bool = False, pending: bool = False) -> Plan:
     """Return what to do. Pure.
 
-    :param may_come: see ``daemon.plan``.
+    :param may_come, pending: see ``daemon.plan``.
     :raises CommandFailed: there is no such unit.
     """
-    base = daemon.plan(facts.service, daemon.Wanted(running=True, enabled=True), may_come)
+    base = daemon.plan(facts.service, daemon.Wanted(running=True, enabled=True), may_come, pending)
     if facts.process is None or facts.service.at_rest:
         return Plan(base.verbs, base.reasons)
     if facts.held is None:
@@ -144,10 +165,15 @@ def apply(made: Plan, facts: Facts, timeout_s: float, root: Root, run: Run) -> N
             taken.write_record(SERVICE, process, wanted, root)
 
 
-def for_slurmd(facts: Facts, root: Root, folder: str = FOLDER) -> dict[str, Any]:
-    """Return what the nodes' slurmd has to be compared with: the files, and what of them needs its restart."""
+def for_slurmd(facts: Facts, files: Mapping[str, str], *, handed_out: bool = False) -> dict[str, Any]:
+    """Return what the nodes' slurmd has to be compared with: the files, and what of them needs its restart.
+
+    :param files: the digests of the shipped files.
+    :param handed_out: whether the nodes would have these files before they are looked at; in check mode they have not.
+    """
     return {
         "release": list(facts.release),
-        "files": shipped.file_digests(root, folder),
+        "files": dict(files),
+        "handed_out": handed_out,
         "part": shipped.part_for_slurmd(facts.on_disk, facts.release),
     }

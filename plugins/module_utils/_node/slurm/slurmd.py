@@ -99,13 +99,13 @@ def _has_jobs(root: Root) -> bool:
     return any((root.text(f"/proc/{pid}/comm") or "").startswith("slurmstepd") for pid in pids)
 
 
-def plan(facts: Facts, may_come: bool = False) -> Plan:
+def plan(facts: Facts, may_come: bool = False, pending: bool = False) -> Plan:
     """Return what to do. Pure.
 
-    :param may_come: see ``daemon.plan``.
+    :param may_come, pending: see ``daemon.plan``.
     :raises CommandFailed: there is no such unit.
     """
-    base = daemon.plan(facts.service, daemon.Wanted(running=True, enabled=True), may_come)
+    base = daemon.plan(facts.service, daemon.Wanted(running=True, enabled=True), may_come, pending)
     if facts.process is None or facts.service.at_rest or facts.wanted is None:
         return Plan(base.verbs, base.reasons)
     if facts.held is None:

@@ -212,6 +212,14 @@ def test_inventory_problems_are_told_in_a_list(render: Render) -> None:
     assert problem.startswith("No host is in the group hpcai_compute")
 
 
+def test_role_problems_are_told_in_a_list_and_controllers_may_be_text(render: Render) -> None:
+    expression = "inventory | hpcai.azure.role_problems(groups, hosts, controllers)"
+    groups = {"hpcai_controller": ["a", "b"]}
+    assert render(expression, inventory={}, groups=groups, hosts=[], controllers="a, b") == []
+    [problem] = render(expression, inventory={}, groups=groups, hosts=[], controllers=["a"])
+    assert "hpcai_controllers does not name b." in problem
+
+
 def test_inventory_report_tells_a_line_for_each_set(render: Render) -> None:
     line = "compute: 1 of 2 Standard_ND96asr_v4, Uniform, single placement group yes, accelerated networking unknown"
     inventory = {"sources": [{"scale_sets": [line]}]}
@@ -231,6 +239,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "health_settings": [{"off": ["gpu_power"], "limits": {"gpu_host_bandwidth": 24}}],
     "inventory_problems": [""],
     "inventory_report": [[]],
+    "role_problems": [""],
     "slurm_files": [
         "NodeName=compute-3 Name=gpu Type=a100 File=/dev/nvidia[0-3] Cores=0-47\n"
         "NodeName=compute-3 Name=gpu Type=a100 File=/dev/nvidia[4-7] Cores=48-95\n"
@@ -240,6 +249,7 @@ EXAMPLES: dict[str, list[Any]] = {
         "ClusterName=hpc\nSlurmctldParameters=enable_configless\n"
         "PartitionName=compute Nodes=compute-[0,3] Default=YES\n"
     ],
+    "slurm_missing": [[]],
     "slurm_node_name": ["compute-3"],
     "slurm_nodes": [
         [

@@ -131,6 +131,15 @@ def test_check_mode_tells_the_same_and_does_nothing(
     assert (systemd.verbs, slept) == ([], [])
 
 
+def test_check_mode_foresees_a_restart_for_a_file_that_would_be_written(
+    systemd: Systemd, run_module: RunModule
+) -> None:
+    answer = run_module(daemon.main, check_mode=True, name="munge", pending=True)
+    assert (answer["changed"], answer["commands"]) == (True, ["restart"])
+    assert answer["reasons"] == ["a file of it would be written before"]
+    assert run_module(daemon.main, name="munge", pending=True)["changed"] is False
+
+
 def test_a_stopped_service_starts_and_is_enabled(systemd: Systemd, run_module: RunModule) -> None:
     systemd.active, systemd.enabled = "inactive", "disabled"
     assert run_module(daemon.main, name="munge")["commands"] == ["enable", "restart"]

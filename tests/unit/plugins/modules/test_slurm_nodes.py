@@ -235,6 +235,21 @@ def test_spare_nodes_in_check_mode(slurmctld: Slurmctld, run_module: RunModule, 
     assert slurmctld.updates == []
 
 
+def test_check_mode_foresees_spare_nodes_that_slurmctld_would_learn_of(
+    slurmctld: Slurmctld, run_module: RunModule
+) -> None:
+    options: dict[str, Any] = {"absent": ["compute-30", "compute-31"], "pending": True}
+    answer = run_module(slurm_nodes.main, check_mode=True, **options)
+    assert (answer["changed"], answer["set_down"]) == (True, ["compute-30", "compute-31"])
+    assert answer["diff"]["before"] == "compute-30: not known yet\ncompute-31: not known yet\n"
+    assert slurmctld.updates == []
+
+
+def test_check_mode_foresees_the_end_of_holding_jobs_back(slurmctld: Slurmctld, run_module: RunModule) -> None:
+    assert run_module(slurm_nodes.main, check_mode=True, absent=[], pending=True)["changed"] is True
+    assert run_module(slurm_nodes.main, check_mode=True, absent=[])["changed"] is False
+
+
 def test_spare_nodes_that_slurmctld_hides_are_set_down_unseen(slurmctld: Slurmctld, run_module: RunModule) -> None:
     """As it does where PrivateData lacks "cloud". Whether that changes anything cannot be told."""
     slurmctld.nodes["compute-30"] = ("IDLE+CLOUD", "")

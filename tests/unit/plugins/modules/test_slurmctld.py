@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,7 +57,12 @@ def test_says_what_it_does_and_why(
     assert (answer["_exit"], answer["changed"], answer["commands"]) == (0, True, ["reconfigure"])
     assert answer["reasons"][0].startswith("slurm.conf SchedulerParameters changed (slurm.conf(5)")
     assert "because slurm.conf SchedulerParameters changed" in answer["diff"]["after"]
-    assert answer["for_slurmd"] == {"release": [22, 5], "files": {}, "part": {"entries": {}, "hardware": {}}}
+    assert answer["for_slurmd"] == {
+        "release": [22, 5],
+        "files": {},
+        "handed_out": False,
+        "part": {"entries": {}, "hardware": {}},
+    }
     assert applied == [("reconfigure",)]
 
 
@@ -68,15 +74,31 @@ def test_check_mode_says_the_same_and_does_nothing(
     assert (answer["changed"], answer["commands"], applied) == (True, ["reconfigure"], [])
 
 
-def test_check_mode_says_what_it_cannot_tell_yet(
+def test_check_mode_foresees_files_that_an_earlier_task_would_have_written(
+    run_module: RunModule,
+    on_disk: Callable[[dict[str, str]], None],
+    applied: list[tuple[str, ...]],
+    tmp_path: pathlib.Path,
+) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=c\n", encoding="utf-8")
+    (tmp_path / "gres.conf").write_text("Name=gpu\n", encoding="utf-8")
+    pending = {"slurm.conf": "ClusterName=c\nTaskPlugin=task/none\n", "topology.conf": "", "gres.conf": ""}
+    options: dict[str, Any] = {"conf_dir": str(tmp_path), "pending": pending, "lose_jobs": True}
+    answer = run_module(slurmctld.main, check_mode=True, **options)
+    assert (answer["changed"], answer["commands"], applied) == (True, ["restart"], [])
+    assert any(reason.startswith("slurm.conf ClusterName") for reason in answer["reasons"]), answer["reasons"]
+    told = answer["for_slurmd"]
+    assert list(told["files"]) == ["slurm.conf"]
+    assert "slurm.conf TaskPlugin" in told["part"]["entries"]
+    assert (tmp_path / "slurm.conf").read_text(encoding="utf-8") == "ClusterName=c\n"
+    assert run_module(slurmctld.main, **options)["commands"] == [], "a real run looks at what is there"
+
+
+def test_check_mode_foresees_a_restart_for_a_drop_in(
     run_module: RunModule, on_disk: Callable[[dict[str, str]], None], applied: list[tuple[str, ...]]
 ) -> None:
-    """The task before has not written the files."""
-    answer = run_module(slurmctld.main, check_mode=True, pending=True)
-    assert (answer["changed"], answer["commands"]) == (True, [])
-    assert answer["reasons"] == [slurmctld.UNWRITTEN]
-    real = run_module(slurmctld.main, pending=True)
-    assert (real["changed"], real["reasons"]) == (False, [])
+    assert run_module(slurmctld.main, check_mode=True, unit_pending=True)["commands"] == ["restart"]
+    assert run_module(slurmctld.main, unit_pending=True)["changed"] is False
 
 
 def test_refuses_to_lose_jobs_unless_told(

@@ -44,6 +44,34 @@ def test_restarts_for_what_it_takes_at_its_start_alone(run_module: RunModule, no
     assert (check["changed"], check["commands"], len(node["applied"])) == (True, ["restart"], 1)
 
 
+def test_check_mode_foresees_a_restart_for_a_file_that_would_be_written(
+    run_module: RunModule, node: dict[str, Any]
+) -> None:
+    assert run_module(slurmd.main, check_mode=True, pending=True)["commands"] == ["restart"]
+    assert run_module(slurmd.main, pending=True)["commands"] == []
+
+
+@pytest.mark.parametrize(
+    ("controller", "options", "held"),
+    [
+        ({"files": {"slurm.conf": "new"}}, {"check_mode": True}, "old"),
+        ({"files": {"slurm.conf": "new"}, "handed_out": True}, {"check_mode": True}, "new"),
+        ({"files": {"slurm.conf": "new"}}, {"check_mode": True, "pending": True}, "new"),
+        ({"files": {"slurm.conf": "new"}, "handed_out": True}, {}, "old"),
+    ],
+)
+def test_check_mode_foresees_what_the_node_would_hold(
+    run_module: RunModule,
+    node: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    controller: dict[str, Any],
+    options: dict[str, Any],
+    held: str,
+) -> None:
+    monkeypatch.setattr(core, "tell", lambda *_arguments: {"held": {"slurm.conf": "old"}})
+    assert run_module(slurmd.main, controller=controller, **options)["node"]["held"] == {"slurm.conf": held}
+
+
 def test_says_that_it_waits_for_jobs(
     run_module: RunModule, node: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,35 @@ def test_an_error_says_what_why_and_what_to_do(error: Exception, text: str) -> N
     assert explain(error, ASKING).startswith(f"could not list the things: {text}")
 
 
+ATTEMPTS = """DefaultAzureCredential failed to retrieve a token from the included credentials.
+Attempted credentials:
+\tEnvironmentCredential: EnvironmentCredential authentication unavailable. Environment variables are not set.
+Visit https://aka.ms/azsdk/python/identity/environmentcredential/troubleshoot to troubleshoot this issue.
+\tWorkloadIdentityCredential: WorkloadIdentityCredential authentication unavailable. The workload options are not \
+fully configured. See the troubleshooting guide for more information: https://aka.ms/azsdk/python/identity/workload.
+\tManagedIdentityCredential: ManagedIdentityCredential authentication unavailable, no response from the IMDS endpoint.
+\tAzureCliCredential: AADSTS700082: The refresh token has expired due to inactivity. Interactive sign-in is needed.
+To mitigate this issue, please refer to the troubleshooting guidelines here at \
+https://aka.ms/azsdk/python/identity/defaultazurecredential/troubleshoot."""
+
+
+def test_the_cause_of_a_sign_in_that_failed_is_not_cut_off() -> None:
+    text = explain(sdk.ClientAuthenticationError(ATTEMPTS), ASKING)
+
+    assert "AADSTS700082: The refresh token has expired due to inactivity. Interactive sign-in is needed." in text
+    assert "no response from the IMDS endpoint" in text
+    assert "mitigate" not in text
+    assert "environmentcredential/troubleshoot" not in text
+    assert "\n" not in text
+
+
+def test_each_way_to_sign_in_has_some_length() -> None:
+    text = explain(sdk.ClientAuthenticationError(f"A: {'x' * 5000}\nB: the cause"), ASKING)
+
+    assert text.endswith("…; B: the cause.")
+    assert len(text) < 600
+
+
 def test_an_error_is_one_line_of_some_length() -> None:
     text = explain(refused(500, "Broken", "a\nb " * 500), ASKING)
 

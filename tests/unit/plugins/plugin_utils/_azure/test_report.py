@@ -15,10 +15,12 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.report import (
     summary,
 )
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.scale_set_facts import ScaleSetFacts
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.scope import Scope
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.source import Outcome
 
 from .instances import make_facts, make_scale_set
 
+SCOPE: Scope = {"subscription_ids": ["s"], "resource_groups": ["Net"], "scale_sets": []}
 NETWORK = "/subscriptions/s/resourceGroups/Net/providers/Microsoft.Network/virtualNetworks/main"
 
 
@@ -45,10 +47,11 @@ def outcome(
 
 
 def test_what_a_source_says() -> None:
-    report = report_source("file", outcome({}, problems=["bad."], left_out={"x": 1}, from_cache=True), now=90.7)
+    report = report_source("file", SCOPE, outcome({}, problems=["bad."], left_out={"x": 1}, from_cache=True), now=90.7)
 
     assert report == {
         "source": "file",
+        "scope": SCOPE,
         "fetched_at": "1970-01-01T00:00:00+00:00",
         "from_cache": True,
         "age_seconds": 90,
@@ -68,7 +71,9 @@ def test_only_networks_in_use_are_reported_and_all_of_them() -> None:
     ]
     used = [NETWORK.upper(), "/other/hidden", None]
 
-    report = report_source("file", outcome(*[{"virtual_network": name} for name in used], networks=listed), now=0)
+    report = report_source(
+        "file", SCOPE, outcome(*[{"virtual_network": name} for name in used], networks=listed), now=0
+    )
 
     assert report["virtual_networks"] == [
         {"id": "/other/hidden", "name": "hidden", "address_prefixes": None},
@@ -80,7 +85,7 @@ def test_the_network_of_a_set_counts_also_without_instances() -> None:
     scale_set = make_scale_set()
     scale_set["virtual_networks"] = [NETWORK]
 
-    report = report_source("file", outcome(scale_sets=[scale_set]), now=0)
+    report = report_source("file", SCOPE, outcome(scale_sets=[scale_set]), now=0)
 
     assert [network["id"] for network in report["virtual_networks"]] == [NETWORK]
 
@@ -91,7 +96,7 @@ def test_what_the_model_of_a_set_leaves_open_is_taken_from_its_instances() -> No
     def entry(*accelerated: bool | None) -> ScaleSetFacts:
         member: dict[str, Any] = {"vmss_id": scale_set["id"].upper(), "virtual_network": NETWORK}
         facts = [{**member, "accelerated_networking": value} for value in accelerated]
-        return report_source("file", outcome(*facts, scale_sets=[scale_set]), now=0)["scale_sets"][0]
+        return report_source("file", SCOPE, outcome(*facts, scale_sets=[scale_set]), now=0)["scale_sets"][0]
 
     assert entry(True, None)["accelerated_networking"] is True
     assert entry(True, False)["accelerated_networking"] is False
@@ -121,7 +126,7 @@ def test_each_host_is_told_of_every_set_in_one_line() -> None:
         described(name="slow", found=1, single_placement_group=False, accelerated_networking=False),
         {**make_scale_set("flex"), "orchestration_mode": "Flexible"},
     ]
-    report = report_source("file", outcome(scale_sets=cast(list[ScaleSetFacts], sets)), now=0)
+    report = report_source("file", SCOPE, outcome(scale_sets=cast(list[ScaleSetFacts], sets)), now=0)
 
     assert merge_reports(None, report)["sources"][0]["scale_sets"] == [
         "compute: 2 of 2 Standard_ND96asr_v4, Uniform, single placement group yes, accelerated networking yes",
@@ -142,7 +147,7 @@ def test_a_set_tells_its_hosts_what_they_do_not_say_themselves() -> None:
 
 def test_of_networks_each_host_is_told_only_what_the_guard_compares() -> None:
     listed = [{"id": NETWORK, "name": "main", "address_prefixes": ["10.0.0.0/16"]}]
-    report = report_source("file", outcome({"virtual_network": NETWORK}, networks=listed), now=0)
+    report = report_source("file", SCOPE, outcome({"virtual_network": NETWORK}, networks=listed), now=0)
 
     assert merge_reports(None, report)["sources"][0]["virtual_networks"] == [
         {"id": NETWORK, "address_prefixes": ["10.0.0.0/16"]}
@@ -150,8 +155,8 @@ def test_of_networks_each_host_is_told_only_what_the_guard_compares() -> None:
 
 
 def test_several_sources_are_complete_only_together() -> None:
-    good = report_source("good", outcome(), now=0)
-    bad = report_source("bad", outcome(problems=["x"]), now=0)
+    good = report_source("good", SCOPE, outcome(), now=0)
+    bad = report_source("bad", SCOPE, outcome(problems=["x"]), now=0)
 
     merged = merge_reports(merge_reports(None, good), bad)
 
@@ -162,8 +167,8 @@ def test_several_sources_are_complete_only_together() -> None:
 
 
 def test_a_source_that_is_read_again_counts_once() -> None:
-    bad = report_source("file", outcome(problems=["x"]), now=0)
-    good = report_source("file", outcome(), now=0)
+    bad = report_source("file", SCOPE, outcome(problems=["x"]), now=0)
+    good = report_source("file", SCOPE, outcome(), now=0)
 
     merged = merge_reports(merge_reports(None, bad), good)
 
@@ -174,7 +179,7 @@ def test_a_source_that_is_read_again_counts_once() -> None:
 def test_summary_of_a_quiet_day() -> None:
     said = outcome({})
 
-    assert summary(report_source("file", said, 0), said, 1.25) == "file: 1 host, 1 ready; 1 request in 1.2 s"
+    assert summary(report_source("file", SCOPE, said, 0), said, 1.25) == "file: 1 host, 1 ready; 1 request in 1.2 s"
 
 
 def test_summary_names_everything_that_is_not_as_ordered() -> None:
@@ -182,7 +187,7 @@ def test_summary_names_everything_that_is_not_as_ordered() -> None:
     scale_set["capacity"], scale_set["found"] = 8, 6
     said = outcome({}, {"address": None}, scale_sets=[scale_set], left_out={"b": 2, "a": 1})
 
-    assert summary(report_source("file", said, 0), said, 0) == (
+    assert summary(report_source("file", SCOPE, said, 0), said, 0) == (
         "file: 2 hosts, 2 ready; 1 request in 0.0 s; without address: 1; left out: 1 (a), 2 (b); "
         "instances found: gpu 6 of 8"
     )

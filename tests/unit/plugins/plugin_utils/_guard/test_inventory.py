@@ -30,6 +30,7 @@ def source(path: pathlib.Path | str = "/ops/azure_vmss.yml", **changes: Any) -> 
     network = {"id": "/x/virtualNetworks/hpc", "address_prefixes": ["10.77.0.0/24"]}
     return {
         "source": str(path),
+        "scope": {"subscription_ids": ["s"], "resource_groups": ["hpcai"], "scale_sets": []},
         "complete": True,
         "from_cache": False,
         "age_seconds": 0,

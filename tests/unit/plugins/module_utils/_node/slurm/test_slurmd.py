@@ -43,9 +43,8 @@ class Cluster:
 
     def told(self) -> dict[str, Any]:
         """What the controller says to the nodes."""
-        return slurmctld.for_slurmd(
-            slurmctld.read_facts(self.controller.root, self.controller.run), self.controller.root
-        )
+        facts = slurmctld.read_facts(self.controller.root, self.controller.run)
+        return slurmctld.for_slurmd(facts, shipped.file_digests(self.controller.root, slurmctld.FOLDER))
 
     def converge(self, told: dict[str, Any] | None = None) -> tuple[slurmd.Plan, dict[str, Any]]:
         """One run of the module, later."""
