@@ -139,6 +139,11 @@ wheel_needed:
   returned: success
   type: bool
   sample: false
+nft_needed:
+  description: Whether nft is not installed, with which M(hpcai.azure.metadata_access) loads its rules.
+  returned: success
+  type: bool
+  sample: false
 """
 
 import os
@@ -149,6 +154,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import NoRoot, existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, must, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import NFT
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, plan, wanted
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.files import choose_interpreter
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import Entry
@@ -196,6 +202,7 @@ def main() -> NoReturn:
         removed=list(made.remove),
         restored=list(made.restored),
         wheel_needed=wheel_needed,
+        nft_needed=not root.exists(NFT),
         diff=plan.as_diff(found, after, made),
     )
 

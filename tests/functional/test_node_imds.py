@@ -83,24 +83,31 @@ def test_learns_the_size_and_finds_its_topology(simulator: Simulator, tmp_path: 
 
 
 @pytest.mark.usefixtures("node")
-def test_hears_its_own_scheduled_events_and_starts_them(simulator: Simulator) -> None:
-    """The events that a watcher of checkpoints asks for: by name, those of this machine alone."""
-    events = part("job.checkpoint.events")
-    asks = {
-        name: events.events_of_this_machine(simulator.imds_endpoint, {simulated.INSTANCE_HEADER: name})
-        for name in ("uni_0", "uni_17")
-    }
-    assert [ask() for ask in asks.values()] == [[], []]
+def test_hears_its_own_scheduled_events_and_starts_them(simulator: Simulator, tmp_path: Path) -> None:
+    """What root's service writes for a watcher of checkpoints: the events of this machine alone."""
+    service, exchange, root = part("job.events.service"), part("job.events.exchange"), part("machine.root").Root
+    services, roots = {}, {name: root(str(tmp_path / name)) for name in ("uni_0", "uni_17")}
+    for name, place in roots.items():
+        header = {simulated.INSTANCE_HEADER: name}
+        services[name] = service.Service(place, simulator.imds_endpoint, header, users=lambda: {4001})
+
+    def heard(name: str) -> list[Any]:
+        services[name].look()
+        return list(exchange.read_events_file(roots[name]))
+
+    assert [heard(name) for name in roots] == [[], []]
     admin = f"{simulator.endpoint}/_simulator/events"
     own = {"EventType": "Preempt", "NotBefore": "Mon, 19 Sep 2026 18:29:47 GMT"}
     others = {"EventType": "Terminate", "Resources": ["uni_0"]}
     for event in (own, others):
         requests.post(f"{admin}{simulator.instance('uni_17').id}", json=event, timeout=10)
-    (heard,) = asks["uni_17"]()
-    assert (heard.kind, heard.status, heard.not_before, heard.is_ending) == ("Preempt", "Scheduled", 1789842587.0, True)
-    assert asks["uni_0"]() == []
-    events.start(heard.id, simulator.imds_endpoint, {simulated.INSTANCE_HEADER: "uni_17"})
-    (started,) = asks["uni_17"]()
+    (found,) = heard("uni_17")
+    assert (found.kind, found.status, found.not_before, found.is_ending) == ("Preempt", "Scheduled", 1789842587.0, True)
+    assert heard("uni_0") == []
+    assert services["uni_17"].hear("another", 4001) == "it does not wait"
+    assert services["uni_17"].hear(found.id, 4002) == "other users have jobs here"
+    assert services["uni_17"].hear(found.id, 4001) == ""
+    (started,) = heard("uni_17")
     assert (started.status, started.not_before) == ("Started", None)
     with pytest.raises(part("machine.imds").ImdsError, match="HTTP status 400"):
-        events.start("another", simulator.imds_endpoint, {simulated.INSTANCE_HEADER: "uni_17"})
+        part("machine.imds").start_event("another", 2, simulator.imds_endpoint, {simulated.INSTANCE_HEADER: "uni_17"})

@@ -29,7 +29,7 @@ class Role:
 
     def __init__(self, cluster: Cluster, inventory: Path, folder: Path) -> None:
         self.cluster, self.inventory, self.folder = cluster, inventory, folder
-        play = {"hosts": "hpcai_compute", "gather_facts": False, "become": True, "roles": ["hpcai.azure.node_tools"]}
+        play = {"hosts": "hpcai_compute", "gather_subset": ["min"], "become": True, "roles": ["hpcai.azure.node_tools"]}
         (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
 
     def run(self, *arguments: str, **environment: str) -> Recap:

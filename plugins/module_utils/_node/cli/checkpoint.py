@@ -119,9 +119,10 @@ def _watch(args: argparse.Namespace) -> Answer:
         keep = Keep(args.keep_last, args.keep_every, args.leftover_hours * 3600, member.attempt)
     options = Options(args.folder, _signal(args), member, _host(), args.shared, keep, args.every, args.acknowledge)
     with _Opened(args, member) as store:
-        from ..job.checkpoint.events import events_of_this_machine, start
+        from ..job.events.exchange import read_events_file, say_ready
 
-        watcher = Watcher(options, store, events_of_this_machine(), start)
+        root = Root(args.root)
+        watcher = Watcher(options, store, lambda: read_events_file(root), lambda event_id: say_ready(root, event_id))
         return _run(watcher, args)
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         checkpoint,
         clocks,
         containers,
+        events,
         health,
         job,
         nccl,
@@ -45,7 +46,7 @@ PROGRAM = "hpcnode"
 SCHEMA = 1
 """Version of what ``--json`` prints."""
 
-_JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "slurm", "arbiter")
+_JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "slurm", "arbiter")
 NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS)
 """The sub-commands."""
 

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         leftovers,
         machine_check,
         memory,
+        metadata_service,
         mounts,
         nccl_allreduce,
         nccl_alltoall,
@@ -132,6 +133,7 @@ NAMES: tuple[str, ...] = (
     "services",
     "network",
     "time_sync",
+    "metadata_service",
     "leftovers",
     "load",
     # Deep ones

@@ -28,7 +28,7 @@ class Status:
     :ivar pending: what waits, the newest first.
     :ivar rate: bytes a second of the last uploads; None where nothing was measured.
     :ivar notice: what the machine was told: kind, status, not_before, fits, words; empty if nothing.
-    :ivar events: why the metadata service gives no answer; empty where it does.
+    :ivar events: why scheduled events are not known; empty where they are.
     :ivar problem: what went wrong last, until it goes well.
     :ivar refused: what cannot be published, and why.
     :ivar branches: whole ones of other branches, which the retention does not remove.
@@ -54,8 +54,8 @@ class Status:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.problem and not self.refused and self.notice.get("fits") is not False
+        """Whether nothing is wrong. A watcher that hears no events would not save before the machine goes."""
+        return not self.events and not self.problem and not self.refused and self.notice.get("fits") is not False
 
     def events_to_tell(self) -> list[str]:
         """Return what is worth a line when it changes."""
@@ -64,6 +64,7 @@ class Status:
         made += [f"refused: {id_}: {why}" for id_, why in self.refused.items()]
         made += [f"problem: {self.problem}"] if self.problem else []
         made += [branch_line(text) for text in self.branches]
+        made += [f"scheduled events are not known: {self.events}"] if self.events else []
         return made
 
     def lines(self) -> list[str]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Callable
 
 from ...machine.atomic import remove_file, write_file
-from ...machine.imds import ImdsError
 from ...machine.run import CommandFailed
 from ...machine.scheduled_events import ScheduledEvent
+from ..events.exchange import EventsUnknown
 from . import record as records
 from . import status as statuses
 from .files import Refused, scan
@@ -77,7 +77,7 @@ class Done:
 
 
 Events = Callable[[], Sequence[ScheduledEvent]]
-"""Returns the events that meet this machine; raises ``ImdsError``."""
+"""Returns the events that meet this machine; raises ``EventsUnknown``."""
 
 
 class Watcher:
@@ -248,7 +248,7 @@ class Watcher:
     def _look_for_events(self) -> None:
         try:
             ending = [event for event in self._events() if event.is_ending]
-        except ImdsError as error:
+        except EventsUnknown as error:
             self.status.events = str(error)
             return
         self.status.events = ""
@@ -285,7 +285,7 @@ class Watcher:
         try:
             self._start_event(event.id)
             self._started.add(event.id)
-        except ImdsError as error:
+        except EventsUnknown as error:
             self.status.events = str(error)
 
     def _candidate(self, one: Seen, running: Seen | None) -> Candidate:

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ import pytest
 from stand_ins.folder_store import FolderStore
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import events, reach
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ImdsError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import reach
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events import exchange
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.scheduled_events import ScheduledEvent
 
@@ -28,13 +28,14 @@ Call = Callable[..., tuple[int, dict[str, Any]]]
 URL = "https://account.blob.core.windows.net/checkpoints/run"
 
 
-def silent() -> Callable[[], Sequence[ScheduledEvent]]:
-    """A machine without a metadata service."""
+def silent(_root: Root) -> list[ScheduledEvent]:
+    """A machine whose scheduled events nobody passes on."""
+    raise exchange.EventsUnknown("no route")
 
-    def ask() -> Sequence[ScheduledEvent]:
-        raise ImdsError("no route")
 
-    return ask
+def calm(_root: Root) -> list[ScheduledEvent]:
+    """A machine for which nothing is scheduled."""
+    return []
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         return FolderStore(tmp_path / "blobs"), str(tmp_path / "logs")
 
     monkeypatch.setattr(reach, "open_store", open_store)
-    monkeypatch.setattr(events, "events_of_this_machine", silent)
+    monkeypatch.setattr(exchange, "read_events_file", silent)
 
     def run(*words: str, rank: int | None = 0, world: int = 1, step: str = "0", **more: str) -> tuple[int, Any]:
         job = {"SLURM_JOB_ID": "7", "SLURM_NODEID": str(rank), "SLURM_JOB_NUM_NODES": str(world)}
@@ -119,11 +120,16 @@ def test_publishes_once_and_restores_it(call: Call, run_folder: Path, tmp_path: 
     assert len(call("list")[1]["whole"]) == 1
 
 
-def test_status_tells_what_the_watcher_does(call: Call, run_folder: Path) -> None:
+def test_status_tells_what_the_watcher_does(call: Call, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert call("status", str(run_folder))[0] == 2
     call("watch", str(run_folder), "--once", "--every", "0.05")
     status, answer = call("status", str(run_folder))
-    assert (status, answer["nodes"][0]["published"]) == (0, "000000000100-7.0-w1")
+    # It would not save before the machine goes.
+    assert (status, answer["nodes"][0]["events"]) == (1, "no route")
+    assert answer["nodes"][0]["published"] == "000000000100-7.0-w1"
+    monkeypatch.setattr(exchange, "read_events_file", calm)
+    call("watch", str(run_folder), "--once", "--every", "0.05")
+    assert call("status", str(run_folder))[0] == 0
 
 
 def test_one_node_of_two_is_not_whole(call: Call, run_folder: Path, tmp_path: Path) -> None:

@@ -299,6 +299,7 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "checkpoint": f"status {tmp_path}",
         "slurm": "list",
         "arbiter": "status",
+        "events": "show",
     }
     assert set(words) == set(frame.NAMES)
     for name, rest in words.items():

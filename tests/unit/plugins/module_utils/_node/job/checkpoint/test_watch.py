@@ -24,7 +24,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.p
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.signals import LATEST, Signal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.watch import Options, Watcher
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import completed
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ImdsError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.exchange import EventsUnknown
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.scheduled_events import ScheduledEvent
 
 NOW = 1_700_000_000.0
@@ -64,7 +64,7 @@ class Scene:
 
     def _events(self) -> list[ScheduledEvent]:
         if self.deaf:
-            raise ImdsError(self.deaf)
+            raise EventsUnknown(self.deaf)
         return self.events
 
     def store(self, faults: Faults | None = None) -> FolderStore:
@@ -348,13 +348,15 @@ def test_what_does_not_fit_is_said_and_tried(scene: Scene) -> None:
     assert scene.whole() == [100]
 
 
-def test_silence_of_the_metadata_service_is_said_and_stops_nothing(scene: Scene) -> None:
+def test_a_watcher_that_hears_no_events_says_so_and_stops_nothing(scene: Scene) -> None:
     scene.deaf = "no route"
     scene.save(100)
     watcher = scene.watcher()
     until(watcher, lambda: watcher.idle)
     assert scene.whole() == [100]
     assert scene.status().events == "no route"
+    assert not scene.status().good
+    assert "scheduled events are not known: no route" in watcher.status.events_to_tell()
 
 
 def test_an_end_stops_the_upload_and_says_what_is_missing(scene: Scene) -> None:

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode events: this machine's scheduled events, for those who cannot reach the metadata service."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from dataclasses import asdict
+
+from ..machine.config import ConfigError
+from ..machine.root import Root
+from .command import GOOD, UNKNOWN, Answer, Command, UsageError
+
+_DESCRIPTION = """\
+Only root reaches Azure's metadata service. hpcai-events.service asks it for the scheduled events of this machine, such
+as its preemption or redeployment, and writes them to /run/hpcai/events/events.json, which every user may read. 'hpcnode
+checkpoint watch' reads that file.
+
+show, or no word, shows them.
+
+serve looks every 2 s, until SIGTERM. hpcai-events.service calls it. A user whose jobs are the only ones here may say
+that an event need not wait (hpcnode checkpoint watch --acknowledge); it is started then.
+
+Exit status of show: 0 the events are known, 2 they are not.
+"""
+_EVERY_S = 2.0
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("show", "serve"), nargs="?", default="show", help="what to do")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    root = Root(args.root)
+    if args.action == "show":
+        return _show(root)
+    if not root.is_this_machine:
+        raise UsageError("events serve works on the running machine only: leave out --root")
+    return _serve(root)
+
+
+def _show(root: Root) -> Answer:
+    from ..job.events.exchange import EventsUnknown, read_events_file
+
+    try:
+        events = read_events_file(root)
+    except EventsUnknown as error:
+        return Answer(UNKNOWN, f"the scheduled events are not known: {error}", {"events": None, "problem": str(error)})
+    lines = [f"{event.kind}, {event.status}, not before {event.not_before or 'now'} ({event.id})" for event in events]
+    data = {"events": [asdict(event) for event in events], "problem": ""}
+    return Answer(GOOD, "\n".join(lines) or "no event is scheduled for this machine", data)
+
+
+def _serve(root: Root) -> Answer:
+    from ..job.events.service import Service
+
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_given: ended.set())
+    try:
+        Service(root).serve(_EVERY_S, ended.is_set)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or 'the socket'}: {error.strerror}: run as root") from error
+    return Answer(GOOD, "")
+
+
+COMMAND = Command("events", "scheduled events of this machine", _DESCRIPTION, _add_arguments, _execute)

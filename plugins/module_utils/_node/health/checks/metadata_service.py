@@ -1,0 +1,63 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Azure's metadata service: the rules that keep it for root are loaded."""
+
+from __future__ import annotations
+
+from ...machine.proxy_agent import ProxyAgent, read_proxy_agent
+from ...setup.metadata.loaded import CannotTell, difference
+from ...setup.metadata.rules import AGENT_PORT, NFT, RULES, SERVICE, TABLE
+from ...setup.metadata.wanted import SETTINGS, read_guard
+from ..check import BOOT, FAIL, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
+
+_OPEN = "every user of this machine reaches the metadata service, and can take the node's identity"
+
+
+def _measure(context: Context) -> Answer:
+    root = context.root
+    agent = read_proxy_agent(root)
+    guard = read_guard(root)
+    if guard is None:
+        return Answer(skipped=f"no {SETTINGS}: role hpcai.azure.node_tools has not been run here")
+    if not guard and agent is not None and agent.enforces:
+        return Answer(skipped=f"Azure's guest proxy agent enforces who may ask instead: {agent.state}")
+    if not guard:
+        return Answer(skipped=f"switched off by {SETTINGS}, so {_OPEN}")
+    text = root.text(RULES)
+    if text is None:
+        words = f"{root.at(RULES)} is missing: from the next boot on, {_OPEN}"
+        return Answer(findings=(Finding(FAIL, words, hint="Run site.yml, which writes it"),))
+    try:
+        differs = difference(text, context.run)
+    except CannotTell as error:
+        return Answer(findings=(Finding(UNKNOWN, str(error), hint=f"'{NFT} list ruleset' as root"),))
+    findings = [] if not differs else [Finding(FAIL, f"{differs}: {_OPEN}", hint=f"'systemctl reload {SERVICE}'")]
+    if agent is not None and str(AGENT_PORT) not in text:
+        words = "Azure's guest proxy agent was installed after the rules were made, and forwards requests of all users"
+        findings.append(Finding(WARN, words, hint="Run site.yml, which makes the rules again"))
+    return Answer(
+        good=f"only root and listed users reach the metadata service{_words(agent)}",
+        readings=(Reading("metadata_rules", differs or "loaded"),)
+        + ((Reading("metadata_security_protocol", agent.state or "no state known"),) if agent else ()),
+        findings=tuple(findings),
+        limit=f"the table inet {TABLE} is as in {RULES}",
+    )
+
+
+def _words(agent: ProxyAgent | None) -> str:
+    return f"; Azure's guest proxy agent: {agent.state or 'no state known'}" if agent else ""
+
+
+CHECK = Check(
+    name="metadata_service",
+    title="Metadata service",
+    explain=(
+        "The rules of nftables that let only root and listed users reach Azure's metadata service are loaded, and are "
+        "those of /etc/hpcai/metadata.nft. A guest proxy agent of Azure that the rules do not know warns."
+    ),
+    tiers=(PERIODIC, BOOT),
+    measure=_measure,
+    action=OBSERVE,
+)

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The file and the socket between the root service that asks for scheduled events and the users who wait for them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...machine.atomic import write_file
+from ...machine.root import Root
+from ...machine.scheduled_events import ScheduledEvent
+
+FOLDER = "/run/hpcai/events"
+FILE = f"{FOLDER}/events.json"
+READY = f"{FOLDER}/ready"
+"""A datagram socket: a user sends the id of an event that need not wait for him any longer."""
+SCHEMA = 1
+STALE_S = 20.0
+"""Age at which the file counts for nothing: the service writes it every 2 s, and waits 1.5 s at most for an answer."""
+_SERVICE = "see 'systemctl status hpcai-events'"
+_OTHER = "another machine"
+
+
+class EventsUnknown(RuntimeError):
+    """The events are not known, or cannot be started; the message says why."""
+
+
+def write_events(root: Root, machine: str, events: Sequence[ScheduledEvent], problem: str = "") -> None:
+    """Write the events that meet this machine. Of other machines only the number is written.
+
+    :param problem: why the events are not known; empty where they are.
+    :raises OSError: it cannot be written.
+    """
+    listed = [
+        {
+            "id": event.id,
+            "kind": event.kind,
+            "status": event.status,
+            "not_before": event.not_before,
+            "duration_s": event.duration_s,
+            "other_machines": len(event.resources) - 1,
+        }
+        for event in events
+    ]
+    # Clocks are set during a boot. This one is not, and /run is empty after the boot.
+    document = {"schema": SCHEMA, "machine": machine, "written": time.monotonic(), "problem": problem, "events": listed}
+    write_file(root.at(FILE), json.dumps(document) + "\n")
+
+
+def read_events_file(root: Root) -> list[ScheduledEvent]:
+    """Return the events that meet this machine, the next one first.
+
+    :raises EventsUnknown: nobody writes the file, or whoever does gets no answer.
+    """
+    text = root.text(FILE)
+    if text is None:
+        raise EventsUnknown(f"{root.at(FILE)} is missing: {_SERVICE}")
+    try:
+        told = json.loads(text)
+        if told["schema"] != SCHEMA:
+            raise EventsUnknown(f"{root.at(FILE)} has schema {told['schema']}, and this hpcnode knows {SCHEMA}.")
+        age, problem, machine = time.monotonic() - float(told["written"]), str(told["problem"]), str(told["machine"])
+        events = [_event(given, machine) for given in told["events"]]
+    except (ValueError, LookupError, TypeError):
+        raise EventsUnknown(f"{root.at(FILE)} is not what hpcnode writes: {_SERVICE}") from None
+    if not 0 <= age <= STALE_S:
+        raise EventsUnknown(f"{root.at(FILE)} was not written for {age:.0f} s: {_SERVICE}")
+    if problem:
+        raise EventsUnknown(problem)
+    return events
+
+
+def say_ready(root: Root, event_id: str) -> None:
+    """Tell the service that this user need not be waited for.
+
+    :raises EventsUnknown: it does not listen.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+        try:
+            sender.sendto(event_id.encode(), root.at(READY))
+        except OSError as error:
+            raise EventsUnknown(f"{root.at(READY)} takes no message ({error.strerror}): {_SERVICE}") from None
+
+
+def _event(given: dict[str, object], machine: str) -> ScheduledEvent:
+    others = given["other_machines"]
+    not_before, duration = given["not_before"], given["duration_s"]
+    if not isinstance(others, int) or not isinstance(duration, int):
+        raise TypeError
+    event = ScheduledEvent(str(given["id"]), str(given["kind"]), (machine,), str(given["status"]), None, duration)
+    return replace(
+        event,
+        resources=(machine, *([_OTHER] * others)),
+        not_before=float(not_before) if isinstance(not_before, (int, float)) else None,
+    )

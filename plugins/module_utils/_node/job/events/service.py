@@ -1,0 +1,138 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The root service: asks the metadata service for this machine's events, and starts one when its only user is ready."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Callable
+
+from ...machine import imds
+from ...machine.owners import of_live_jobs, read_owned
+from ...machine.root import Root
+from ...machine.scheduled_events import ScheduledEvent, events_of
+from .exchange import FOLDER, READY, write_events
+
+_ANSWER_S = 1.5
+"""Less than the time between two looks."""
+_MOST_AT_ONCE = 16
+"""Messages that are read between two looks: who sends more must not keep the service from looking."""
+_LONGEST = 200
+"""Azure's ids of events have 36 characters."""
+_CREDENTIALS = struct.Struct("3i")
+"""pid, uid and gid of the sender, which the kernel adds (unix(7))."""
+
+
+class Service:
+    """One machine's service.
+
+    :param headers: further headers for the metadata service; the simulator takes one that names the instance.
+    :param users: returns the numbers of the users who have a job here.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        endpoint: str = imds.ENDPOINT,
+        headers: Mapping[str, str] | None = None,
+        users: Callable[[], set[int]] | None = None,
+    ) -> None:
+        self._root, self._endpoint, self._headers = root, endpoint, headers
+        self._users = users or (lambda: users_with_jobs(root))
+        self._name = ""
+        self._events: Sequence[ScheduledEvent] = ()
+        self._started: set[str] = set()
+
+    def look(self) -> None:
+        """Ask once, and write what came of it.
+
+        :raises OSError: the file cannot be written.
+        """
+        problem = ""
+        try:
+            if not self._name:
+                self._name = str(imds.read_compute(_ANSWER_S, self._endpoint, self._headers).get("name") or "")
+                if not self._name:
+                    raise imds.ImdsError("the metadata service does not say what this machine is called.")
+            document = imds.read_events(_ANSWER_S, self._endpoint, self._headers)
+            self._events = events_of(document, self._name)
+        except imds.ImdsError as error:
+            problem = str(error)
+        write_events(self._root, self._name, () if problem else self._events, problem)
+
+    def hear(self, event_id: str, uid: int) -> str:
+        """Start an event for a user if nobody else needs the time until it starts; why not, else an empty text."""
+        event = next((one for one in self._events if one.id == event_id), None)
+        if event is None or event.not_before is None or event_id in self._started:
+            return "it does not wait"
+        if not event.is_for_one:
+            return "it meets other machines too"
+        others = self._users() - {uid}
+        if uid != 0 and (others or uid not in self._users()):
+            return "other users have jobs here" if others else "this user has no job here"
+        try:
+            imds.start_event(event_id, _ANSWER_S, self._endpoint, self._headers)
+        except imds.ImdsError as error:
+            return str(error)
+        self._started.add(event_id)
+        return ""
+
+    def serve(self, every_s: float, ended: Callable[[], bool]) -> None:
+        """Look and listen until ``ended`` says so.
+
+        :raises OSError: file or socket cannot be made.
+        """
+        with _listening(self._root) as listener:
+            while not ended():
+                began = time.monotonic()
+                self.look()
+                while select.select([listener], [], [], max(0.0, began + every_s - time.monotonic()))[0]:
+                    self._take(listener)
+                    if time.monotonic() >= began + every_s:
+                        break
+
+    def _take(self, listener: socket.socket) -> None:
+        for _number in range(_MOST_AT_ONCE):
+            try:
+                message, extra, _flags, _address = listener.recvmsg(_LONGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
+            except BlockingIOError:
+                return
+            uid = next((_CREDENTIALS.unpack(data)[1] for _level, kind, data in extra if kind == _SCM_CREDENTIALS), -1)
+            event_id = message.decode("ascii", "replace")
+            # What a user sends is written to the journal only if it is the id of an event.
+            if uid >= 0 and any(event.id == event_id for event in self._events):
+                why = self.hear(event_id, uid)
+                words = f"is not started for user {uid}: {why}" if why else f"is started for user {uid}"
+                sys.stderr.write(f"hpcnode events: event {event_id} {words}\n")
+
+
+_SCM_CREDENTIALS = getattr(socket, "SCM_CREDENTIALS", 2)
+_SO_PASSCRED = getattr(socket, "SO_PASSCRED", 16)
+
+
+def users_with_jobs(root: Root) -> set[int]:
+    """Return the numbers of the users whose jobs run here; root's part of a job is nobody's."""
+    processes = read_owned(root)
+    return {processes[pid].uid for pid in of_live_jobs(processes)} - {0}
+
+
+@contextlib.contextmanager
+def _listening(root: Root) -> Iterator[socket.socket]:
+    path = root.at(READY)
+    os.makedirs(root.at(FOLDER), mode=0o755, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, _SO_PASSCRED, 1)
+        listener.bind(path)
+        os.chmod(path, 0o666)
+        yield listener

@@ -1,0 +1,9 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Who may reach Azure's metadata service: root and listed service users, by a table of nftables.
+
+``rules`` makes the texts (pure), ``configure`` plans the files and their service, ``loaded`` compares the rules of the
+kernel with the file.
+"""

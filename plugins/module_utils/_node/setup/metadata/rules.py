@@ -1,0 +1,122 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The rules for nft, the service that loads them, and the drop-in of nftables.service. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from .wanted import Wanted
+
+TABLE = "hpcai_metadata"
+RULES = "/etc/hpcai/metadata.nft"
+SERVICE = "hpcai-metadata.service"
+UNIT = f"/etc/systemd/system/{SERVICE}"
+DROP_IN = "/etc/systemd/system/nftables.service.d/hpcai-metadata.conf"
+NFT = "/usr/sbin/nft"
+_MARK = "# Written by the module hpcai.azure.metadata_access, which overwrites it."
+_COMMENT = re.compile(r'comment "([^"]*)"')
+
+METADATA, HOST = "169.254.169.254", "168.63.129.16"
+"""The metadata service, and the host's service for the guest agent (WireServer), which also answers DNS on port 53."""
+AGENT, AGENT_PORT = "127.0.0.1", 3080
+"""Where Azure's guest proxy agent listens. It runs as root, and eBPF leads all connections to the two addresses there
+before nftables sees them (Azure/GuestProxyAgent, proxy_agent/src/common/constants.rs)."""
+
+
+def rules(uids: Sequence[int], has_agent: bool) -> str:
+    """Return the file for nft. Loading it replaces the table in one transaction.
+
+    The chains come before address translation (priority -100), so they see where a packet was sent to. They need no
+    connection tracking, which would cost every other connection of the node time and memory.
+
+    :param uids: numbers of the users who may.
+    :param has_agent: whether Azure's guest proxy agent is on this machine.
+    """
+    may = ", ".join(str(uid) for uid in uids)
+    # nft takes 128 characters of comment.
+    who = may if len(may) <= 80 else f"{len(uids)} users, {hashlib.sha256(may.encode()).hexdigest()[:16]}"
+    places = [
+        (f"ip daddr {METADATA} tcp dport 80", "metadata service"),
+        (f"ip daddr {HOST} tcp dport {{ 80, 32526 }}", "host service"),
+    ]
+    agent = [(f"ip daddr {AGENT} tcp dport {AGENT_PORT}", "guest proxy agent")] if has_agent else []
+    output = "".join(f'        {where} jump guard comment "{name}"\n' for where, name in [*places, *agent])
+    forward = "".join(
+        f'        {where} counter reject with tcp reset comment "{name}, forwarded"\n' for where, name in places
+    )
+    return f"""\
+{_MARK}
+# Only root and these users reach Azure's metadata service, which gives out the node's identity.
+table inet {TABLE}
+delete table inet {TABLE}
+table inet {TABLE} {{
+    chain guard {{
+        meta skuid {{ {may} }} accept comment "users {who}"
+        meta skuid != {{ {may} }} counter reject with tcp reset comment "other users than {who}"
+        # A packet whose socket is closed has no user. It may end a connection of root's, and begin none.
+        tcp flags & syn == syn counter reject with tcp reset comment "no user"
+    }}
+    chain output {{
+        type filter hook output priority -300; policy accept;
+{output}    }}
+    # Other network namespaces, such as those of containers.
+    chain forward {{
+        type filter hook forward priority -300; policy accept;
+{forward}    }}
+}}
+"""
+
+
+def comments_of(text: str) -> list[str]:
+    """Return the comments of the rules in a file for nft, in their order."""
+    return _COMMENT.findall(text)
+
+
+def unit() -> str:
+    """Return the service that loads the rules at boot. slurmd does not start without it."""
+    return f"""\
+{_MARK}
+[Unit]
+Description=Keep Azure's metadata service for root
+DefaultDependencies=no
+RequiresMountsFor=/etc/hpcai
+# Its rules may begin with "flush ruleset".
+After=nftables.service
+Wants=network-pre.target
+Before=network-pre.target systemd-user-sessions.service cron.service crond.service atd.service slurmd.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+# Nothing is done at a stop: the rules stay.
+ExecStart={NFT} -f {RULES}
+ExecReload={NFT} -f {RULES}
+
+[Install]
+WantedBy=sysinit.target
+RequiredBy=slurmd.service
+"""
+
+
+def drop_in(wanted: Wanted) -> str:
+    """Return the drop-in by which nftables.service loads the site's rules and ours in one transaction.
+
+    Without it "flush ruleset" in the site's rules would leave the metadata service open until ours are loaded again.
+    """
+    ours, site = f'include "{RULES}"', f'include "{wanted.site_rules}"'
+    reload = f"flush ruleset; {site}; {ours}" if wanted.reload_flushes else f"{site}; {ours}"
+    return f"""\
+{_MARK}
+[Service]
+ExecStart=
+ExecStart={NFT} '{site}; {ours}'
+ExecReload=
+ExecReload={NFT} '{reload}'
+ExecStop=
+ExecStop={NFT} 'flush ruleset; {ours}'
+"""

@@ -1,0 +1,156 @@
+#!/usr/bin/python
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: metadata_access
+short_description: Keep Azure's metadata service for root
+version_added: "0.1.0"
+description:
+  - Azure's metadata service gives the tokens of a machine's managed identity to every process that asks. This module
+    lets only root and listed users connect to TCP port 80 of 169.254.169.254, and to TCP ports 80 and 32526 of
+    168.63.129.16. All else stays open, such as DNS at 168.63.129.16.
+  - The rules are the table C(inet hpcai_metadata) of nftables in C(/etc/hpcai/metadata.nft). C(hpcai-metadata.service)
+    loads it at boot, and C(slurmd) does not start without it. A drop-in of C(nftables.service) loads the site's own
+    rules and this table in one transaction, so that a reload or restart leaves no gap.
+  - Loads the rules again if somebody removed or changed them.
+  - Where Azure's guest proxy agent is installed, connections to its port are limited in the same way, because it
+    forwards requests as root.
+author:
+  - hpcai.azure contributors (@hpcai)
+options:
+  state:
+    description: V(absent) removes the rules, the service and the drop-in, and warns of what that means.
+    type: str
+    choices: [present, absent]
+    default: present
+  users:
+    description: Names or numbers of further users who may connect. A name must be in the machine's own C(/etc/passwd).
+    type: list
+    elements: str
+    default: []
+  site_rules:
+    description: The file that C(nftables.service) loads.
+    type: path
+    default: /etc/nftables.conf
+  reload_flushes:
+    description: Whether the distribution's C(nftables.service) removes all rules before it reloads that file.
+    type: bool
+    default: false
+  events:
+    description:
+      - Whether to run C(hpcai-events.service), which passes this machine's scheduled events on to its users, on its
+        newest version. The module M(hpcai.azure.node_tools) installs it.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - hpcai.azure.node
+attributes:
+  platform:
+    description: Needs nftables 1.0 or later and systemd. In an image at rest the service is only enabled.
+seealso:
+  - module: hpcai.azure.node_tools
+  - name: Metadata Security Protocol
+    description: Azure's own way to limit the metadata service.
+    link: https://learn.microsoft.com/en-us/azure/virtual-machines/metadata-security-protocol/overview
+"""
+
+EXAMPLES = r"""
+- name: Let a monitoring agent ask too
+  hpcai.azure.metadata_access:
+    users: [telegraf]
+
+- name: Open the metadata service to all users again
+  hpcai.azure.metadata_access:
+    state: absent
+"""
+
+RETURN = r"""
+files:
+  description: Files that were written or removed, or in check mode would be.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - /etc/hpcai/metadata.nft
+    - /etc/hpcai/metadata.json
+    - /etc/systemd/system/hpcai-metadata.service
+    - /etc/systemd/system/nftables.service.d/hpcai-metadata.conf
+commands:
+  description: Verbs of C(systemctl) that were applied, or in check mode would be.
+  returned: success
+  type: list
+  elements: str
+  sample: [daemon-reload, enable, start]
+reasons:
+  description: Why the rules were loaded again although no file changed.
+  returned: success
+  type: list
+  elements: str
+  sample: [the kernel has no table inet hpcai_metadata]
+security_protocol:
+  description:
+    - What Azure's guest proxy agent says about the Metadata Security Protocol. Empty where it is not installed.
+  returned: success
+  type: str
+  sample: Wireserver Enforce - IMDS Enforce
+"""
+
+from typing import NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.proxy_agent import read_proxy_agent
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import diff_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata import configure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.wanted import MetadataProblem, Wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.wanted import UserProblem
+
+
+def main() -> NoReturn:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "users": {"type": "list", "elements": "str", "default": []},
+            "site_rules": {"type": "path", "default": "/etc/nftables.conf"},
+            "reload_flushes": {"type": "bool", "default": False},
+            "events": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    asked = module.params
+    wanted = Wanted(
+        guard=asked["state"] == "present",
+        users=tuple(asked["users"]),
+        site_rules=asked["site_rules"],
+        reload_flushes=asked["reload_flushes"],
+        events=asked["events"],
+    )
+    root = Root("/")
+    try:
+        made = configure.plan(root, wanted, run, may_come=module.check_mode)
+        if not module.check_mode:
+            configure.apply(made, run)
+    except (MetadataProblem, UserProblem, CommandFailed, OSError) as error:
+        module.fail_json(msg=str(error))
+    agent = read_proxy_agent(root)
+    if not wanted.guard and not (agent and agent.enforces):
+        module.warn(f"{configure.OPEN}.")
+    module.exit_json(
+        changed=made.changed,
+        files=[change.path for change in made.files],
+        commands=[*made.verbs, *made.events],
+        reasons=list(made.reasons),
+        security_protocol=(agent.state or "no state known") if agent else "",
+        diff=diff_of(made.files),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The metadata service is root's: rules loaded, gone, changed, switched off, not to be seen, and Azure's own agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.metadata_service import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import RULES, rules
+
+from ...setup.metadata.machine import NO_TABLE, listing
+from ..playing import context
+
+LIST = "nft --json list table inet hpcai_metadata"
+TEXT = rules((0,), has_agent=False)
+
+
+def measure(folder: Path, said: str | tuple[int, str] | None, guard: str = "true", text: str | None = TEXT) -> Answer:
+    """Look at a machine with these files."""
+    (folder / "etc/hpcai").mkdir(parents=True, exist_ok=True)
+    (folder / "etc/hpcai/metadata.json").write_text(f'{{"schema": 1, "guard": {guard}, "users": []}}')
+    if text is not None:
+        (folder / RULES.lstrip("/")).write_text(text)
+    return CHECK.measure(context(root=folder, run={} if said is None else {LIST: said}))
+
+
+def agent(folder: Path, state: str) -> None:
+    """Have Azure's agent, with this state."""
+    (folder / "etc/azure").mkdir(parents=True)
+    (folder / "etc/azure/proxy-agent.json").write_text('{"logFolder": "/var/log/azure-proxy-agent"}')
+    (folder / "var/log/azure-proxy-agent").mkdir(parents=True)
+    status = f'{{"proxyAgentStatus": {{"keyLatchStatus": {{"states": {{"secureChannelState": "{state}"}}}}}}}}'
+    (folder / "var/log/azure-proxy-agent/status.json").write_text(status)
+
+
+def test_passes_where_the_rules_are_loaded(tmp_path: Path) -> None:
+    answer = measure(tmp_path, listing(TEXT))
+    assert answer.findings == ()
+    assert answer.good == "only root and listed users reach the metadata service"
+    assert [reading.value for reading in answer.readings] == ["loaded"]
+
+
+@pytest.mark.parametrize("said", [(1, NO_TABLE), listing(TEXT.replace("no user", "x"))])
+def test_fails_where_the_kernel_has_others_or_none(tmp_path: Path, said: str | tuple[int, str]) -> None:
+    (found,) = measure(tmp_path, said).findings
+    assert found.verdict == "fail"
+    assert found.summary.endswith(
+        "every user of this machine reaches the metadata service, and can take the node's identity"
+    )
+    assert found.hint == "'systemctl reload hpcai-metadata.service'"
+
+
+def test_fails_where_the_file_is_gone(tmp_path: Path) -> None:
+    (found,) = measure(tmp_path, listing(TEXT), text=None).findings
+    assert (found.verdict, "metadata.nft is missing" in found.summary) == ("fail", True)
+
+
+@pytest.mark.parametrize("said", [None, (1, "Operation not permitted"), "", (124, "no answer within 2 s")])
+def test_cannot_measure_what_nft_does_not_show(tmp_path: Path, said: str | tuple[int, str] | None) -> None:
+    assert [found.verdict for found in measure(tmp_path, said).findings] == ["unknown"]
+
+
+def test_switched_off_is_skipped_and_never_passes(tmp_path: Path) -> None:
+    answer = measure(tmp_path, None, guard="false")
+    assert (answer.good, answer.findings) == ("", ())
+    assert answer.skipped.startswith("switched off by /etc/hpcai/metadata.json, so every user")
+    agent(tmp_path, "Wireserver Enforce - IMDS Enforce")
+    answer = measure(tmp_path, None, guard="false")
+    assert answer.skipped.endswith("enforces who may ask instead: Wireserver Enforce - IMDS Enforce")
+    (tmp_path / "etc/hpcai/metadata.json").unlink()
+    assert CHECK.measure(context(root=tmp_path)).skipped.startswith("no /etc/hpcai/metadata.json")
+
+
+def test_an_agent_that_the_rules_do_not_know_is_worth_a_warning(tmp_path: Path) -> None:
+    agent(tmp_path, "Wireserver Audit - IMDS Audit")
+    (found,) = measure(tmp_path, listing(TEXT)).findings
+    assert (found.verdict, "forwards requests of all users" in found.summary) == ("warn", True)
+    known = rules((0,), has_agent=True)
+    answer = measure(tmp_path, listing(known), text=known)
+    assert answer.findings == ()
+    assert answer.readings[1].value == "Wireserver Audit - IMDS Audit"

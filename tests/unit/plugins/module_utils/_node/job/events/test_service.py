@@ -1,0 +1,126 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Root's service for scheduled events: what it writes, and for whom it starts an event."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stand_ins import http_service
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.exchange import (
+    READY,
+    EventsUnknown,
+    read_events_file,
+    say_ready,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.service import Service
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+
+NOT_BEFORE = "Mon, 19 Sep 2016 18:29:47 GMT"
+EVENTS = [
+    {
+        "EventId": "A",
+        "EventType": "Preempt",
+        "Resources": ["set_4"],
+        "EventStatus": "Scheduled",
+        "NotBefore": NOT_BEFORE,
+    },
+    {"EventId": "B", "EventType": "Reboot", "Resources": ["set_4", "set_5"], "NotBefore": NOT_BEFORE},
+    {"EventId": "C", "EventType": "Terminate", "Resources": ["set_5"], "NotBefore": NOT_BEFORE},
+    {"EventId": "D", "EventType": "Reboot", "Resources": ["set_4"], "EventStatus": "Started", "NotBefore": ""},
+]
+COMPUTE: http_service.Answer = (200, {}, json.dumps({"name": "set_4", "vmSize": "x"}).encode())
+DOCUMENT: http_service.Answer = (200, {}, json.dumps({"Events": EVENTS}).encode())
+
+
+@pytest.fixture
+def azure() -> Iterator[http_service.Service]:
+    """A metadata service that says who this is, and from then on which events there are."""
+    made = http_service.Service(COMPUTE, DOCUMENT)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def root() -> Iterator[Root]:
+    """A machine; the path of a socket must be short."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Root(folder)
+
+
+def test_writes_what_meets_this_machine(azure: http_service.Service, root: Root) -> None:
+    service = Service(root, azure.endpoint)
+    service.look()
+    service.look()
+    assert [event.id for event in read_events_file(root)] == ["D", "A", "B"]
+    assert len([path for path, _headers in azure.requests if "instance" in path]) == 1
+
+
+def test_silence_is_written_too(azure: http_service.Service, root: Root) -> None:
+    service = Service(root, azure.endpoint)
+    service.look()
+    azure.answers = [(400, {}, b"")]
+    service.look()
+    with pytest.raises(EventsUnknown, match="HTTP status 400"):
+        read_events_file(root)
+    azure.answers = [DOCUMENT]
+    service.look()
+    assert read_events_file(root)
+
+
+@pytest.mark.parametrize(
+    ("event", "uid", "users", "why"),
+    [
+        ("A", 4001, {4001}, ""),
+        ("A", 0, {4001, 4002}, ""),
+        ("A", 4001, {4001, 4002}, "other users have jobs here"),
+        ("A", 4003, {4001}, "other users have jobs here"),
+        ("A", 4003, set(), "this user has no job here"),
+        ("B", 4001, {4001}, "it meets other machines too"),
+        ("C", 4001, {4001}, "it does not wait"),
+        ("D", 4001, {4001}, "it does not wait"),
+        ("../x", 4001, {4001}, "it does not wait"),
+    ],
+)
+def test_only_the_one_user_of_a_machine_starts_its_event(
+    azure: http_service.Service, root: Root, event: str, uid: int, users: set[int], why: str
+) -> None:
+    service = Service(root, azure.endpoint, users=lambda: users)
+    service.look()
+    assert service.hear(event, uid) == why
+    assert len(azure.posted) == (0 if why else 1)
+    assert service.hear(event, uid) == (why or "it does not wait")
+
+
+def test_the_kernel_says_who_asks(azure: http_service.Service, root: Root, capfd: pytest.CaptureFixture[str]) -> None:
+    """A datagram bears its sender's uid, whatever it says; what is sent is not written to the journal."""
+    ended = threading.Event()
+    service = Service(root, azure.endpoint, users=lambda: {os.getuid()})
+    thread = threading.Thread(target=service.serve, args=(0.05, ended.is_set))
+    thread.start()
+    try:
+        while not Path(root.at(READY)).exists() or not azure.requests[1:]:
+            pass
+        assert Path(root.at(READY)).stat().st_mode & 0o777 == 0o666
+        say_ready(root, "A")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+            other.sendto(b"evil\nline", root.at(READY))
+            other.sendto(b"\xff" * 1000, root.at(READY))
+        while not azure.posted:
+            pass
+        assert json.loads(azure.posted[0]) == {"StartRequests": [{"EventId": "A"}]}
+    finally:
+        ended.set()
+        thread.join(10)
+    assert not thread.is_alive()
+    assert capfd.readouterr().err.splitlines() == [f"hpcnode events: event A is started for user {os.getuid()}"]
