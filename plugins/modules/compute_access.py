@@ -16,6 +16,8 @@ description:
   - Admins are let in before that, by user or by group (C(pam_listfile)). All other checks of the stack remain.
   - In what sshd's stack includes, C(pam_systemd) is left out, by a copy of the file (C(/etc/pam.d/hpcai-*)). It would
     take the session out of the job again. Consoles and services keep it.
+  - Only root may use cron and at there, because what they start is in no job. C(/etc/cron.allow) and C(/etc/at.allow)
+    are made empty; one that exists stays as it is.
   - Refuses before it writes anything, if whoever runs it or all admins would be locked out, or if it could not work.
 author:
   - hpcai.azure contributors (@hpcai)
@@ -65,6 +67,13 @@ options:
     description: Slurmd's folder (C(SlurmdSpoolDir)), for C(nss_slurm).
     type: path
     default: /var/lib/slurm/slurmd
+  hide_processes:
+    description:
+      - Whether users see their own processes alone (C(hidepid=2) of C(/proc)). Root and the group C(adm) see all.
+      - Services that look into other users' processes without being root, such as C(polkit) and some exporters, have to
+        be in that group. For C(systemd-logind) that is done, from its next start on.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - hpcai.azure.node
 attributes:
@@ -103,11 +112,20 @@ files:
   type: list
   elements: str
   sample:
+    - /etc/at.allow
+    - /etc/cron.allow
     - /etc/hpcai/access.json
     - /etc/hpcai/ssh_admin_groups
     - /etc/hpcai/ssh_admins
     - /etc/pam.d/hpcai-common-session
     - /etc/pam.d/sshd
+actions:
+  description: What was done besides, or in check mode would be.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - mount /proc with hidepid=2,gid=4
 """
 
 import os
@@ -116,8 +134,8 @@ from typing import NoReturn
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import configure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import configure, processes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.pam import PamProblem
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.wanted import Wanted
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import apply_all, diff_of
@@ -137,6 +155,7 @@ def main() -> NoReturn:
             "options": {"type": "list", "elements": "str", "default": REFUSING},
             "nss_slurm": {"type": "bool", "default": False},
             "spool_dir": {"type": "path", "default": "/var/lib/slurm/slurmd"},
+            "hide_processes": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -150,6 +169,7 @@ def main() -> NoReturn:
         nss=asked["nss_slurm"],
         spool=asked["spool_dir"],
         me=os.environ.get("SUDO_USER", ""),
+        hide_processes=asked["hide_processes"],
     )
     try:
         if asked["when"] == "boot":
@@ -158,12 +178,14 @@ def main() -> NoReturn:
             made = configure.plan(Root("/"), wanted, run, may_come=module.check_mode)
         if not module.check_mode:
             apply_all(made.files)
-    except (PamProblem, UserProblem, OSError) as error:
+        now = asked["when"] == "now"
+        actions = processes.apply(Root("/"), wanted, run, module.check_mode) if now else []
+    except (PamProblem, UserProblem, CommandFailed, OSError) as error:
         module.fail_json(msg=str(error))
     for warning in made.warnings:
         module.warn(warning)
     files = [change.path for change in made.files]
-    module.exit_json(changed=bool(files), files=files, diff=diff_of(made.files))
+    module.exit_json(changed=bool(files or actions), files=files, actions=actions, diff=diff_of(made.files))
 
 
 if __name__ == "__main__":

@@ -86,6 +86,14 @@ options:
   pyxis_runtime_path:
     description: pyxis' C(runtime_path), in which the boot looks for what dead jobs left behind.
     type: path
+  root_makes_folders:
+    description:
+      - Whether root makes the users' folders, by C(hpcnode containers folders) in a job's prolog. Then users cannot
+        write to the folders above them, so that nobody can make another user's folder.
+      - The folders are those of C(ENROOT_RUNTIME_PATH), C(ENROOT_CACHE_PATH) and C(ENROOT_DATA_PATH) that end in
+        C(/user-$(id -u)), and those in O(cache_path).
+    type: bool
+    default: false
   apply:
     description: V(false) only writes files. That is for an image, whose kernel and C(/run) are those of the machine
       that bakes.
@@ -151,6 +159,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "cache_path": {"type": "path"},
     "cache_limit_gib": {"type": "float", "default": 200},
     "pyxis_runtime_path": {"type": "path"},
+    "root_makes_folders": {"type": "bool", "default": False},
     "apply": {"type": "bool", "default": True},
 }
 

@@ -92,11 +92,12 @@ def test_two_users_run_in_containers_twice_and_after_a_reboot(
     assert rebooted.verdicts()["containers"] == "pass"
 
 
-def test_folders_are_sticky_or_a_users_own(computes: list[Host]) -> None:
+def test_folders_are_roots_or_a_users_own(computes: list[Host]) -> None:
     for host in computes:
-        for path in ("/scratch/enroot/data", "/scratch/enroot/cache", "/scratch/enroot/tmp", "/run/enroot"):
-            assert oct(host.file(path).mode) == "0o1777", path
-        assert oct(host.file("/scratch/pyxis").mode) == "0o755"
+        for path in ("enroot/data", "enroot/cache", "enroot/images", "pyxis"):
+            assert oct(host.file(f"/scratch/{path}").mode) == "0o755", path
+        assert oct(host.file("/run/enroot").mode) == "0o755"
+        assert oct(host.file("/scratch/enroot/tmp").mode) == "0o1777"
         shown = host.check_output(
             "find /scratch/enroot /scratch/pyxis /run/enroot -xdev -type d -perm -0002 ! -perm -1000"
         )

@@ -37,7 +37,7 @@ PACKAGES = {
     "noble": "enroot_4.1.2-1_arm64.deb",
     "el9": "enroot-4.1.2-1.el8.aarch64.rpm",
 }
-NAMES = ("problems", "wanted", "local", "packages", "enroot", "folders", "lacking", "apparmor")
+NAMES = ("problems", "wanted", "local", "packages", "enroot", "folders", "lacking", "apparmor", "hook")
 
 
 def hosts(complete: Path, incomplete: Path) -> dict[str, dict[str, Any]]:
@@ -56,6 +56,7 @@ def hosts(complete: Path, incomplete: Path) -> dict[str, dict[str, Any]]:
         "too few files": {"system": "debian", "enroot_pyxis_files": str(incomplete)},
         "noble by hand": {"system": "noble", "enroot_pyxis_apparmor": "off"},
         "scratch": {"system": "debian", "hpcai_scratch": "/fast", "enroot_pyxis_conf": {"ENROOT_MOUNT_HOME": True}},
+        "by users": {"system": "debian", "enroot_pyxis_prolog": False},
         "login": {"system": "debian", "hpcai_functions": ["login"]},
     }
 
@@ -129,11 +130,21 @@ def test_user_namespaces_may_be_allowed_to_everybody_instead(shown: dict[str, di
     assert sysctl["kernel.apparmor_restrict_unprivileged_userns"] == 0
 
 
+def test_root_makes_users_folders_where_jobs_run(shown: dict[str, dict[str, Any]]) -> None:
+    assert shown["scratch"]["enroot"]["root_makes_folders"] is True
+    assert shown["login"]["enroot"]["root_makes_folders"] is False
+    by_users = shown["by users"]
+    assert by_users["enroot"]["root_makes_folders"] is False
+    assert {"path": "/scratch/enroot/data", "mode": "1777"} in by_users["folders"]
+    assert shown["scratch"]["hook"]["15-containers"]["content"].endswith("containers folders\nexit 0\n")
+
+
 def test_paths_are_on_the_scratch_only_where_there_is_one(shown: dict[str, dict[str, Any]]) -> None:
     scratch, login = shown["scratch"], shown["login"]
     assert scratch["enroot"]["settings"]["ENROOT_DATA_PATH"] == "/fast/enroot/data/user-$(id -u)"
     assert scratch["enroot"]["settings"]["ENROOT_MOUNT_HOME"] is True
-    assert {"path": "/fast/enroot/data", "mode": "1777"} in scratch["folders"]
+    assert {"path": "/fast/enroot/data", "mode": "0755"} in scratch["folders"]
+    assert {"path": "/fast/enroot/tmp", "mode": "1777"} in scratch["folders"]
     assert scratch["enroot"]["local_folders"] == []
     assert login["enroot"]["settings"]["ENROOT_DATA_PATH"] == "/var/lib/enroot/data/user-$(id -u)"
     assert login["folders"] == []

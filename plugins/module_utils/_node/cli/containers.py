@@ -29,6 +29,8 @@ they see: os-release and mount namespace must both differ on each node. Run it a
 sweep removes what jobs left behind that run no longer: containers and half-imported images with a job's name. Each boot
 does the same (hpcnode boot run containers).
 
+folders makes the folders that enroot needs of a job's user, for a prolog. Only root can make them where it does so.
+
 token REGISTRY prints a password for an Azure container registry, which it gets with the machine's managed identity. It
 is a secret. enroot calls this by its file of credentials.
 
@@ -37,7 +39,7 @@ importer get URI, importer release: what pyxis calls where it is told 'importer=
 Exit status 1: not so, or it could not be done. 2: there are no settings, or no answer.
 """
 
-_ACTIONS = ("status", "check", "sweep", "token", "importer")
+_ACTIONS = ("status", "check", "sweep", "folders", "token", "importer")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +51,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(args: argparse.Namespace) -> Answer:
-    wanted = {"status": 0, "sweep": 0, "check": 1, "token": 1}.get(args.action)
+    wanted = {"status": 0, "sweep": 0, "folders": 0, "check": 1, "token": 1}.get(args.action)
     if wanted is not None and len(args.words) != wanted:
         raise UsageError(
             f"{args.action} takes {wanted or 'no'} word{'' if wanted == 1 else 's'}, not {len(args.words)}"
@@ -65,6 +67,8 @@ def _execute(args: argparse.Namespace) -> Answer:
         return Answer(UNKNOWN, reason, {"reason": reason})
     if args.action == "importer":
         return _import(options, args.words)
+    if args.action == "folders":
+        return _folders(options, root)
     return _status(options, root) if args.action == "status" else _sweep(options, root)
 
 
@@ -91,6 +95,18 @@ def _sweep(options: Options, root: Root) -> Answer:
         [*(f"removed {path}" for path in paths if not any(path in words for words in problems)), *problems]
     )
     return Answer(BAD if problems else GOOD, text or "nothing was left behind", {"found": paths, "problems": problems})
+
+
+def _folders(options: Options, root: Root) -> Answer:
+    # Not above: only a prolog needs it.
+    from ..setup.containers.user_folders import make_all
+
+    user, group = (os.environ.get(name, "") for name in ("SLURM_JOB_UID", "SLURM_JOB_GID"))
+    if not user.isdecimal() or not group.isdecimal():
+        raise UsageError("folders needs SLURM_JOB_UID and SLURM_JOB_GID: a job's prolog calls it")
+    made, problems = make_all(options, int(user), int(group), root)
+    text = "\n".join([*made, *problems]) or f"user {user} has enroot's folders"
+    return Answer(BAD if problems else GOOD, text, {"made": made, "problems": problems})
 
 
 def _check(image: str, nodes: int, in_job: bool) -> Answer:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..machine.atomic import write_file
 from ..machine.lock import only_one
+from ..machine.readers import make_folder
 from ..machine.root import Root
 from .history import History
 from .latch import Latched, of_boot
@@ -89,6 +90,7 @@ def changing(root: Root) -> Iterator[Memory]:
     :raises OSError: it cannot be written.
     :raises Locked: somebody else writes all the time.
     """
+    make_folder(root, RUN_FOLDER)
     with only_one(root.at(f"{RUN_FOLDER}/lock"), _LOCK_S):
         memory = read(root)
         yield memory

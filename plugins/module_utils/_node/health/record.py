@@ -15,6 +15,7 @@ from ..machine.atomic import remove_file, write_file
 from ..machine.cluster_settings import remembered
 from ..machine.config import ConfigError
 from ..machine.hyperv_kvp import physical_host
+from ..machine.readers import make_folder
 from ..machine.root import Root
 from ..machine.vm_size import is_same_machine, remembered_instance
 from ..slurm import slurmd_env
@@ -53,6 +54,7 @@ def write(root: Root, status: int, document: Mapping[str, Any]) -> None:
 
     :raises OSError: it cannot be written.
     """
+    make_folder(root, memory.RUN_FOLDER)
     write_file(root.at(_path(document["tier"])), json.dumps(whole(status, document), indent=1) + "\n")
 
 

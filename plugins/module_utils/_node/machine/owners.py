@@ -18,6 +18,7 @@ from .root import Root
 _UID = re.compile(r"^Uid:\s*(\d+)", re.MULTILINE)
 # slurmstepd puts job and step into its title; -M and several slurmd on one machine leave that as it is.
 _STEPD = re.compile(r"slurmstepd: \[(\d+)\.")
+_PROGRAM = "slurmstepd"
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 
 
@@ -56,8 +57,8 @@ def read_owned(root: Root) -> dict[int, OwnedProcess]:
         fields = (root.text(f"{folder}/stat") or "").rpartition(")")[2].split()
         groups = root.text(f"{folder}/cgroup") or ""
         job = _JOB.search(groups)
-        title = (root.text(f"{folder}/cmdline") or "").replace("\0", " ") if facts.name.startswith("slurmstepd") else ""
-        step = _STEPD.match(title)
+        is_step = facts.name.startswith(_PROGRAM) and is_slurmstepd(root, pid)
+        step = _STEPD.match((root.text(f"{folder}/cmdline") or "").replace("\0", " ")) if is_step else None
         found[pid] = OwnedProcess(
             pid=pid,
             parent=facts.parent,
@@ -70,6 +71,31 @@ def read_owned(root: Root) -> dict[int, OwnedProcess]:
             steps_of=int(step[1]) if step else None,
         )
     return found
+
+
+def uid_of(root: Root, pid: int) -> int | None:
+    """Return the user whose process it is; None if there is no such process."""
+    uid = _UID.search(root.text(f"/proc/{pid}/status") or "")
+    return int(uid[1]) if uid else None
+
+
+def is_slurmstepd(root: Root, pid: int) -> bool:
+    """Return whether a process is a slurmstepd that Slurm started.
+
+    A user may give a process that name and title, and a program with set-user-id root a link of that name.
+    """
+    facts = read_stat(root, pid)
+    if facts is None or not facts.name.startswith(_PROGRAM) or uid_of(root, pid) != 0:
+        return False
+    program = root.link_name(f"/proc/{pid}/exe")
+    # Debian calls the program slurmstepd-wlm; it is "... (deleted)" while its package is upgraded. A captured tree has
+    # no link.
+    return program is None or program.startswith(_PROGRAM)
+
+
+def any_slurmstepd(root: Root) -> bool:
+    """Return whether a step of a job may run here."""
+    return any(is_slurmstepd(root, pid) for pid, _path in root.numbered("/proc", ""))
 
 
 def live_jobs(processes: Mapping[int, OwnedProcess]) -> set[int]:

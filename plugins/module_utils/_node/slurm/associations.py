@@ -152,7 +152,15 @@ def read_book(cluster: str, run: Run) -> Book:
 
 def _rows(run: Run, what: str, fields: Sequence[str], *more: str) -> list[list[str]]:
     words = ["sacctmgr", "--noheader", "--parsable2", "show", what, f"format={','.join(fields)}", *more]
-    return [line.split("|") for line in must(run(words)).stdout.splitlines() if line.strip()]
+    rows = [line.split("|") for line in must(run(words)).stdout.splitlines() if line.strip()]
+    wrong = next((row for row in rows if len(row) != len(fields)), None)
+    if wrong is not None:
+        # A description or an organization may hold both: what follows would be read as another field or account.
+        raise CommandFailed(
+            f"sacctmgr shows the {what} {'|'.join(wrong)!r}, which has {len(wrong)} fields and not {len(fields)}: "
+            f"remove '|' and line breaks from its texts, with 'sacctmgr modify {what}'"
+        )
+    return rows
 
 
 def _settings(known: Mapping[str, int], values: Sequence[str]) -> dict[str, str]:

@@ -20,7 +20,9 @@ MINUTES = 5
 def is_held(run: Run) -> bool:
     """Whether new jobs are held back."""
     shown = run(["scontrol", "--oneliner", "show", "reservation", RESERVATION])
-    return shown.rc == 0 and f"ReservationName={RESERVATION} " in shown.stdout
+    return shown.rc == 0 and any(
+        line.startswith(f"ReservationName={RESERVATION} ") for line in shown.stdout.splitlines()
+    )
 
 
 def runs(run: Run) -> bool:

@@ -12,6 +12,7 @@ import pwd
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..machine.owners import any_slurmstepd
 from ..machine.root import Root
 from ..machine.run import Run, must
 
@@ -83,7 +84,7 @@ def read_facts(wanted: Sequence[Account], root: Root) -> Facts:
                 gid_owners[group.gr_gid] = group.gr_name
                 if group.gr_name == account.name:
                     groups[account.name] = group.gr_gid
-    steps = any(root.text(f"{path}/comm") == "slurmstepd" for _number, path in root.numbered("/proc", ""))
+    steps = any_slurmstepd(root)
     return Facts(users, groups, uid_owners, gid_owners, steps)
 
 

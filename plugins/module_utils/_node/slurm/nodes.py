@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..machine.run import Run, must
 from .hostlist import compress
+from .node_text import records
 
 OUR_PREFIX = "hpcai:"
 """Each reason that this collection gives a node starts with it; a reason that does not is somebody else's."""
@@ -33,13 +33,8 @@ HARDWARE = f"{OUR_PREFIX} hardware:"
 """Begins the reason of a node that lacks what was configured."""
 SLURMD_WAITS = f"{OUR_PREFIX} slurmd:"
 """Begins the reason of a node whose slurmd must be restarted, and may not be while jobs run there."""
-
-# The reason ends at Slurm's "[user@time]". One out of slurm.conf has none; it ends at the next field, of those that
-# slurm_sprint_node_table (node_info.c) may print after it.
-_REASON = re.compile(
-    r" Reason=(?P<text>.*?)(?: \[[^\s@\]]+@(?:\d{4}-\d\d-\d\dT[\d:]+|Unknown)\]"
-    r"| +(?:Comment|Extra|InstanceId|InstanceType|ReservationName)=| *$)"
-)
+TWICE = "slurmctld shows this node twice: remove the line break from the comment or reason of the node before it"
+"""Reason of a node whose record cannot be trusted. It has no prefix, so that nothing is done to the node."""
 
 
 @dataclass(frozen=True)
@@ -112,23 +107,14 @@ class Plan:
 def parse(shown: str) -> dict[str, NodeState]:
     """Parse the output of ``scontrol --oneliner show nodes``."""
     nodes: dict[str, NodeState] = {}
-    for line in shown.splitlines():
-        name = re.match(r"NodeName=(\S+)", line)
-        state = re.search(r" State=(\S+)", line)
-        if not name or not state:
-            continue
-        reason = _REASON.search(line)
-        states = state[1].upper()
-        # The star is the short form of NOT_RESPONDING in older releases.
-        flags = tuple(flag for flag in states.replace("*", "+NOT_RESPONDING").split("+") if flag)
-        address, host_name = (re.search(rf" {key}=(\S+)", line) for key in ("NodeAddr", "NodeHostName"))
-        nodes[name[1]] = NodeState(
-            name[1],
-            flags,
-            reason["text"] if reason else "",
-            address[1] if address else "",
-            host_name[1] if host_name else "",
-        )
+    for name, text in records(shown).items():
+        if text is None:
+            nodes[name] = NodeState(name, ("UNKNOWN", "DRAIN"), TWICE)
+        elif text.field("State"):
+            # The star is the short form of NOT_RESPONDING in older releases.
+            states = text.field("State").upper().replace("*", "+NOT_RESPONDING")
+            flags = tuple(flag for flag in states.split("+") if flag)
+            nodes[name] = NodeState(name, flags, text.reason, text.field("NodeAddr"), text.field("NodeHostName"))
     return nodes
 
 

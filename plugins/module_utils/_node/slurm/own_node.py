@@ -13,6 +13,7 @@ from typing import Callable
 
 from ..machine.run import CommandFailed, Result, Run, must
 from . import nodes
+from .node_text import records
 from .nodes import NodeState
 
 PORT = 6817
@@ -65,12 +66,22 @@ def ask(name: str, controllers: Sequence[str], run: Run) -> NodeState | None:
     return nodes.parse(_show(name, controllers, run)).get(name)
 
 
-def field(name: str, key: str, controllers: Sequence[str], run: Run) -> str:
-    """Return a text that stands in the node's record up to its first blank, such as Extra's; empty if none does.
+def address(name: str, controllers: Sequence[str], run: Run) -> str:
+    """Return the node's NodeAddr; empty if slurmctld does not show a node of that name.
 
     :raises CommandFailed: slurmctld does not answer, or does not believe who asks.
     """
-    found = re.findall(rf" {re.escape(key)}=(\S+)", _show(name, controllers, run))
+    node = ask(name, controllers, run)
+    return node.address if node else ""
+
+
+def text(name: str, key: str, controllers: Sequence[str], run: Run) -> str:
+    """Return Extra or Comment of the node's record up to its first blank; empty if there is none.
+
+    :raises CommandFailed: slurmctld does not answer, or does not believe who asks.
+    """
+    record = records(_show(name, controllers, run)).get(name)
+    found = re.findall(rf" {re.escape(key)}=(\S+)", record.after_reason) if record else []
     return found[-1] if found else ""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..machine.owners import any_slurmstepd
 from ..machine.patience import wait_until
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
@@ -95,8 +96,7 @@ def _started_with(
 
 def _has_jobs(root: Root) -> bool:
     """Whether a step runs: each has a slurmstepd, which outlives slurmd."""
-    pids = (entry for entry in root.entries("/proc") if entry.isdecimal())
-    return any((root.text(f"/proc/{pid}/comm") or "").startswith("slurmstepd") for pid in pids)
+    return any_slurmstepd(root)
 
 
 def plan(facts: Facts, may_come: bool = False, pending: bool = False) -> Plan:

@@ -7,6 +7,8 @@
 Its image says that only people with a job may, and admins. The node's name, by which sshd asks Slurm for jobs, is known
 when the machine is. So is its admin, who may become root by a rule of his own and be in none of the groups of admins:
 he must never be locked out.
+
+Where it cannot be done, no job starts here: users of other jobs would reach its processes and files.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import replace
 
 from ...machine.cluster_settings import LOGIN, cluster_of
 from ...machine.vm_size import remembered_admin
+from ...setup.access import processes
 from ...setup.access.configure import plan
 from ...setup.access.pam import PamProblem
 from ...setup.access.wanted import SETTINGS, read_wanted
@@ -23,7 +26,7 @@ from ...setup.users.wanted import UserProblem
 from ...slurm import slurmd_env
 from ..step import FAIL, PASS, SKIP, Context, Outcome, Step
 
-_OPEN = "people log in here without a job"
+_OPEN = "people would log in here without a job"
 _AGAIN = "Mend that, then 'hpcnode boot run access'"
 
 
@@ -47,9 +50,11 @@ def _perform(context: Context) -> Outcome:
         return Outcome(FAIL, f"{_OPEN}: {error}", _AGAIN)
     if not context.check:
         apply_all(made.files)
+    hidden = processes.apply(context.root, wanted, context.run, context.check)
     changes = tuple(f"{'write' if change.after is not None else 'remove'} {change.path}" for change in made.files)
+    changes += tuple(hidden)
     admins = ", ".join([*wanted.admins, *(f"%{group}" for group in wanted.admin_groups)])
     return Outcome(PASS, f"who has no job here and is none of {admins} is refused by sshd", changes=changes)
 
 
-STEP = Step("access", "Let people log in where they have a job", blocking=False, limit_s=30, perform=_perform)
+STEP = Step("access", "Let people log in where they have a job", blocking=True, limit_s=30, perform=_perform)

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 
 from ...machine.gpu import GpuHealth
-from ...machine.proc import ancestors, read_processes, read_stat
+from ...machine.owners import is_slurmstepd, uid_of
+from ...machine.proc import ancestors, read_processes
 from ...machine.root import Root
 from ..check import EPILOG, FAIL, NODE, OBSERVE, PROLOG, USER, WARN, Answer, Check, Context, Finding, Reading
 from ..gpu_answers import Told, judge_each, untold
@@ -19,7 +20,6 @@ from ..gpus import PATIENCE_S
 from ..nvidia_sizes import with_nvidia_gpus
 
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
-_STEP_DAEMON = "slurmstepd"
 _IDLE_MIB = 1024
 """A GPU that nobody uses has next to nothing in use; a single CUDA context takes some hundred MiB. The collection's
 own, for want of a source."""
@@ -75,24 +75,16 @@ def _judge(root: Root, gpu: GpuHealth, pid: int, ended: str) -> Iterator[Told]:
 
 def _has_step_daemon(root: Root, pid: int) -> bool:
     """Whether a process came from a step of a job, where Slurm has no control groups."""
-    stats = (read_stat(root, parent) for parent in ancestors(root, pid))
-    return any(stat is not None and stat.name.startswith(_STEP_DAEMON) for stat in stats)
-
-
-def _uid(root: Root, pid: int) -> int | None:
-    for line in (root.text(f"/proc/{pid}/status") or "").splitlines():
-        if line.startswith("Uid:"):
-            return int(line.split()[1])
-    return None
+    return any(is_slurmstepd(root, parent) for parent in ancestors(root, pid))
 
 
 def _is_systems(root: Root, pid: int) -> bool:
-    uid = _uid(root, pid)
+    uid = uid_of(root, pid)
     return uid is not None and uid < _FIRST_USER
 
 
 def _user_of(root: Root, pid: int) -> str:
-    uid = _uid(root, pid)
+    uid = uid_of(root, pid)
     if uid is None:
         return "a user"
     try:

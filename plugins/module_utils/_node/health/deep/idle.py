@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ...machine.gpu import compute_processes, nvidia_gpus
+from ...machine.owners import is_slurmstepd
 from ...machine.proc import ancestors, read_processes
 from ..check import CannotTell, Check, Context
 
@@ -30,7 +31,7 @@ def must_be_idle(context: Context, check: Check) -> None:
     steps = [
         process.command[len(_STEP) :].split("]")[0]
         for process in read_processes(context.root)
-        if process.command.startswith(_STEP) and process.pid not in mine
+        if process.command.startswith(_STEP) and process.pid not in mine and is_slurmstepd(context.root, process.pid)
     ]
     if steps:
         raise CannotTell(f"it would disturb job {steps[0]}, which runs here: drain the node and wait for its end")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...machine.atomic import remove_file, write_file
+from ...machine.readers import make_folder
 from ...machine.root import Root
 from ...slurm.arbiter.message import NoReport, Report, decode, encode
 from ..memory import RUN_FOLDER
@@ -114,4 +115,5 @@ def _read(root: Root, path: str) -> dict[str, Any]:
 
 
 def _write(root: Root, path: str, held: dict[str, Any]) -> None:
+    make_folder(root, RUN_FOLDER)
     write_file(root.at(path), json.dumps(held) + "\n", mode=0o600)

@@ -129,7 +129,7 @@ def _send(
 
 def _taken(env: SlurmdEnv, settings: Settings, run: Run) -> str:
     """Why the field must not be written: what stands there is somebody else's."""
-    text = own_node.field(env.node_name, settings.field, env.controllers, run)
+    text = own_node.text(env.node_name, settings.field, env.controllers, run)
     if not text or text.startswith(f"{FORM}/"):
         return ""
     other = next(field for field in seen.FIELDS if field != settings.field)

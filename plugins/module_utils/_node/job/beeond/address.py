@@ -43,7 +43,7 @@ def asker(root: Root, run: Run) -> Ask:
     def ask(node: str) -> str:
         try:
             env = slurmd_env.read(root)
-            return own_node.field(node, "NodeAddr", env.controllers, run) if env else ""
+            return own_node.address(node, env.controllers, run) if env else ""
         except (ConfigError, CommandFailed):
             return ""
 

@@ -77,6 +77,9 @@ def job_of(environment: Mapping[str, str]) -> Job:
     if node not in nodes:
         raise OwnFailure(f"job {number}: this node is {node or 'without SLURMD_NODENAME'}, and none of {names!r}")
     restarts = environment.get("SLURM_JOB_RESTART_COUNT") or ""
+    leader = environment.get("SLURM_HET_JOB_ID") or number
+    if not (leader.isascii() and leader.isdecimal()):
+        raise OwnFailure(f"job {number}: SLURM_HET_JOB_ID is {leader!r}, which is no job's id")
     return Job(
         number=number,
         uid=_id(environment, "SLURM_JOB_UID", number),
@@ -84,7 +87,7 @@ def job_of(environment: Mapping[str, str]) -> Job:
         nodes=nodes,
         node=node,
         restarts=int(restarts) if restarts.isdecimal() else None,
-        leader=environment.get("SLURM_HET_JOB_ID") or number,
+        leader=leader,
     )
 
 

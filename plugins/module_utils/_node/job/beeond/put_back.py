@@ -20,6 +20,8 @@ without its file system then, nor a later incarnation of it be hit, read in slur
   was faster, which is as good. slurmctld answers a second request in a row by "Job is pending execution".
 * The task of an array whose id is the array's own is named as ARRAY_TASK: the bare id would mean the whole array.
   (``job_requeue2``)
+* What is put back is named by the ids that slurmd gave the prolog. slurmctld is asked by ``squeue --Format`` for fields
+  that hold no text of the job's user: a job's name or comment may read like any field of ``scontrol show job``.
 * A job that did not start from a batch script cannot be put back (``ESLURM_BATCH_ONLY``): it is cancelled, and its user
   told so by the log. One submitted with ``--no-requeue`` has not started yet; it is made one that may be put back, for
   as long as that takes.
@@ -29,7 +31,6 @@ Where slurmctld does not answer, nobody knows what it will do with the job, and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,7 +45,9 @@ _OVER = (
     *("DEADLINE", "OUT_OF_MEMORY", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REVOKED"),
 )
 """States in which a job's prologs start nothing any more."""
-_FIELD = re.compile(r"(?:^|\s)([A-Za-z/:]+)=(\S*)")
+FIELDS = ("JobID", "State", "RestartCnt", "BatchFlag", "Requeue", "ArrayJobID", "ArrayTaskID")
+"""Of squeue(1); none of them holds free text."""
+_FORMAT = ",".join(f"{name}:|" for name in FIELDS)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Record:
     :ivar restarts: how often it was put back.
     :ivar is_batch: whether it has a batch script.
     :ivar may_requeue: whether its user lets it be put back.
-    :ivar name: how it is named where it alone is meant.
+    :ivar name: the job's own id, with its task where the bare id would mean a whole array.
     """
 
     state: str
@@ -79,35 +82,40 @@ class Controller:
     servers: Sequence[str]
     run: Bounded
 
-    def scontrol(self, *words: str) -> Result:
-        """Return the answer of scontrol, or of another of Slurm's commands, within a limit."""
-        program = () if words[0] == "scancel" else ("scontrol",)
+    def ask(self, *words: str) -> Result:
+        """Return the answer of one of Slurm's commands, within a limit."""
         server = f"SLURM_CONF_SERVER={','.join(self.servers)}"
-        answer = self.run(
-            ["timeout", "--kill-after=1", str(_ANSWER_S), "env", server, *program, *words], _ANSWER_S + 3.0
-        )
+        answer = self.run(["timeout", "--kill-after=1", str(_ANSWER_S), "env", server, *words], _ANSWER_S + 3.0)
         if answer.rc in (124, 127, 137):
             raise Silent(f"slurmctld gave no answer in {_ANSWER_S} s" if answer.rc != 127 else said(answer))
         return answer
 
 
 def record_of(number: str, text: str) -> Record | None:
-    """Return the job of this id out of ``scontrol --oneliner show job``, which shows all tasks of an array."""
+    """Return the job of this id out of squeue's lines, which are of all tasks where the id is an array's.
+
+    :raises Silent: a line of this job is not of the form that was asked for.
+    """
     for line in text.splitlines():
-        fields = dict(reversed(_FIELD.findall(line)))
-        if fields.get("JobId") != number:
+        values = dict(zip(FIELDS, line.split("|")))
+        if values.get("JobID") != number:
             continue
-        task = fields.get("ArrayTaskId", "")
-        if not fields.get("Restarts", "").isdecimal() or "JobState" not in fields:
-            raise Silent(f"scontrol shows job {number} without its state or its restarts")
+        numbers = [values.get(name, "") for name in ("RestartCnt", "BatchFlag", "Requeue")]
+        if line.count("|") != len(FIELDS) or not values["State"] or not all(_is_number(value) for value in numbers):
+            raise Silent(f"squeue shows job {number} as {line!r}, which is not what was asked for")
+        task = values["ArrayTaskID"]
         return Record(
-            state=fields["JobState"],
-            restarts=int(fields["Restarts"]),
-            is_batch=fields.get("BatchFlag") != "0",
-            may_requeue=fields.get("Requeue") != "0",
-            name=f"{fields['ArrayJobId']}_{task}" if task.isdecimal() and "ArrayJobId" in fields else number,
+            state=values["State"],
+            restarts=int(values["RestartCnt"]),
+            is_batch=values["BatchFlag"] != "0",
+            may_requeue=values["Requeue"] != "0",
+            name=f"{number}_{task}" if values["ArrayJobID"] == number and _is_number(task) else number,
         )
     return None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
 def plan(record: Record | None, job: Job) -> str:
@@ -126,7 +134,7 @@ def ask(job: Job, controller: Controller) -> Record | None:
 
     :raises Silent: it does not answer.
     """
-    answer = controller.scontrol("--oneliner", "show", "job", job.number)
+    answer = controller.ask("squeue", "--noheader", "--states=all", f"--jobs={job.number}", f"--Format={_FORMAT}")
     if answer.rc != 0:
         if "Invalid job id" in f"{answer.stdout}{answer.stderr}":
             return None
@@ -156,7 +164,7 @@ def put_back(job: Job, controller: Controller) -> str:
         raise Silent("Slurm did not tell the prolog which incarnation of the job this is (SLURM_JOB_RESTART_COUNT)")
     name = record.name if job.leader == job.number else job.leader
     if chosen == CANCEL:
-        answer = controller.scontrol("scancel", name)
+        answer = controller.ask("scancel", name)
         done = f"job {job.number} was cancelled: it has no batch script, and cannot be put back"
     else:
         answer = _requeue(name, record, controller)
@@ -169,10 +177,10 @@ def put_back(job: Job, controller: Controller) -> str:
 
 def _requeue(name: str, record: Record, controller: Controller) -> Result:
     if not record.may_requeue:
-        controller.scontrol("update", f"JobId={name}", "Requeue=1")
-    answer = controller.scontrol("requeue", name)
+        controller.ask("scontrol", "update", f"JobId={name}", "Requeue=1")
+    answer = controller.ask("scontrol", "requeue", name)
     if not record.may_requeue:
-        controller.scontrol("update", f"JobId={name}", "Requeue=0")
+        controller.ask("scontrol", "update", f"JobId={name}", "Requeue=0")
     return answer
 
 

@@ -15,10 +15,12 @@ from ...machine.run import Run
 from ..managed_block import BrokenBlock
 from ..managed_file import FileChange, change_of
 from ..users.facts import Facts, read_facts
-from . import names, pam
+from . import names, pam, processes
 from .pam import PamProblem
 from .wanted import SETTINGS, Wanted, as_text
 
+ALLOWED = ("/etc/cron.allow", "/etc/at.allow")
+"""Where one of these is empty only root may use cron and at: what they start is in no job, and outlives it."""
 _LIBRARIES = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
 
 
@@ -51,7 +53,12 @@ def plan(root: Root, wanted: Wanted, run: Run, may_come: bool) -> Plan:
         texts |= _stack(root, wanted, sshd)
     except BrokenBlock as error:
         raise PamProblem(f"{root.at(pam.SSHD)}: {error} Mend the file") from error
-    texts |= {**_names(root, wanted), SETTINGS: as_text(wanted) if wanted.present else None}
+    texts |= {
+        **_timed(root, wanted),
+        **processes.files(wanted),
+        **_names(root, wanted),
+        SETTINGS: as_text(wanted) if wanted.present else None,
+    }
     changes = tuple(change_of(root.at(path), text) for path, text in _in_order(texts))
     return Plan(tuple(change for change in changes if change.changes), tuple(warnings))
 
@@ -128,6 +135,14 @@ def _stack(root: Root, wanted: Wanted, sshd: str | None) -> dict[str, str | None
 
 def _text(root: Root, name: str) -> str:
     return change_of(root.at(f"{pam.FOLDER}/{name}"), None).before or ""
+
+
+def _timed(root: Root, wanted: Wanted) -> dict[str, str | None]:
+    """Files that let nobody use cron and at. One of the site's names whom it lets in, and keeps all others out."""
+    found = {path: change_of(root.at(path), None).before for path in ALLOWED}
+    if wanted.present:
+        return {path: "" for path, text in found.items() if text is None}
+    return {path: None for path, text in found.items() if text == ""}
 
 
 def _names(root: Root, wanted: Wanted) -> dict[str, str | None]:

@@ -28,6 +28,7 @@ class Wanted:
     :ivar options: of pam_slurm_adopt.
     :ivar nss: whether nss_slurm is asked for names.
     :ivar spool: slurmd's folder.
+    :ivar hide_processes: whether users see their own processes alone.
     :ivar me: who runs this by sudo; empty where nobody does.
     """
 
@@ -39,6 +40,7 @@ class Wanted:
     nss: bool
     spool: str
     me: str = ""
+    hide_processes: bool = False
 
 
 def as_text(wanted: Wanted) -> str:
@@ -50,6 +52,7 @@ def as_text(wanted: Wanted) -> str:
             "options": list(wanted.options),
             "nss_slurm": wanted.nss,
             "spool_dir": wanted.spool,
+            "hide_processes": wanted.hide_processes,
         }
     )
 
@@ -66,6 +69,9 @@ def read_wanted(root: Root, node_name: str) -> Wanted | None:
     wrong = [name for name, value in lists.items() if not _is_words(value)]
     wrong += [] if isinstance(stated.get("nss_slurm"), bool) else ["nss_slurm"]
     wrong += [] if isinstance(stated.get("spool_dir"), str) else ["spool_dir"]
+    # An image that was baked by an earlier version does not have it.
+    hide = stated.get("hide_processes", False)
+    wrong += [] if isinstance(hide, bool) else ["hide_processes"]
     if wrong:
         raise ConfigError(f"{root.at(SETTINGS)} has no usable {', '.join(wrong)}: run site.yml, which writes it.")
     return Wanted(
@@ -76,6 +82,7 @@ def read_wanted(root: Root, node_name: str) -> Wanted | None:
         options=tuple(lists["options"] or ()),
         nss=stated["nss_slurm"],
         spool=stated["spool_dir"],
+        hide_processes=hide,
     )
 
 

@@ -28,7 +28,6 @@ from .files import (
 from .options import Options
 
 ENROOT = "/usr/bin/enroot"
-_STICKY = 0o1777
 
 
 @dataclass
@@ -91,18 +90,19 @@ def at_boot(options: Options, root: Root, check: bool) -> list[str]:
 
 def _folders(options: Options, root: Root, run: Run, check: bool) -> list[str]:
     """What systemd-tmpfiles makes at each boot, now."""
-    lacking = [path for path in (RUNTIME_PARENT, *options.local_folders) if not _is_sticky(root.at(path))]
+    wanted = {path: options.mode_of(path) for path in (RUNTIME_PARENT, *options.local_folders)}
+    lacking = {path: mode for path, mode in wanted.items() if not _has_mode(root.at(path), mode)}
     if lacking and not check and root.is_this_machine:
         must(run(["systemd-tmpfiles", "--create", root.at(TMPFILES)]))
-    return [f"make {path}, mode 1777" for path in lacking]
+    return [f"make {path}, mode {mode:04o}" for path, mode in lacking.items()]
 
 
-def _is_sticky(path: str) -> bool:
+def _has_mode(path: str, mode: int) -> bool:
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return False
-    return found.st_mode & 0o7777 == _STICKY and found.st_uid in (0, os.geteuid())
+    return found.st_mode & 0o7777 == mode and found.st_uid in (0, os.geteuid())
 
 
 def _kernel(wanted: Mapping[str, str], root: Root, check: bool) -> list[str]:

@@ -154,7 +154,7 @@ def credentials_text(options: Options) -> str:
 
 def _tmpfiles(options: Options) -> str:
     folders = (RUNTIME_PARENT, *options.local_folders)
-    return HEADER + "".join(f"d {path} 1777 root root -\n" for path in folders)
+    return HEADER + "".join(f"d {path} {options.mode_of(path):04o} root root -\n" for path in folders)
 
 
 def _environ(variables: dict[str, str]) -> str:

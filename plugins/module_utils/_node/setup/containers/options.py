@@ -19,6 +19,9 @@ CONFIG = "containers"
 SETTINGS = f"{FOLDER}/{CONFIG}.json"
 
 APPARMOR = ("leave", "profile", "off")
+STICKY, CLOSED = 0o1777, 0o755
+_USER_PATHS = ("ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH")
+_USER_FOLDER = "/user-$(id -u)"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _PATH = re.compile(r"/[A-Za-z0-9._/@+-]+")
@@ -46,6 +49,19 @@ class Options:
     cache_path: str = ""
     cache_limit_gib: float = 200
     pyxis_runtime_path: str = ""
+    root_makes_folders: bool = False
+
+    @property
+    def user_folder_parents(self) -> tuple[str, ...]:
+        """The folders of users' folders named ``user-UID``: those of enroot's settings, and the importer's."""
+        paths = [self.settings.get(name, "") for name in _USER_PATHS]
+        parents = [path[: -len(_USER_FOLDER)] for path in paths if path.endswith(_USER_FOLDER)]
+        return tuple(dict.fromkeys(filter(None, [*parents, self.cache_path])))
+
+    def mode_of(self, path: str) -> int:
+        """The permissions of a folder that all users share: closed if root makes what is in it."""
+        above = any(parent == path or parent.startswith(f"{path}/") for parent in self.user_folder_parents)
+        return CLOSED if self.root_makes_folders and above else STICKY
 
     @property
     def data_folder(self) -> str:
@@ -76,6 +92,8 @@ def options_of(given: Mapping[str, Any]) -> Options:
     if options.apparmor not in APPARMOR:
         raise ConfigError(f"apparmor must be one of {', '.join(APPARMOR)}, not {options.apparmor!r}.")
     _check_forms(options)
+    if not isinstance(options.root_makes_folders, bool):
+        raise ConfigError(f"root_makes_folders must be true or false, not {options.root_makes_folders!r}.")
     if options.acr_client_id and not _GUID.fullmatch(options.acr_client_id):
         raise ConfigError("acr_client_id is no client id: it has the form of a GUID, or is empty.")
     if not options.cache_limit_gib > 0:

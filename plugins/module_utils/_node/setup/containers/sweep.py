@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...machine import owners
 from ...machine.root import Root
 from ...machine.run import Run
 
@@ -23,7 +24,6 @@ SWEPT = "/run/hpcai/containers.swept"
 """There after the sweep of this boot: /run is empty after each."""
 _CONTAINER = re.compile(r"pyxis_(?P<job>\d+)(_.+|\.\d+)")
 _IMAGE = re.compile(r"(?P<job>\d+)\.\d+\.squashfs")
-_STEP = re.compile(r"slurmstepd: \[(\d+)\.")
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,7 @@ class Leftover:
 
 def live_jobs(root: Root) -> set[str]:
     """Return the ids of jobs that have a slurmstepd on this machine."""
-    jobs = set()
-    for entry in root.entries("/proc"):
-        if entry.isdecimal():
-            found = _STEP.match((root.text(f"/proc/{entry}/cmdline") or "").replace("\0", " "))
-            if found:
-                jobs.add(found[1])
-    return jobs
+    return {str(job) for job in owners.live_jobs(owners.read_owned(root))}
 
 
 def leftovers(data_path: str, runtime_path: str, root: Root) -> list[Leftover]:

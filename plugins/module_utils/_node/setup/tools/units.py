@@ -77,7 +77,7 @@ BOOT_UNITS = (
         "access",
         "Let people log in where they have a job",
         30,
-        blocking=False,
+        blocking=True,
         # Which make the admin's account.
         after=("cloud-init.service", "cloud-init-network.service"),
     ),

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ...machine.atomic import write_file
+from ...machine.readers import make_folder
 from ...machine.root import Root
 from .act import Done
 from .actions import BAD, CAP, HELD, UNTOLD
@@ -70,6 +71,7 @@ def write_status(root: Root, told: Mapping[str, Any]) -> None:
 
     :raises OSError: it cannot be written.
     """
+    make_folder(root, os.path.dirname(STATUS_FILE))
     write_file(root.at(STATUS_FILE), json.dumps({"schema": SCHEMA, **told}, indent=1) + "\n")
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ...machine.run import Run, must
 from .. import nodes
+from ..node_text import records
 from ..nodes import NodeState
 from .message import FORM, NoReport, Report, decode
 
@@ -21,8 +22,6 @@ CLOCKS_S = 120
 """How far a node's clock may be ahead of the controller's before its reports are worth nothing."""
 
 _REPORT = re.compile(rf" (?:{'|'.join(FIELDS)})=({FORM}/\S+)")
-_BOOT = re.compile(r" BootTime=(\d{4}-\d\d-\d\dT[\d:]{8})")
-_SINCE = re.compile(r" \[[^\s@\]]+@(\d{4}-\d\d-\d\dT[\d:]{8})\]")
 
 
 @dataclass(frozen=True)
@@ -55,21 +54,21 @@ class Seen:
 def parse(shown: str) -> dict[str, Seen]:
     """Parse the output of ``scontrol --oneliner show nodes``. Its times are those of the machine that asked."""
     found = {}
-    for line in shown.splitlines():
-        for name, node in nodes.parse(line).items():
-            report, problem = _report_in(line)
-            since = _SINCE.findall(line)
-            booted = _BOOT.search(line)
-            found[name] = Seen(
-                node, report, problem, _epoch(booted[1]) if booted else None, _epoch(since[-1]) if since else None
-            )
+    texts = records(shown)
+    for name, node in nodes.parse(shown).items():
+        text = texts[name]
+        if text is None:
+            found[name] = Seen(node, None, nodes.TWICE)
+            continue
+        report, problem = _report_in(text.after_reason)
+        found[name] = Seen(node, report, problem, _epoch(text.field("BootTime")), _epoch(text.reason_given))
     return found
 
 
-def _report_in(line: str) -> tuple[Report | None, str]:
+def _report_in(texts: str) -> tuple[Report | None, str]:
     """The newest report, where both fields have one: a site may have changed which is taken."""
     reports, problem = [], "it has not reported"
-    for text in _REPORT.findall(line):
+    for text in _REPORT.findall(texts):
         try:
             reports.append(decode(text))
         except NoReport as error:

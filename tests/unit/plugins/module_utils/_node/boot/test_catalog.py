@@ -23,7 +23,7 @@ ORDER = (
     *("instance", "key", "access", "gpu", "fabric", "scratch"),
     *("directories", "clocks", "nccl", "containers", "health", "join"),
 )
-BLOCKING = {"instance", "key", "gpu", "fabric", "scratch", "directories", "health", "join"}
+BLOCKING = {"instance", "key", "access", "gpu", "fabric", "scratch", "directories", "health", "join"}
 
 
 def test_each_file_is_a_step_of_the_catalogue() -> None:

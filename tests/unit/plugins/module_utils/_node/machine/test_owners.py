@@ -57,6 +57,25 @@ def test_jobs_are_live_while_they_have_a_step(tree: MachineTree) -> None:
     assert of_live_jobs(processes) == {10, 11, 20, 21, 22}
 
 
+@pytest.mark.parametrize(("uid", "program"), [(1001, "slurmstepd"), (1001, None), (0, "sudo")])
+def test_a_process_that_a_user_named_slurmstepd_is_none(tree: MachineTree, uid: int, program: str | None) -> None:
+    """sudo runs as root, and under the name of the link by which a user called it."""
+    tree.process(50, "0", "slurmstepd", command="slurmstepd: [99.0]", uid=uid)
+    if program:
+        (tree.path / "proc/50/exe").symlink_to(f"/usr/bin/{program}")
+    tree.process(51, "0", "below", parent=50, uid=1001)
+    processes = read_owned(Root(str(tree.path)))
+    assert live_jobs(processes) == {17}
+    assert {50, 51} & of_live_jobs(processes) == set()
+
+
+@pytest.mark.parametrize("program", ["/usr/sbin/slurmstepd", "/usr/sbin/slurmstepd (deleted)", "/x/slurmstepd-wlm"])
+def test_slurms_own_is_one_by_each_of_its_names(tree: MachineTree, program: str) -> None:
+    (tree.path / "proc/10/exe").symlink_to(program)
+    (tree.path / "proc/11/exe").symlink_to(program)
+    assert live_jobs(read_owned(Root(str(tree.path)))) == {17}
+
+
 def test_the_kernels_own_and_those_that_ended_are_left_out(tree: MachineTree) -> None:
     tree.process(30, "0", "kworker", flags=0x200000)
     tree.process(31, "0", "gone", state="Z")

@@ -169,3 +169,15 @@ def test_a_refusal_of_sacctmgr_is_told_with_its_words() -> None:
         associations.apply(
             [step], lambda words: Result(tuple(words), 1, "", " Error: You can not remove the default\n")
         )
+
+
+@pytest.mark.parametrize("description", ["a|root|x", "two\nlines"])
+def test_a_description_is_not_read_as_another_field_or_account(description: str) -> None:
+    def hostile(command: Sequence[str]) -> Result:
+        said = recorded(command)
+        if "account" not in command:
+            return said
+        return Result(said.command, 0, f"vision|{description}|site\n", "")
+
+    with pytest.raises(CommandFailed, match="line breaks from its texts"):
+        associations.read_book("demo", hostile)

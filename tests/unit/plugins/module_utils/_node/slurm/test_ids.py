@@ -145,11 +145,12 @@ def test_what_is_there_is_read_by_name_and_by_number(tmp_path: pathlib.Path, mon
     monkeypatch.setattr(ids.grp, "getgrnam", {}.__getitem__)
     monkeypatch.setattr(ids.grp, "getgrgid", {11102: SimpleNamespace(gr_name="munge", gr_gid=11102)}.__getitem__)
     (tmp_path / "proc/17").mkdir(parents=True)
-    (tmp_path / "proc/17/comm").write_text("slurmstepd\n", encoding="utf-8")
+    (tmp_path / "proc/17/stat").write_text("17 (slurmstepd) S 1 " + " ".join(["0"] * 48), encoding="utf-8")
+    (tmp_path / "proc/17/status").write_text("Uid:\t0\t0\n", encoding="utf-8")
     facts = ids.read_facts([SLURM, MUNGE], Root(str(tmp_path)))
     assert facts.users == {"munge": (105, 110)}
     assert facts.uid_owners == {64030: "other", 105: "munge"}
     assert facts.groups == {"munge": 11102}
     assert facts.has_steps
-    (tmp_path / "proc/17/comm").write_text("slurmd\n", encoding="utf-8")
+    (tmp_path / "proc/17/status").write_text("Uid:\t1001\t1001\n", encoding="utf-8")
     assert not ids.read_facts([SLURM, MUNGE], Root(str(tmp_path))).has_steps

@@ -137,12 +137,13 @@ def test_other_nodes_lines_do_not_concern_it(running: Cluster) -> None:
 
 
 def test_another_job_container_conf_waits_for_jobs_to_end(running: Cluster) -> None:
-    running.node.write("/proc/77/comm", "slurmstepd\n")
+    running.node.write("/proc/77/stat", "77 (slurmstepd) S 1 " + " ".join(["0"] * 48))
+    running.node.write("/proc/77/status", "Uid:\t0\t0\n")
     running.controller_has(job_container="BasePath=/scratch/tmp\n", slurm=CONF.replace("affinity", "none"))
     made, told = running.converge()
     assert (made.verbs, running.node.done) == ((), [])
     assert told["waits"] == ["job_container.conf changed and needs a node without jobs"]
-    (running.node.folder / "proc/77/comm").unlink()
+    (running.node.folder / "proc/77/stat").unlink()
     made, told = running.converge()
     assert (made.verbs, told["waits"]) == (("restart",), [])
 

@@ -56,6 +56,20 @@ def test_sshd_asks_for_a_job_by_the_nodes_own_name(node: Machine) -> None:
     assert perform(node).changes == ()
 
 
+def test_only_root_may_start_work_that_is_in_no_job(node: Machine) -> None:
+    perform(node)
+    assert [node.text(f"etc/{name}.allow") for name in ("cron", "at")] == ["", ""]
+    node.file("etc/cron.allow", "backup\n")
+    perform(node)
+    assert node.text("etc/cron.allow") == "backup\n"
+    taken_back = configure.plan(
+        node.root, dataclasses.replace(WANTED, present=False), lambda command: Result(tuple(command), 0, "", ""), False
+    )
+    apply_all(taken_back.files)
+    assert node.text("etc/cron.allow") == "backup\n"
+    assert not (node.folder / "etc/at.allow").exists()
+
+
 def test_the_machines_admin_is_let_in_though_he_is_in_no_group_of_admins(node: Machine) -> None:
     perform(node)
     assert node.text("etc/hpcai/ssh_admins") == "azureuser\n"
@@ -68,9 +82,9 @@ def test_without_an_admin_it_locks_nobody_out_and_says_so(node: Machine, compute
     remember(node.root, {"vmSize": "Standard_ND96asr_v4", **compute})
     done = perform(node)
     assert done.verdict == FAIL
-    assert "people log in here without a job" in done.summary
+    assert "people would log in here without a job" in done.summary
     assert node.text("etc/pam.d/sshd") == SSHD
-    assert not STEP.blocking
+    assert STEP.blocking
 
 
 def test_on_a_login_node_people_need_no_job(node: Machine) -> None:

@@ -134,6 +134,7 @@ def test_cannot_measure_without_gpus_or_while_a_job_runs(tmp_path: pathlib.Path)
         CHECK.measure(context(tmp_path))
     tree = machine(tmp_path, ND_A100, PROGRAM)
     tree.write("proc/77/stat", "77 (slurmstepd) S 1 " + " ".join(["0"] * 48))
+    tree.write("proc/77/status", "Uid:\t0\t0\n")
     tree.write("proc/77/cmdline", "slurmstepd: [42.batch]\0")
     with pytest.raises(CannotTell, match=r"it would disturb job 42\.batch"):
         CHECK.measure(context(tree, Tool(WELL)))

@@ -58,6 +58,12 @@ def test_passes_with_a_process_that_came_from_a_step_where_slurm_has_no_control_
     assert look(CHECK, gpu(0, processes=(100,)), root=tree, tier=PROLOG).verdict == "pass"
 
 
+def test_fails_with_a_process_below_one_that_a_user_named_slurmstepd(tree: MachineTree) -> None:
+    tree.process(90, "0", name="slurmstepd", parent=1, uid=1001)
+    process(tree, 100, cgroup=OF_SESSION, parent=90)
+    assert look(CHECK, gpu(0, processes=(100,)), root=tree, tier=PROLOG).verdict == "fail"
+
+
 @pytest.mark.parametrize("tier", [PROLOG, EPILOG])
 def test_fails_with_a_process_that_belongs_to_no_job(tree: MachineTree, tier: str) -> None:
     process(tree, 100, cgroup=OF_SESSION)

@@ -45,6 +45,8 @@ def test_where_nobody_computes_nobody_is_disturbed(tree: MachineTree) -> None:
 def test_a_job_is_disturbed_unless_it_is_the_one_that_checks(tree: MachineTree) -> None:
     tree.process(50, "0", "slurmstepd", 1, command="slurmstepd: [42.batch]")
     assert disturbed(tree) == ""
+    tree.process(60, "0", "slurmstepd", 1, command="slurmstepd: [43.0]", uid=1001)
+    assert disturbed(tree) == ""
     tree.process(60, "0", "slurmstepd", 1, command="slurmstepd: [43.0]")
     assert disturbed(tree).startswith("it would disturb job 43.0, which runs here")
     assert disturbed(tree, while_busy=True) == ""

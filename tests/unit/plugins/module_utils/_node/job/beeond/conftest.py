@@ -27,10 +27,8 @@ NODES = ("gpu-0", "gpu-1", "gpu-2", "gpu-3")
 SETTINGS = Settings(rdma=OFF, least_free_mib=0)
 JOB = Job("17", 4001, 4001, NODES, "gpu-0", 0, "17")
 CFG = "cfgFile=/run/hpcai/beeond/17/client.conf"
-SHOWN = (
-    "JobId=17 JobName=train UserId=alice(4001) Priority=1 JobState={state} Reason=None Dependency=(null) "
-    "Requeue={requeue} Restarts={restarts} BatchFlag={batch} Reboot=0 ExitCode=0:0 {more}\n"
-)
+SHOWN = "17|{state}|{restarts}|{batch}|{requeue}|{array}|{task}|\n"
+"""As squeue 22.05.8 prints it. Without an array ArrayJobID is the job's own id, and ArrayTaskID N/A."""
 
 
 class Node:
@@ -52,7 +50,7 @@ class Node:
         self.taken: set[int] = set()
         self.unreachable: set[str] = set()
         self.state, self.restarts, self.batch, self.requeue = "CONFIGURING", 0, 1, 1
-        self.more = ""
+        self.array, self.task = "17", "N/A"
         self.controller_answers = True
         self.net = "storage_nodes\nRDMA: 1\n"
         self.during: Callable[[tuple[str, ...]], None] = lambda command: None
@@ -221,11 +219,11 @@ class Node:
     def _slurm(self, words: tuple[str, ...]) -> tuple[int, str, str]:
         if not self.controller_answers:
             return 124, "", ""
-        if "show" in words:
+        if "squeue" in words:
             if not self.state:
                 return 1, "", "slurm_load_jobs error: Invalid job id specified"
             given = {"state": self.state, "restarts": self.restarts, "batch": self.batch, "requeue": self.requeue}
-            return 0, SHOWN.format(**given, more=self.more), ""
+            return 0, SHOWN.format(**given, array=self.array, task=self.task), ""
         if "requeue" in words:
             if self.state == "PENDING":
                 return 1, "", "Job is pending execution"

@@ -84,15 +84,38 @@ def test_a_job_that_may_not_be_put_back_may_not_afterwards_either(node: Node) ->
 
 
 def test_a_task_whose_id_is_the_arrays_is_named_as_a_task(node: Node) -> None:
-    node.more = "ArrayJobId=17 ArrayTaskId=3"
+    node.array, node.task = "17", "3"
     put_back(JOB, node.controller)
     assert node.calls("requeue")[0][-1] == "17_3"
 
 
 def test_other_tasks_of_the_array_are_not_looked_at() -> None:
-    other = "JobId=16 ArrayJobId=17 ArrayTaskId=2 JobState=PENDING Restarts=4 BatchFlag=1 Requeue=1\n"
-    found = module.record_of("17", other + SHOWN.format(state="RUNNING", restarts=2, batch=1, requeue=1, more=""))
-    assert found == Record("RUNNING", 2, True, True, "17")
+    other = "16|PENDING|4|1|1|17|2|\n"
+    plain = SHOWN.format(state="RUNNING", restarts=2, batch=1, requeue=1, array="17", task="N/A")
+    assert module.record_of("17", other + plain) == Record("RUNNING", 2, True, True, "17")
+
+
+def test_no_other_job_is_named_whatever_the_answer_says(node: Node) -> None:
+    """The ids of what is put back come from slurmd: an answer can only add a task to the job's own id."""
+    node.array, node.task = "10", "7"
+    put_back(JOB, node.controller)
+    assert node.calls("requeue")[0][-1] == "17"
+
+
+def test_slurmctld_is_asked_for_fields_without_free_text(node: Node) -> None:
+    put_back(JOB, node.controller)
+    (asked,) = {command[-1] for command in node.calls("squeue")}
+    fields = {part.partition(":")[0] for part in asked.partition("=")[2].split(",")}
+    assert fields == {"JobID", "State", "RestartCnt", "BatchFlag", "Requeue", "ArrayJobID", "ArrayTaskID"}
+    assert not node.calls("show")
+
+
+@pytest.mark.parametrize(
+    "line", ["17|RUNNING", "17|RUNNING|0|1|1|0|N/A|more|", "17|RUNNING|zero|1|1|0|N/A|", "17||0|1|1|0|N/A|"]
+)
+def test_an_answer_of_another_form_is_no_answer(line: str) -> None:
+    with pytest.raises(Silent, match="not what was asked for"):
+        module.record_of("17", f"{line}\n")
 
 
 def test_the_first_job_of_a_heterogeneous_one_is_put_back(node: Node) -> None:

@@ -101,7 +101,10 @@ def test_writes_what_sshd_includes_before_sshd_itself(debian: Machine) -> None:
     written = access(debian)
     assert written == foreseen
     assert written[-1] == "/etc/pam.d/sshd"
-    assert set(written[:-1]) == {pam.ADMINS, pam.ADMIN_GROUPS, SETTINGS, "/etc/pam.d/hpcai-common-session"}
+    assert set(written[:-1]) == {
+        *configure.ALLOWED,
+        *(pam.ADMINS, pam.ADMIN_GROUPS, SETTINGS, "/etc/pam.d/hpcai-common-session"),
+    }
     assert debian.text("etc/hpcai/ssh_admin_groups") == "sudo\nwheel\n"
     assert access(debian) == []
 

@@ -152,6 +152,24 @@ def test_parents_of_users_folders_have_the_sticky_bit(node: Node) -> None:
     ]
 
 
+def test_parents_of_users_folders_are_closed_where_root_makes_these(node: Node) -> None:
+    folders = ["/var/lib/enroot", "/var/lib/enroot/data", "/var/lib/enroot/tmp", "/var/lib/enroot/images"]
+    settings = {
+        "ENROOT_RUNTIME_PATH": "/run/enroot/user-$(id -u)",
+        "ENROOT_DATA_PATH": "/var/lib/enroot/data/user-$(id -u)",
+        "ENROOT_TEMP_PATH": "/var/lib/enroot/tmp",
+    }
+    do(node, settings=settings, local_folders=folders, cache_path=folders[-1], root_makes_folders=True)
+    lines = (node.text("/etc/tmpfiles.d/hpcai-containers.conf") or "").splitlines()[1:]
+    assert [line.split()[1:3] for line in lines] == [
+        ["/run/enroot", "0755"],
+        ["/var/lib/enroot", "0755"],
+        ["/var/lib/enroot/data", "0755"],
+        ["/var/lib/enroot/tmp", "1777"],
+        ["/var/lib/enroot/images", "0755"],
+    ]
+
+
 def test_the_kernel_is_told_what_it_does_not_have_yet(node: Node) -> None:
     node.write("/proc/sys/kernel/unprivileged_userns_clone", "0\n")
     node.write("/proc/sys/user/max_user_namespaces", "63000\n")

@@ -41,7 +41,12 @@ def test_only_what_bears_a_jobs_name_is_found(node: Node, scratch: Path) -> None
 
 
 def test_a_job_that_runs_keeps_its_own(node: Node, scratch: Path) -> None:
+    for pid, uid in ((100, 0), (102, 1001)):
+        node.write(f"/proc/{pid}/stat", f"{pid} (slurmstepd) S 1 " + " ".join(["0"] * 48))
+        node.write(f"/proc/{pid}/status", f"Uid:\t{uid}\t{uid}\n")
     node.write("/proc/100/cmdline", "slurmstepd: [7.0]\0")
+    # Anybody's process may have such a title.
+    node.write("/proc/102/cmdline", "slurmstepd: [8.0]\0")
     node.write("/proc/101/cmdline", "/usr/sbin/slurmd\0")
     assert found(node) == ["pyxis_8.0", "8.1.squashfs"]
 

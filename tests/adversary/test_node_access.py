@@ -1,0 +1,112 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A job gives its user nothing on the node that outlives it, and nothing of another user."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+Eventually = Callable[..., float]
+STOP_S = 180
+PARENTS = ("/run/enroot", "/scratch/enroot/cache", "/scratch/enroot/data", "/scratch/enroot/images")
+NOBODYS = 59999
+"""A user id that has had no job, so that nobody has made its folders."""
+# The jobs that live here, as root's code of this node sees them.
+LIVE = """
+import json, sys
+sys.path.insert(0, "/usr/lib/hpcai/lib")
+from hpcai_node.machine.owners import live_jobs, read_owned
+from hpcai_node.machine.root import Root
+from hpcai_node.setup.containers.sweep import live_jobs as live_to_sweep
+print(json.dumps([sorted(live_jobs(read_owned(Root()))), sorted(live_to_sweep(Root()))]))
+"""
+
+
+def job(user: Any, host: Host, script: str) -> str:
+    """What a job's script prints on this node. It has to end well."""
+    words = f"--nodelist={slurm_name(host)} --ntasks=1 --mpi=none sh -c {shlex.quote(script)}"
+    return str(user.check_output(f"srun --time=2 {words}", 180))
+
+
+def slurm_name(host: Host) -> str:
+    """The node's name in Slurm."""
+    return str(host.check_output(". /etc/hpcai/slurmd.env; set -- $SLURMD_OPTIONS; echo $2"))
+
+
+def test_nobody_makes_another_users_folder_for_containers(bob: Any, computes: list[Host]) -> None:
+    """Who was first to make it owned what the other user ran in containers."""
+    made = f"for p in {' '.join(PARENTS)}; do mkdir -m 0777 $p/user-{NOBODYS} && echo $p; done; true"
+    try:
+        for host in computes:
+            assert job(bob, host, made) == ""
+    finally:
+        for host in computes:
+            host.run(f"rmdir {' '.join(f'{parent}/user-{NOBODYS}' for parent in PARENTS)}")
+
+
+def test_nobody_moves_or_reads_another_users_folder_for_containers(alice: Any, bob: Any, computes: list[Host]) -> None:
+    for host in computes:
+        mine = job(alice, host, f"for p in {' '.join(PARENTS)}; do stat --format=%a:%u $p/user-$(id -u); done; id -u")
+        *folders, uid = mine.splitlines()
+        assert folders == [f"700:{uid}"] * len(PARENTS)
+        tried = f"for p in {' '.join(PARENTS)}; do ls $p/user-{uid} || mv $p/user-{uid} $p/x || continue; echo $p; done"
+        assert job(bob, host, f"{tried}; true") == ""
+
+
+def test_cron_and_at_start_nothing_for_users(alice: Any, computes: list[Host]) -> None:
+    """What they start is in no job: it has the node's GPUs and memory after the job, and no limit."""
+    for host in computes:
+        for name in ("cron", "at"):
+            allowed = host.file(f"/etc/{name}.allow")
+            assert (allowed.exists, allowed.size, allowed.user, oct(allowed.mode)) == (True, 0, "root", "0o644")
+        tried = "command -v crontab && echo '* * * * * true' | crontab - && echo got-cron; "
+        tried += "command -v at && echo true | at now + 1 hour && echo got-at; true"
+        assert "got-" not in job(alice, host, tried)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        'cp "$(command -v sleep)" $d/slurmstepd; exec bash -c "exec -a \\"slurmstepd: [59999.0]\\" $d/slurmstepd 120"',
+        # Which runs as root while it asks for a password.
+        'ln -s "$(command -v sudo)" $d/slurmstepd; '
+        'sleep 120 | bash -c "exec -a \\"slurmstepd: [59999.0]\\" $d/slurmstepd -S true"',
+    ],
+    ids=["own", "sudo"],
+)
+def test_a_process_that_is_named_slurmstepd_is_no_job(
+    alice: Any, computes: list[Host], eventually: Eventually, program: str
+) -> None:
+    """With it a user kept processes and containers of ended jobs from being cleared, and GPU processes from notice."""
+    host = computes[0]
+    script = f"d=$(mktemp -d /tmp/adversary.XXXXXX); {program}"
+    number = alice.check_output(
+        f"sbatch --parsable --output=/dev/null --time=4 --nodelist={slurm_name(host)} --wrap {shlex.quote(script)}"
+    )
+    seen = "pgrep --full --list-full '^slurmstepd: .59999'"
+    try:
+        eventually(lambda: host.run(seen).rc == 0, STOP_S, lambda: alice.run(f"squeue --jobs={number}").stdout)
+        owned, swept = json.loads(host.check_output("/usr/bin/python3 -I -c %s", LIVE))
+        assert (int(number) in owned, number in swept) == (True, True)
+        assert (59999 in owned, "59999" in swept) == (False, False)
+    finally:
+        alice.run(f"scancel {number}")
+        eventually(lambda: host.run(seen).rc != 0, STOP_S, lambda: host.run(seen).stdout)
+        host.run("rm -rf /tmp/adversary.??????")
+
+
+def test_what_health_checks_found_is_not_for_users(bob: Any, computes: list[Host]) -> None:
+    """It names other users' processes, files and jobs."""
+    for host in computes:
+        tried = "cat /run/hpcai/health/*.json /run/hpcai/health/prolog.json /run/hpcai/health/periodic.json; true"
+        assert job(bob, host, tried) == ""
+        folder = host.file("/run/hpcai/health")
+        assert (oct(folder.mode), folder.user, folder.group) == ("0o750", "root", "adm")

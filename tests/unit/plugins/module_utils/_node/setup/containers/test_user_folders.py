@@ -1,0 +1,99 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Root makes a user's folders for enroot, where no other user can."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.options import Options, options_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.user_folders import make_all
+
+USER = os.getuid() + 4001 if os.getuid() == 0 else os.getuid()
+GROUP = os.getgid()
+PARENTS = ("/run/enroot", "/scratch/enroot/cache", "/scratch/enroot/data", "/scratch/enroot/images")
+SETTINGS = {
+    "ENROOT_RUNTIME_PATH": "/run/enroot/user-$(id -u)",
+    "ENROOT_CACHE_PATH": "/scratch/enroot/cache/user-$(id -u)",
+    "ENROOT_DATA_PATH": "/scratch/enroot/data/user-$(id -u)",
+    "ENROOT_TEMP_PATH": "/scratch/enroot/tmp",
+}
+
+
+def options(**more: object) -> Options:
+    """The role's options on a compute node."""
+    return options_of(
+        {"settings": SETTINGS, "cache_path": "/scratch/enroot/images", "root_makes_folders": True, **more}
+    )
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
+    """A node whose parents are closed to users."""
+    for parent in PARENTS:
+        (tmp_path / "node" / parent[1:]).mkdir(parents=True, mode=0o755)
+    return tmp_path / "node"
+
+
+def test_each_folder_is_the_users_own_and_nobody_elses(closed: Path) -> None:
+    made, problems = make_all(options(), USER, GROUP, Root(str(closed)))
+    assert (len(made), problems) == (len(PARENTS), [])
+    for parent in PARENTS:
+        found = (closed / parent[1:] / f"user-{USER}").stat()
+        assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (USER, 0o700), parent
+    assert make_all(options(), USER, GROUP, Root(str(closed))) == ([], [])
+
+
+def test_a_folder_that_its_user_opened_is_closed_again(closed: Path) -> None:
+    make_all(options(), USER, GROUP, Root(str(closed)))
+    folder = closed / "scratch/enroot/data" / f"user-{USER}"
+    folder.chmod(0o777)
+    made, _problems = make_all(options(), USER, GROUP, Root(str(closed)))
+    assert (len(made), stat.S_IMODE(folder.stat().st_mode)) == (1, 0o700)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+def test_what_another_user_made_there_before_does_not_become_this_users(closed: Path) -> None:
+    foreign = closed / "scratch/enroot/data" / f"user-{USER}"
+    (foreign / "pyxis_1_mine").mkdir(parents=True)
+    os.chown(foreign, USER + 1, GROUP)
+    made, problems = make_all(options(), USER, GROUP, Root(str(closed)))
+    assert problems == []
+    assert f"belonged to user {USER + 1}" in " ".join(made)
+    assert list(foreign.iterdir()) == []
+    assert (foreign.with_name(f"{foreign.name}.aside-1") / "pyxis_1_mine").is_dir()
+
+
+def test_a_link_is_not_followed(closed: Path, tmp_path: Path) -> None:
+    target = tmp_path / "root-secrets"
+    target.mkdir(mode=0o755)
+    link = closed / "run/enroot" / f"user-{USER}"
+    link.symlink_to(target)
+    _made, problems = make_all(options(), USER, GROUP, Root(str(closed)))
+    assert problems == []
+    assert not link.is_symlink()
+    assert (target.stat().st_uid, stat.S_IMODE(target.stat().st_mode)) == (os.getuid(), 0o755)
+
+
+def test_where_users_can_write_nothing_is_made(closed: Path) -> None:
+    (closed / "run/enroot").chmod(0o1777)
+    made, problems = make_all(options(), USER, GROUP, Root(str(closed)))
+    assert (len(made), len(problems)) == (len(PARENTS) - 1, 1)
+    assert problems[0].startswith("/run/enroot can be written to by others than root: run ")
+
+
+def test_nothing_is_made_where_users_make_them(closed: Path) -> None:
+    assert make_all(options(root_makes_folders=False), USER, GROUP, Root(str(closed))) == ([], [])
+    assert all(not list((closed / parent[1:]).iterdir()) for parent in PARENTS)
+
+
+def test_paths_of_another_layout_are_the_sites_own(closed: Path) -> None:
+    given = options(settings={"ENROOT_DATA_PATH": "/fast/$(id -u)/data"}, cache_path="")
+    assert given.user_folder_parents == ()
