@@ -17,7 +17,7 @@ from simulated.node import Node
 
 Eventually = Callable[..., float]
 REQUEUE_S = 240
-"""The scenario's credentials last 120 s, and a job that met a bad node waits for that and for the next scheduling."""
+"""A job that met a bad node waits for 61 s (cred_expire) and for the next scheduling."""
 
 
 @pytest.fixture
@@ -67,6 +67,7 @@ def test_shipped_scripts_ran_around_a_job_and_left_their_logs(alice: Any, node: 
     assert told["status"] == 0
     assert [(one["name"], one["owner"]) for one in told["kinds"]["prolog"]["scripts"]] == [
         ("10-scratch", "slurm"),
+        ("15-hosts", "slurm"),
         ("20-beeond", "beeond"),
         ("30-health", "health_checks"),
     ]
@@ -95,6 +96,17 @@ def test_prolog_that_fails_drains_its_node_and_the_job_runs_elsewhere(
     resume(bad)
     alice.srun("--nodelist=compute-0 --ntasks=1 --mpi=none", "true")
     assert status(bad)["status"] == 0
+
+
+def test_prolog_that_names_the_jobs_own_reason_requeues_the_job_and_keeps_the_node(
+    alice: Any, broken: Callable[..., Node], eventually: Eventually
+) -> None:
+    one = broken("0", "prolog.d/50-data", "echo /data is full; exit 75")
+    number = alice.sbatch("--nodelist=compute-0 --time=5", "true")
+    eventually(lambda: alice.is_put_back(number), 60, lambda: alice.job(number))
+    assert "AdminComment=hpcai: compute-0: 50-data: /data is full" in alice.check_output(f"scontrol show job {number}")
+    eventually(lambda: one.state() == "idle", 60, one.state)
+    alice.run(f"scancel {number}")
 
 
 def test_prolog_over_its_limit_is_ended_and_named(

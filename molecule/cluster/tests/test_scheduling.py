@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -46,6 +47,23 @@ def test_mpi_ranks_of_an_ordinary_user_see_each_other_on_two_nodes(alice: Any) -
     program = "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.allreduce(c.rank + 1), MPI.Get_processor_name())"
     lines = alice.srun("--mpi=pmix --nodes=2 --ntasks=4 --ntasks-per-node=2", f'python3 -c "{program}"').splitlines()
     assert sorted(lines) == ["10 compute000000"] * 2 + ["10 compute000003"] * 2
+
+
+def test_ranks_find_each_other_by_the_names_of_slurms_nodes(alice: Any) -> None:
+    """As enroot's hook for PyTorch has it: MASTER_ADDR is the first node of the job."""
+    master = "scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1"
+    lines = alice.srun("--mpi=none --nodes=2 --ntasks-per-node=1", f"sh -c 'getent hosts $({master})'").splitlines()
+    assert [line.split()[1] for line in lines] == ["compute-0", "compute-0"]
+    assert len({line.split()[0] for line in lines}) == 1
+    assert not lines[0].startswith("127.")
+
+
+def test_a_rank_that_died_ends_its_step(alice: Any) -> None:
+    began = time.monotonic()
+    body = "if [ $SLURM_PROCID = 1 ]; then exit 3; fi; exec sleep 120"
+    done = alice.run(f"srun --mpi=none --time=5 --nodes=2 --ntasks-per-node=1 sh -c '{body}'", 110)
+    assert done.rc not in (0, 124)
+    assert time.monotonic() - began < 100
 
 
 def test_two_jobs_share_a_node_and_see_different_gpus(alice: Any) -> None:

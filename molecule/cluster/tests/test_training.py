@@ -36,7 +36,7 @@ PROGRAM, SAS, LOG = f"{FOLDER}/training.py", f"{FOLDER}/sas", f"{FOLDER}/log"
 LAST_STEP = 80
 CAP_MBPS = 8
 START_S, REQUEUE_S, END_S = 120, 240, 240
-"""Seconds until the first checkpoint is whole, until the job runs again (its first credentials last 120 s), and until
+"""Seconds until the first checkpoint is whole, until the job runs again (its first credentials last 60 s), and until
 it is over."""
 SCRIPT = """#!/bin/bash
 data=/beeond/data run=/beeond/run

@@ -27,4 +27,8 @@ unset SIMULATOR_HOSTS
 for number in 0 1; do
   [ -e "/dev/stand-in-gpu$number" ] || mknod -m 0666 "/dev/stand-in-gpu$number" c 1 3
 done
+# Each machine mounts a file by a loop device, of which the kernel makes more than were there when this one started.
+for number in $(seq 0 63); do
+  [ -e "/dev/loop$number" ] || mknod -m 0600 "/dev/loop$number" b 7 "$number"
+done
 exec /lib/systemd/systemd

@@ -158,7 +158,7 @@ def test_slurm_gives_nodes_the_feature_and_prologs_the_time(show: Show) -> None:
     assert found["on"]["limits"]["prolog"] == {"script": 30, "total": 400}
     assert found["on"]["limits"]["epilog"]["total"] == 280
     assert int(found["on"]["timeout"]) == 420
-    assert found["on"]["credential"] == ["cred_expire=420"]
+    assert found["on"]["credential"] == ["cred_expire=60"]
     assert found["short"]["limits"]["prolog"]["total"] == 100
     assert {host: shown["hidden"] for host, shown in found.items()} == {
         "off": False,

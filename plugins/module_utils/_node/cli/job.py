@@ -20,7 +20,8 @@ run runs the scripts of a kind: prolog, before a job starts on this node; epilog
 They lie in /etc/hpcai/KIND.d and run in the order of their names (50-gpu). slurmd calls it through
 /usr/libexec/hpcai/KIND. Each script has a limit in seconds, and is ended with all that it started when that is over.
 The first one of a prolog that fails ends it, of the others all run. A file that is not root's, that others may write,
-or that is not executable counts as a failure.
+or that is not executable counts as a failure. A script of a prolog that exits with 75 has the job requeued, with its
+last line as the reason, instead of the node drained.
 
 status tells which scripts there are and what failed last in this boot. Changes nothing.
 
@@ -30,12 +31,20 @@ failed, and only in the place of slurmctld's own words. hpcai-hook-report.servic
 scratch tells whether the scratch is still mounted and can be written, as the boot left it. --unless-checked leaves that
 to the health checks where their prolog is installed. The prolog 10-scratch calls it so.
 
+hosts writes the names of Slurm's nodes into a block of /etc/hosts: those of slurm.conf, and the nodes of the job whose
+prolog calls it. The prolog 15-hosts calls it so.
+
+unkillable frees users' processes that were killed and do not end: it aborts the FUSE connections on which they hang, if
+the same user made them, and kills their tracers. The health script 10-unkillable calls it.
+
 Output is in /var/log/hpcai/jobs, limits in /etc/hpcai/job_hooks.json, failures in /run/hpcai/job.
 
 Exit status of run: 0 all scripts passed, or there are none, 1 one failed.
 Exit status of status: 0 nothing failed since the last good run, 1 something did, or a file is refused.
 Exit status of report: 0 Slurm knows, or need not, 2 it could not be told.
 Exit status of scratch: 0 it is good, or there is none, 1 it is not.
+Exit status of unkillable: 0 nothing was stuck, or it was freed, 2 FUSE's connections cannot be seen.
+Exit status of hosts: 0 all names of the job's nodes are there, 2 one is not.
 """
 
 
@@ -51,7 +60,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     if args.unless_checked and args.action != "scratch":
         raise UsageError(f"--unless-checked goes with scratch, not with {args.action}")
     root = Root(args.root)
-    if args.action in ("run", "report") and not root.is_this_machine:
+    if args.action in ("run", "report", "hosts", "unkillable") and not root.is_this_machine:
         raise UsageError(f"job {args.action} works on the running machine only: leave out --root")
     return _ACTIONS[args.action](args, root)
 
@@ -67,7 +76,8 @@ def _run(args: argparse.Namespace, root: Root) -> Answer:
     ]
     data = {"kind": done.kind, "job": done.job, "scripts": scripts}
     if done.failure is None:
-        return Answer(GOOD, f"{args.kind}: {len(done.ran)} passed", {**data, "reason": None})
+        words = done.given_back or f"{args.kind}: {len(done.ran)} passed"
+        return Answer(GOOD, words, {**data, "reason": None, "given_back": done.given_back})
     return Answer(BAD, done.failure.reason, {**data, "reason": done.failure.reason})
 
 
@@ -99,11 +109,44 @@ def _scratch(args: argparse.Namespace, root: Root) -> Answer:
     return Answer(BAD if problem else GOOD, problem or "the scratch is good, or none is expected", {"problem": problem})
 
 
+def _hosts(_args: argparse.Namespace, root: Root) -> Answer:
+    from ..job.hooks.environment import environment
+    from ..job.hooks.kinds import PROLOG
+    from ..job.hosts import HOSTS, write_hosts
+    from ..machine.lock import Locked
+    from ..machine.run import run
+    from ..setup.managed_block import BrokenBlock
+
+    try:
+        problem = write_hosts(environment(os.environ, PROLOG), root, run)
+    except (BrokenBlock, Locked) as error:
+        problem = str(error)
+    except OSError as error:
+        problem = str(error.strerror)
+    words = f"{HOSTS}: {problem}" if problem else f"{HOSTS} has the names of the job's nodes"
+    return Answer(UNKNOWN if problem else GOOD, words, {"problem": problem})
+
+
+def _unkillable(_args: argparse.Namespace, root: Root) -> Answer:
+    import time
+
+    from ..job.unkillable import free
+    from ..machine.run import CommandFailed, run
+
+    try:
+        done = free(root, run, os.kill, time.sleep)
+    except (CommandFailed, OSError) as error:
+        return Answer(UNKNOWN, f"a process that was killed cannot be freed: {error}", {"freed": []})
+    return Answer(GOOD, "\n".join(done) or "no process that was killed is left", {"freed": done})
+
+
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Root], Answer]] = {
     "run": _run,
     "status": _status,
     "report": _report,
     "scratch": _scratch,
+    "hosts": _hosts,
+    "unkillable": _unkillable,
 }
 
 COMMAND = Command(

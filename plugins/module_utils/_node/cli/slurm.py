@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode slurm: dump and restore of the queue and the accounting."""
+"""hpcnode slurm: dump and restore of the queue and the accounting, and slurmd's spool."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..machine.root import Root
 from ..machine.run import CommandFailed, run
 from ..slurm.dump import make_dump
 from ..slurm.restore import restore
+from ..slurm.spool import NotNow, protect
 from ..slurm.state import LOCK, Place, Refused, dumps_in, read_manifest, read_place
 from .command import GOOD, UNKNOWN, Answer, Command, UsageError, seconds
 
@@ -33,13 +34,18 @@ state in their places, and starts them. It refuses if there are jobs that would 
 the state that was there lies beside it then, in a folder that ends with .before-restore), a dump of another cluster,
 and one whose Slurm the installed one cannot read.
 
+spool mounts a small file system of its own on slurmd's spool FOLDER, half of which only root can use: no job can then
+fill it. slurmd's unit calls it before each start. While jobs run it changes nothing.
+
 Exit status 1: it was refused or failed. 2: there are no settings.
 """
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("dump", "restore", "list"), help="what to do")
-    parser.add_argument("source", nargs="?", metavar="FOLDER", help="restore: a dump, or a folder of dumps")
+    parser.add_argument("action", choices=("dump", "restore", "list", "spool"), help="what to do")
+    parser.add_argument(
+        "source", nargs="?", metavar="FOLDER", help="restore: a dump, or a folder of dumps; spool: slurmd's spool"
+    )
     parser.add_argument("--to", metavar="FOLDER", help="dump, list: folder of dumps, not the one that is set")
     parser.add_argument("--force", action="store_true", help="restore: over jobs that are there")
     parser.add_argument(
@@ -53,8 +59,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
-    if args.action == "restore" and not args.source:
-        raise UsageError("restore needs a FOLDER")
+    if args.action in ("restore", "spool") and not args.source:
+        raise UsageError(f"{args.action} needs a FOLDER")
+    if args.action == "spool":
+        return _spool(args.source, root)
     if args.action != "restore" and (args.source or args.force):
         raise UsageError(f"{args.action} takes neither a FOLDER nor --force; a folder of dumps is named by --to")
     place = read_place(root)
@@ -78,6 +86,19 @@ def _execute(args: argparse.Namespace) -> Answer:
     return Answer(GOOD, "\n".join(lines), {"dump": dump, "before": list(aside)})
 
 
+def _spool(folder: str, root: Root) -> Answer:
+    if not root.is_this_machine:
+        return Answer(UNKNOWN, "spool works on the running machine only", {"reason": "not this machine"})
+    try:
+        done = protect(folder, root, run)
+    except NotNow as error:
+        return Answer(UNKNOWN, str(error), {"reason": str(error)})
+    except OSError as error:
+        raise CommandFailed(f"{error.filename or folder}: {error.strerror}") from error
+    words = f"{folder} is a file system of its own" if done else f"something is mounted on {folder} already"
+    return Answer(GOOD, words, {"mounted": done})
+
+
 def _list(place: Place) -> Answer:
     found = []
     for path in dumps_in(place.path):
@@ -92,7 +113,7 @@ def _list(place: Place) -> Answer:
 
 COMMAND = Command(
     "slurm",
-    "queue and accounting: dump, restore, list",
+    "queue and accounting: dump, restore, list; slurmd's spool",
     _DESCRIPTION,
     _add_arguments,
     _execute,

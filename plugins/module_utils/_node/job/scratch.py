@@ -14,13 +14,12 @@ no more nodes out than may be: where their prolog is installed, it is left to th
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
 from ..machine.mounts import read_mounts
 from ..machine.root import Root
+from ..machine.writing import why_not_written
 from ..slurm.arbiter.reasons import PROLOG_SCRIPT
 from .hooks.kinds import PROLOG, folder
 
@@ -42,17 +41,8 @@ def problem_of(root: Root) -> str:
         return ""
     if kind != _DIRECTORY and not any(mount.mountpoint == mountpoint for mount in read_mounts(root)):
         return f"{mountpoint} is not mounted any more"
-    try:
-        # Not in a place where users may write, and under a name that cannot be foreseen.
-        handle, path = tempfile.mkstemp(prefix=".hpcai-", dir=root.at(mountpoint))
-        try:
-            os.write(handle, b"x")
-        finally:
-            os.close(handle)
-            os.unlink(path)
-    except OSError as error:
-        return f"{mountpoint} cannot be written: {error.strerror}"
-    return ""
+    problem = why_not_written(root.at(mountpoint))
+    return f"{mountpoint} cannot be written: {problem}" if problem else ""
 
 
 def _as_the_boot_left_it(root: Root) -> Mapping[str, Any]:

@@ -39,8 +39,12 @@ class Mount:
 
 def read_mounts(root: Root) -> tuple[Mount, ...]:
     """Return all mounts that the machine's first process sees, in the order in which they were made."""
-    lines = (root.text("/proc/self/mountinfo") or root.text("/proc/1/mountinfo") or "").splitlines()
-    return tuple(mount for mount in map(_parse, lines) if mount)
+    return parse_mounts(root.text("/proc/self/mountinfo") or root.text("/proc/1/mountinfo") or "")
+
+
+def parse_mounts(text: str) -> tuple[Mount, ...]:
+    """Return the mounts of a mountinfo, in its order."""
+    return tuple(mount for mount in map(_parse, text.splitlines()) if mount)
 
 
 def _parse(line: str) -> Mount | None:

@@ -32,7 +32,21 @@ def without_block(text: str, name: str) -> str:
 
     :raises BrokenBlock: a block that is there has no end or no beginning.
     """
+    return "".join(_split(text, name)[0])
+
+
+def block_lines(text: str, name: str) -> list[str]:
+    """Return the lines of the block of this name; none if there is no block.
+
+    :raises BrokenBlock: a block that is there has no end or no beginning.
+    """
+    return [line.rstrip("\r\n") for line in _split(text, name)[1]]
+
+
+def _split(text: str, name: str) -> tuple[list[str], list[str]]:
+    """Return the lines outside of the block and those inside."""
     kept: list[str] = []
+    inside: list[str] = []
     begun = 0
     for number, line in enumerate(_lines(text), start=1):
         bare = line.rstrip("\r\n")
@@ -44,11 +58,11 @@ def without_block(text: str, name: str) -> str:
             if not begun:
                 raise BrokenBlock(f"line {number} ends the block {name!r}, and no line before it begins it.")
             begun = 0
-        elif not begun:
-            kept.append(line)
+        else:
+            (inside if begun else kept).append(line)
     if begun:
         raise BrokenBlock(f"line {begun} begins the block {name!r}, and no line after it ends it.")
-    return "".join(kept)
+    return kept, inside
 
 
 def has_block(text: str, name: str) -> bool:

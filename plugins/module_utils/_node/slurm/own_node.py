@@ -86,7 +86,7 @@ def text(name: str, key: str, controllers: Sequence[str], run: Run) -> str:
 
 
 def _show(name: str, controllers: Sequence[str], run: Run) -> str:
-    shown = _scontrol(controllers, ["--oneliner", "show", "node", name], run)
+    shown = ask_slurm(controllers, ["scontrol", "--oneliner", "show", "node", name], run)
     if shown.rc != 0 and "not found" in f"{shown.stdout}{shown.stderr}":
         return ""
     return must(shown).stdout
@@ -97,16 +97,21 @@ def update(name: str, words: Sequence[str], controllers: Sequence[str], run: Run
 
     :raises CommandFailed: slurmctld refused for another reason.
     """
-    result = _scontrol(controllers, ["update", f"NodeName={name}", *words], run)
+    result = ask_slurm(controllers, ["scontrol", "update", f"NodeName={name}", *words], run)
     if result.rc != 0 and "Invalid node name" in f"{result.stdout}{result.stderr}":
         return False
     must(result)
     return True
 
 
-def _scontrol(controllers: Sequence[str], words: Sequence[str], run: Run) -> Result:
+def ask_slurm(controllers: Sequence[str], words: Sequence[str], run: Run) -> Result:
+    """Return the answer of one of Slurm's commands, within a limit.
+
+    :param words: the command and its arguments.
+    :raises CommandFailed: slurmctld does not answer.
+    """
     server = f"SLURM_CONF_SERVER={','.join(controllers)}"
-    result = run(["timeout", "--kill-after=1", str(ANSWER_S), "env", server, "scontrol", *words])
+    result = run(["timeout", "--kill-after=1", str(ANSWER_S), "env", server, *words])
     if result.rc == 124:
         raise CommandFailed(f"slurmctld at {', '.join(controllers)} gave no answer in {ANSWER_S} s")
     return result

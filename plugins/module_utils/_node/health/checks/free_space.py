@@ -2,7 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""File systems of the machine: space and inodes are left, and they can be written."""
+"""File systems of the machine: space and inodes are left, and they can be written.
+
+A file system in which users may write is full when a user wants it to be, so that is no reason to drain the node. What
+no user can take is the part that ext4 reserves for root.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...machine.config import read_config
+from ...machine.ext_reserve import reserved_bytes
 from ...machine.mounts import Mount, read_mounts
 from ...setup.scratch.wanted import parse
 from ..check import (
@@ -33,7 +38,9 @@ from ..check import (
 
 _SOURCE = "LBNL NHC, nhc.conf: check_fs_free / 5%, check_fs_ifree / 1k"
 _SYSTEM = ("/", "/var")
-_USERS = ("/tmp", "/dev/shm")
+_USERS = ("/tmp", "/var/tmp", "/dev/shm", "/home")
+_LEAST_OF_RESERVE = 0.5
+"""Share of root's reserve that must be free."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +71,13 @@ def _measure(context: Context) -> Answer:
     readings: list[Reading] = []
     findings: list[Finding] = []
     seen: set[str] = set()
-    for path, cause in (*((path, NODE) for path in system), *((path, USER) for path in users)):
-        mount = _mount_of(path, mounts)
-        place = mount.mountpoint if mount else path
+    shared = {_place(path, mounts) for path in users if context.root.exists(path)}
+    for path in (*system, *users):
+        mount, place = _mount_of(path, mounts), _place(path, mounts)
         if place in seen or not context.root.exists(path):
             continue
         seen.add(place)
+        cause = USER if place in shared else NODE
         try:
             state = os.statvfs(context.root.at(path))
         except OSError as error:
@@ -77,6 +85,8 @@ def _measure(context: Context) -> Answer:
             findings.append(Finding(UNKNOWN, words, place, cause=cause))
             continue
         findings += _judge(place, cause, state, limits, readings)
+        if mount and cause == USER:
+            findings += _judge_reserve(place, state, reserved_bytes(mount, context.root), readings)
         if mount and "ro" in mount.options:
             words = f"{place} is mounted read-only"
             hint = "The kernel does so after errors of the disk: 'journalctl -k -b' tells; restart the machine"
@@ -96,6 +106,11 @@ def _mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
     over = [mount for mount in mounts if f"{path.rstrip('/')}/".startswith(f"{mount.mountpoint.rstrip('/')}/")]
     longest = max((len(mount.mountpoint) for mount in over), default=0)
     return next((mount for mount in reversed(over) if len(mount.mountpoint) == longest), None)
+
+
+def _place(path: str, mounts: Sequence[Mount]) -> str:
+    mount = _mount_of(path, mounts)
+    return mount.mountpoint if mount else path
 
 
 def _judge(
@@ -122,6 +137,19 @@ def _judge(
             yield _finding(WARN, cause, amount, place)
 
 
+def _judge_reserve(place: str, state: os.statvfs_result, reserve: int, readings: list[Reading]) -> Iterator[Finding]:
+    """Judge what only root's processes can have taken, where users fill the rest."""
+    if not reserve:
+        return
+    free, least = state.f_bfree * state.f_frsize, reserve * _LEAST_OF_RESERVE
+    readings.append(Reading("free_for_root", round(free / 2**20), "MiB", place, round(least / 2**20)))
+    if free < least:
+        words = (
+            f"{free / 2**20:.0f} MiB of the {reserve / 2**20:.0f} MiB in {place} that are reserved for root are left"
+        )
+        yield _finding(FAIL, NODE, words, place)
+
+
 def _finding(verdict: str, cause: str, words: str, place: str) -> Finding:
     # What users have filled they can empty: no reason to take the node away.
     if cause == USER:
@@ -136,8 +164,10 @@ CHECK = Check(
     title="Free space",
     explain=(
         "Of the file systems of / and /var (option system) at least 5 % of the space (fail_percent) and 1000 inodes "
-        f"(fail_inodes) are left ({_SOURCE}); below 10 % (warn_percent) it warns. Those of /tmp, /dev/shm and the "
-        "scratch (option users) only warn, as users fill them. One that became read-only fails."
+        f"(fail_inodes) are left ({_SOURCE}); below 10 % (warn_percent) it warns. A file system that holds /tmp, "
+        "/var/tmp, /dev/shm, /home or the scratch (option users) only warns, as users can fill it; it fails where "
+        "less than half of the space is left that ext4 reserves for root, which no user can fill. One that became "
+        "read-only fails."
     ),
     tiers=(PERIODIC, EPILOG, BOOT),
     measure=_measure,

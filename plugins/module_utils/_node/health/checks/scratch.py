@@ -6,10 +6,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +14,7 @@ from ...machine.config import read_config
 from ...machine.disks import Array, read_block_devices
 from ...machine.mounts import Mount, device_of, read_mounts
 from ...machine.root import Root
+from ...machine.writing import why_not_written
 from ...setup.directories.wanted import DIRECTORY
 from ...setup.scratch.facts import RECORD
 from ...setup.scratch.wanted import parse
@@ -120,28 +118,11 @@ def _faulty(root: Root, name: str, array: Array) -> str:
 
 
 def _judge_writing(root: Root, path: str) -> Iterator[Finding]:
-    problem = _writes(root, path)
+    # Check free_space warns of a full scratch.
+    problem = why_not_written(root.at(path))
     if problem:
         hint = "'journalctl -k -b' tells why; a file system that shut down comes back with a restart"
-        yield Finding(FAIL, problem, hint=hint, action=REBOOT)
-
-
-def _writes(root: Root, mountpoint: str) -> str:
-    """Write a byte there; return why it could not be, nothing if it could."""
-    try:
-        # Under a name that cannot be foreseen: users write there too.
-        handle, path = tempfile.mkstemp(prefix=".hpcai-", dir=root.at(mountpoint))
-        try:
-            os.write(handle, b"x")
-        finally:
-            os.close(handle)
-            os.unlink(path)
-    except OSError as error:
-        # A user's files may fill it: that is no fault of the node, and check free_space tells of it.
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return ""
-        return f"the scratch {mountpoint} cannot be written: {error.strerror}"
-    return ""
+        yield Finding(FAIL, f"the scratch {path} cannot be written: {problem}", hint=hint, action=REBOOT)
 
 
 CHECK = Check(

@@ -6,16 +6,13 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Callable
 
 from ...machine.config import ConfigError
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
-from ...slurm import own_node, slurmd_env
-from ...slurm.hostlist import HostlistError, expand
+from ...slurm import addresses, own_node, slurmd_env
 from ...slurm.nodes import PLACEHOLDER_ADDRESS
 from .failures import OwnFailure
 
@@ -28,9 +25,9 @@ def address_of(node: str, environment: Mapping[str, str], root: Root, ask: Ask) 
 
     :raises OwnFailure: nobody knows one.
     """
-    for found in (_alias(node, environment), _configured(node, environment, root)):
-        if found and found != PLACEHOLDER_ADDRESS:
-            return found
+    found = addresses.told(environment, root).get(node)
+    if found:
+        return found
     found = ask(node)
     if not found or found == PLACEHOLDER_ADDRESS:
         raise OwnFailure(f"neither slurm.conf nor slurmctld tells the address of node {node}, which is the job's first")
@@ -48,33 +45,3 @@ def asker(root: Root, run: Run) -> Ask:
             return ""
 
     return ask
-
-
-def _alias(node: str, environment: Mapping[str, str]) -> str:
-    """name:address:hostname,... of nodes that joined by themselves; an IPv6 address stands in brackets."""
-    for word in re.split(r",(?![^\[]*\])", environment.get("SLURM_NODE_ALIASES") or ""):
-        match = re.fullmatch(r"([^:]+):(\[[^\]]+\]|[^:]+):[^:]+", word)
-        if match and match[1] == node:
-            return match[2].strip("[]")
-    return ""
-
-
-def _configured(node: str, environment: Mapping[str, str], root: Root) -> str:
-    path = environment.get("SLURM_CONF") or ""
-    text = root.text(path) if os.path.isabs(path) else None
-    for line in (text or "").splitlines():
-        keys = dict(word.split("=", 1) for word in line.split() if "=" in word)
-        named = {key.lower(): value.strip('"') for key, value in keys.items()}
-        if "nodename" in named and "nodeaddr" in named:
-            found = _paired(node, named["nodename"], named["nodeaddr"])
-            if found:
-                return found
-    return ""
-
-
-def _paired(node: str, names: str, addresses: str) -> str:
-    try:
-        listed: Sequence[str] = expand(names)
-        return dict(zip(listed, expand(addresses))).get(node, "")
-    except HostlistError:
-        return ""

@@ -11,6 +11,10 @@ class OwnFailure(RuntimeError):
     """This node's part cannot be had; the message is one line: what, where, what to do. The node is drained."""
 
 
+class NoSpace(RuntimeError):
+    """The scratch is full, which users can cause: the job goes back into the queue, and the node is not drained."""
+
+
 class PeerMissing(RuntimeError):
     """This node's part is there, and another node's is not; the message says what is missing."""
 

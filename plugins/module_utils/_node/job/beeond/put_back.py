@@ -35,10 +35,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...machine.run import CommandFailed, Result
+from ...slurm.reason import as_reason
 from .bounded import Bounded, said
 from .job import Job
 
 REQUEUE, CANCEL, LEAVE, REFUSE = "requeue", "cancel", "leave", "refuse"
+MOST_RESTARTS = 3
+"""After so many restarts a job that is put back for its own reason is held."""
 _ANSWER_S = 8
 _OVER = (
     *("PENDING", "COMPLETING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
@@ -151,9 +154,11 @@ def became_of(job: Job, controller: Controller) -> str:
     return _words(record, job) if plan(record, job) == LEAVE else ""
 
 
-def put_back(job: Job, controller: Controller) -> str:
+def put_back(job: Job, controller: Controller, reason: str = "") -> str:
     """Put exactly this incarnation of the job back, and return what became of it.
 
+    :param reason: written to the job's AdminComment, where its user reads it. A job with a reason that was put back
+        several times before is held, so that it does not start on the same node without end.
     :raises Silent: it cannot be told that the job will not run.
     """
     record = ask(job, controller)
@@ -163,6 +168,8 @@ def put_back(job: Job, controller: Controller) -> str:
     if chosen == REFUSE:
         raise Silent("Slurm did not tell the prolog which incarnation of the job this is (SLURM_JOB_RESTART_COUNT)")
     name = record.name if job.leader == job.number else job.leader
+    if reason:
+        controller.scontrol("update", f"JobId={name}", f"AdminComment={as_reason(f'hpcai: {reason}')}")
     if chosen == CANCEL:
         answer = controller.ask("scancel", name)
         done = f"job {job.number} was cancelled: it has no batch script, and cannot be put back"
@@ -172,7 +179,13 @@ def put_back(job: Job, controller: Controller) -> str:
     after = ask(job, controller)
     if plan(after, job) != LEAVE:
         raise Silent(f"slurmctld leaves job {job.number} as it is: {said(answer)}")
-    return done if answer.rc == 0 else _words(after, job)
+    if answer.rc != 0:
+        return _words(after, job)
+    if reason and chosen == REQUEUE and record.restarts >= MOST_RESTARTS:
+        # Its start is delayed after a requeue, so it cannot start before this. Its user may release it.
+        controller.scontrol("uhold", name)
+        return f"{done} and held: 'scontrol release {name}' once that is corrected"
+    return done
 
 
 def _requeue(name: str, record: Record, controller: Controller) -> Result:

@@ -17,10 +17,11 @@ from typing import Callable
 
 from ...machine.atomic import write_file
 from ...machine.root import Root
+from ...machine.writing import is_full
 from . import mounting, places, put_back, rendezvous, sweep, units
 from .address import Ask, address_of
 from .bounded import said
-from .failures import JobGone, OwnFailure, PeerMissing
+from .failures import JobGone, NoSpace, OwnFailure, PeerMissing
 from .job import Job
 from .joining import Peers, connects, join
 from .places import BEEGFS, BIND, FILES, Held
@@ -35,6 +36,7 @@ from .transport import rdma_of
 
 _LOAD_S = 30.0
 _LOGGED = 300
+_LEAST_INODES = 1000
 
 
 @dataclass(frozen=True)
@@ -85,27 +87,37 @@ def start(job: Job, settings: Settings, machine: Machine, around: Around) -> Out
             _alone(job, held, machine)
         else:
             _together(job, held, settings, machine, around)
+    except NoSpace as lack:
+        return _put_back(f"{job.node}: {lack}", job, _roll_back(held, machine), around, is_jobs_own=True)
     except (OwnFailure, OSError) as error:
         words = str(error)
         if isinstance(error, OSError):
             words = f"{error.filename or settings.data_root}: {error.strerror}"
-        return Outcome(False, False, _with(words, _roll_back(held, machine)))
+        # Before anything is removed. A daemon that ended because of a full scratch need not have said so.
+        full = is_full(error) if isinstance(error, OSError) else _is_full(settings, machine.root)
+        left = _roll_back(held, machine)
+        if full:
+            return _put_back(f"{job.node}: {words}", job, left, around, is_jobs_own=True)
+        return Outcome(False, False, _with(words, left))
     except JobGone as gone:
         return _without(str(gone), _roll_back(held, machine))
     except PeerMissing as missing:
         # First, so that nothing is here any more when the job may start elsewhere.
-        left = _roll_back(held, machine)
-        try:
-            return _without(f"{missing}; {put_back.put_back(job, around.controller)}", left)
-        except Silent as silent:
-            words = f"{missing}, and job {job.number} cannot be put back: {silent}"
-            return Outcome(False, False, _with(words, left))
+        return _put_back(str(missing), job, _roll_back(held, machine), around)
     nodes = "this node" if job.is_alone else f"{len(job.nodes)} nodes"
     return Outcome(True, True, f"job {job.number} has {settings.mount_point} on {nodes}")
 
 
 def _without(words: str, left: list[str]) -> Outcome:
     return Outcome(not left, False, _with(words, left))
+
+
+def _put_back(words: str, job: Job, left: list[str], around: Around, is_jobs_own: bool = False) -> Outcome:
+    try:
+        done = put_back.put_back(job, around.controller, words if is_jobs_own else "")
+        return _without(f"{words}; {done}", left)
+    except Silent as silent:
+        return Outcome(False, False, _with(f"{words}, and job {job.number} cannot be put back: {silent}", left))
 
 
 def _with(words: str, left: list[str]) -> str:
@@ -133,14 +145,32 @@ def _held(job: Job, settings: Settings) -> Held:
 
 
 def _refuse_full(settings: Settings, root: Root) -> None:
-    scratch = os.path.dirname(settings.data_root)
     try:
-        found = os.statvfs(root.at(scratch))
+        lack = _lack_of_space(settings, root)
     except OSError as error:
+        scratch = os.path.dirname(settings.data_root)
         raise OwnFailure(f"{scratch} is not there ({error.strerror}), and the job's data would lie on it") from None
+    if lack:
+        raise NoSpace(lack)
+
+
+def _is_full(settings: Settings, root: Root) -> bool:
+    try:
+        return bool(_lack_of_space(settings, root))
+    except OSError:
+        return False
+
+
+def _lack_of_space(settings: Settings, root: Root) -> str:
+    scratch = os.path.dirname(settings.data_root)
+    found = os.statvfs(root.at(scratch))
     free = found.f_bavail * found.f_frsize // 2**20
     if free < settings.least_free_mib:
-        raise OwnFailure(f"{scratch} has {free} MiB free, and beeond_least_free_mib is {settings.least_free_mib}")
+        return f"{scratch} has {free} MiB free, and beeond_least_free_mib is {settings.least_free_mib}"
+    # Some file systems make inodes as they need them, and count none.
+    if found.f_files and found.f_favail < _LEAST_INODES:
+        return f"{scratch} has {found.f_favail} inodes free, and a job needs {_LEAST_INODES}"
+    return ""
 
 
 def _begin(held: Held, root: Root) -> None:

@@ -19,6 +19,11 @@ ENDS_AT_FAILURE = (PROLOG,)
 """After a prolog that failed there comes no job that the rest could prepare. An epilog cleans up what it can."""
 
 
+JOBS_OWN = 75
+"""The exit status of a prolog's script for what is the job's own, such as a file system that users filled: the job goes
+back into the queue, and the node is not drained. EX_TEMPFAIL of sysexits.h."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """How long scripts may take, in seconds.
@@ -32,7 +37,6 @@ class Limits:
 
 
 DEFAULT_LIMITS = {
-    # Below cred_expire, 120 s: slurmd starts no job with a credential that is older (slurm.conf(5), AuthInfo).
     PROLOG: Limits(30, 100),
     EPILOG: Limits(30, 100),
     # slurmd kills a HealthCheckProgram after 60 s.

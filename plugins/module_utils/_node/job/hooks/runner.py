@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 
 from ...machine.config import ConfigError
 from ...machine.root import Root
+from ...machine.run import run as run_command
+from ..beeond.bounded import Bounded
 from . import record
 from .child import BURIAL_S, TERM_S, run_script
 from .environment import environment, job_of
-from .kinds import ENDS_AT_FAILURE, SLURMS_REASONS
+from .kinds import ENDS_AT_FAILURE, JOBS_OWN, PROLOG, SLURMS_REASONS
 from .log import Log, prune
 from .record import Failure
 from .scripts import Script, scripts_of
@@ -41,18 +43,21 @@ class Outcome:
     """What became of a run.
 
     :ivar failure: what failed; None where nothing did.
+    :ivar given_back: what became of a job that went back into the queue for its own reason; empty for others.
     """
 
     kind: str
     job: str
     ran: tuple[Ran, ...] = field(default_factory=tuple)
     failure: Failure | None = None
+    given_back: str = ""
 
 
-def run_kind(kind: str, root: Root, given: Mapping[str, str]) -> Outcome:
+def run_kind(kind: str, root: Root, given: Mapping[str, str], run: Bounded = run_command) -> Outcome:
     """Run all scripts of a kind; a prolog only to the first failure.
 
     :param given: the environment that slurmd gave.
+    :param run: what asks slurmctld to requeue a job for its own reason.
     """
     job = job_of(given)
     scripts = scripts_of(root, kind)
@@ -65,9 +70,12 @@ def run_kind(kind: str, root: Root, given: Mapping[str, str]) -> Outcome:
     log = Log(root, kind, job)
     try:
         ran = _run_all(kind, scripts, settings, environment(given, kind), log)
+        given_back = _give_back(kind, job, ran, environment(given, kind), root, run, log)
     finally:
         log.close()
     prune(root)
+    if given_back:
+        return Outcome(kind, job, tuple(ran), given_back=given_back)
     return _done(kind, job, root, ran, log.path)
 
 
@@ -97,6 +105,23 @@ def _run_all(kind: str, scripts: list[Script], settings: Settings, env: Mapping[
         if ended.cause and kind in ENDS_AT_FAILURE:
             break
     return ran
+
+
+def _give_back(kind: str, job: str, ran: list[Ran], env: Mapping[str, str], root: Root, run: Bounded, log: Log) -> str:
+    """Requeue the job if its prolog ended with JOBS_OWN, and return what became of it; nothing if the prolog fails."""
+    if kind != PROLOG or not ran or ran[-1].cause != f"exit status {JOBS_OWN}":
+        return ""
+    # Not above: few jobs need it, and each waits for its prolog.
+    from .give_back import NotGivenBack, give_back
+
+    reason = f"{env.get('SLURMD_NODENAME', '')}: {ran[-1].name}: {ran[-1].last_line or ran[-1].cause}"
+    try:
+        words = give_back(env, reason, root, run)
+    except NotGivenBack as error:
+        log.line(f"job {job} cannot be requeued, and the prolog fails: {error}")
+        return ""
+    log.line(words)
+    return words
 
 
 def _done(kind: str, job: str, root: Root, ran: list[Ran], log: str) -> Outcome:

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import zlib
 
+from ...machine.writing import is_full
 from ..azcopy.events import Blob
 from ..azcopy.outcome import DAMAGED, FULL, OTHER, Failure, sentence_of
 from .manifest import Staged
@@ -57,7 +57,7 @@ def accept(blob: Blob, source: str, target: str, path: str, unpack: bool) -> Sta
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(made)
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        full = is_full(error)
         words = sentence_of(FULL) if full else f"{error.filename or final}: {error.strerror}"
         raise _refused(blob, FULL if full else OTHER, words) from None
     except NotAccepted:

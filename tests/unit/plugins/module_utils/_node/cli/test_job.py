@@ -108,10 +108,31 @@ def test_scratch_is_left_to_the_health_checks_where_they_look_at_it(node: Node, 
     assert call("scratch", "--unless-checked") == (0, left_to_it)
 
 
+def test_hosts_writes_the_names_that_slurm_conf_has(node: Node, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu-0")
+    monkeypatch.setenv("SLURM_CONF", "/spool/slurm.conf")
+    node.file("/etc/hosts", "127.0.0.1 localhost\n")
+    status, told = call("hosts")
+    assert (status, told["problem"]) == (2, "no address of gpu-0 is known")
+    node.file("/spool/slurm.conf", "NodeName=gpu-0 NodeAddr=10.0.0.5\n")
+    assert call("hosts")[0] == 0
+    assert "10.0.0.5 gpu-0\n" in node.path("/etc/hosts").read_text(encoding="utf-8")
+    node.file("/etc/hosts", "# BEGIN Slurm nodes, written by hpcnode job hosts\n")
+    status, told = call("hosts")
+    assert (status, "no line after it ends it" in told["problem"]) == (2, True)
+
+
+def test_unkillable_has_nothing_to_free_where_no_process_is(call: Call) -> None:
+    status, told = call("unkillable")
+    assert (status, told["freed"]) == (0, [])
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["run"],
+        ["hosts", "--root", "/tmp"],
+        ["unkillable", "--root", "/tmp"],
         ["run", "proolog"],
         ["status", "prolog"],
         ["status", "--unless-checked"],

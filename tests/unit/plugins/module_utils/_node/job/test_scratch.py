@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -69,6 +70,26 @@ def test_a_plain_folder_need_not_be_mounted(machine: Machine) -> None:
     assert problem_of(machine.root) == ""
     os.rmdir(machine.folder / "scratch")
     assert problem_of(machine.root) == "/scratch cannot be written: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("number", "problem"),
+    [
+        (errno.ENOSPC, ""),
+        (errno.EDQUOT, ""),
+        (errno.EIO, "/scratch cannot be written: Input/output error"),
+        (errno.EROFS, "/scratch cannot be written: Read-only file system"),
+    ],
+)
+def test_a_scratch_that_users_filled_fails_no_prolog(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, number: int, problem: str
+) -> None:
+    def write(*_given: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "write", write)
+    assert problem_of(machine.root) == problem
+    assert list((machine.folder / "scratch").iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"boot_id": "one"}', '{"boot_id": "one", "details": {}}'])

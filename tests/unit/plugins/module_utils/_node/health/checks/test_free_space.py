@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,9 +31,9 @@ class Node:
         self.folder = folder
         self.left: dict[str, tuple[float, int, int] | int] = {}
         self.options: dict[str, str] = {}
-        for path in ("/", "/tmp", "/dev/shm", "/scratch", "/var"):
+        for path in ("/", "/tmp", "/var/tmp", "/dev/shm", "/scratch", "/home"):
             (folder / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
-        for path in ("/", "/dev/shm", "/scratch"):
+        for path in ("/", "/tmp", "/var/tmp", "/dev/shm", "/scratch", "/home"):
             self.left[path] = PLENTY
         monkeypatch.setattr(os, "statvfs", self.statvfs)
 
@@ -50,6 +51,12 @@ class Node:
         counts = (int(blocks * scale), int(free * scale), int(percent * scale))
         return os.statvfs_result((4096, 4096, *counts, inodes, inodes_left, inodes_left, 0, 255))
 
+    def device(self, number: str, content: bytes) -> None:
+        """Put content on a file system's device."""
+        path = self.folder / "dev/block" / number
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
     def measure(self, options: Mapping[str, object] | None = None) -> Answer:
         """Look at them."""
         lines = [
@@ -61,9 +68,23 @@ class Node:
         return CHECK.measure(context(root=self.folder, options={"free_space": options or {}}))
 
 
+def superblock(reserved: int) -> bytes:
+    """A device with the superblock of an ext4 with blocks of 4 KiB, so many of them reserved for root."""
+    made = bytearray(2048)
+    for kind, offset, value in (
+        ("<I", 0x8, reserved & 0xFFFFFFFF),
+        ("<I", 0x18, 2),
+        ("<H", 0x38, 0xEF53),
+        ("<I", 0x60, 0x80),
+        ("<I", 0x154, reserved >> 32),
+    ):
+        struct.pack_into(kind, made, 1024 + offset, value)
+    return bytes(made)
+
+
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """A node with room; /var and /tmp lie on the root file system."""
+    """A node with room; /var lies on the root file system, and each place of users on one of its own."""
     return Node(tmp_path, monkeypatch)
 
 
@@ -71,7 +92,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def test_passes_with_room(node: Node, left: tuple[float, int, int]) -> None:
     node.left["/"] = left
     answer = node.measure()
-    assert (answer.findings, answer.good) == ((), "3 file systems have space and inodes left")
+    assert (answer.findings, answer.good) == ((), "6 file systems have space and inodes left")
 
 
 @pytest.mark.parametrize(
@@ -93,11 +114,47 @@ def test_fails_where_the_machine_has_little_left(
     assert (found.verdict, found.summary, found.cause) == (verdict, words, "node")
 
 
-@pytest.mark.parametrize("path", ["/dev/shm", "/scratch"])
+@pytest.mark.parametrize("path", ["/tmp", "/var/tmp", "/dev/shm", "/scratch", "/home"])
 def test_what_users_fill_is_their_business(node: Node, path: str) -> None:
     node.left[path] = (0, 100_000, 50_000)
     (found,) = node.measure().findings
     assert (found.verdict, found.cause, found.device) == ("warn", "user", path)
+
+
+@pytest.mark.parametrize("left", [(0, 100_000, 50_000), (50, 100_000, 0)], ids=["space", "inodes"])
+@pytest.mark.parametrize("path", ["/tmp", "/var/tmp", "/home", "/scratch"])
+def test_a_system_file_system_that_users_can_fill_only_warns(
+    node: Node, path: str, left: tuple[float, int, int]
+) -> None:
+    node.left.pop(path)
+    node.left["/"] = left
+    (found,) = node.measure().findings
+    assert (found.verdict, found.cause, found.device) == ("warn", "user", "/")
+
+
+@pytest.mark.parametrize(
+    ("reserved", "summary"),
+    [
+        # The user has taken all that a user can: root's 5 GiB are free.
+        (5 * GIB // 4096, ""),
+        # Of 20 GiB for root only 5 are left: that was root.
+        (20 * GIB // 4096, "5120 MiB of the 20480 MiB in / that are reserved for root are left"),
+    ],
+)
+def test_what_is_reserved_for_root_is_not_users_to_fill(node: Node, reserved: int, summary: str) -> None:
+    node.left.pop("/tmp")
+    node.left["/"] = (0, 100_000, 50_000)
+    node.device("0:30", superblock(reserved))
+    failed = [found for found in node.measure().findings if found.verdict == "fail"]
+    assert [(found.summary, found.cause) for found in failed] == ([(summary, "node")] if summary else [])
+
+
+@pytest.mark.parametrize("content", [b"", bytes(2048)], ids=["empty", "no ext4"])
+def test_a_reserve_that_cannot_be_read_is_none(node: Node, content: bytes) -> None:
+    node.left.pop("/tmp")
+    node.left["/"] = (0, 100_000, 50_000)
+    node.device("0:30", content)
+    assert [found.verdict for found in node.measure().findings] == ["warn"]
 
 
 def test_fails_where_it_became_read_only(node: Node) -> None:

@@ -282,13 +282,6 @@ def test_a_port_that_is_taken_is_named(node: Node) -> None:
     assert node.left() == []
 
 
-def test_a_full_scratch_is_named_before_anything_is_made(node: Node) -> None:
-    done = node.start(settings=replace(SETTINGS, least_free_mib=10**12))
-    assert not done.good
-    assert "/scratch has" in done.words
-    assert node.left() == []
-
-
 def test_a_scratch_that_is_not_there_is_not_made(node: Node) -> None:
     node.path("/scratch").rmdir()
     done = node.start()

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Names of Slurm's nodes in /etc/hosts, so that the ranks of a job find each other: MASTER_ADDR is such a name.
+
+Slurm's node names are in no DNS. Each prolog writes the nodes of slurm.conf and those of its job; an enroot container
+has the node's /etc/hosts.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Mapping
+
+from ..machine.config import ConfigError
+from ..machine.lock import only_one
+from ..machine.root import Root
+from ..machine.run import CommandFailed, Run
+from ..setup.managed_block import block_lines, with_block
+from ..setup.managed_file import change_of, read_file
+from ..slurm import addresses, slurmd_env
+from ..slurm.hostlist import HostlistError, expand
+
+HOSTS = "/etc/hosts"
+BLOCK = "Slurm nodes, written by hpcnode job hosts"
+LOCK = "/run/hpcai/hosts.lock"
+_LOCK_S = 5.0
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+
+
+def write_hosts(environment: Mapping[str, str], root: Root, run: Run) -> str:
+    """Write the names that this node needs for a job into /etc/hosts, and return what is missing, in words.
+
+    :param environment: the prolog's, as job/hooks/environment.py makes it.
+    :raises BrokenBlock: the block in /etc/hosts has no end or no beginning.
+    :raises Locked: another prolog writes.
+    :raises OSError: the file cannot be written.
+    """
+    try:
+        wanted = set(expand(environment.get("SLURM_JOB_NODELIST") or "")) - {""}
+    except HostlistError as error:
+        return str(error)
+    known = addresses.told(environment, root)
+    unknown = sorted(wanted - set(known))
+    problem = ""
+    if unknown:
+        try:
+            env = slurmd_env.read(root)
+            known.update(addresses.asked(unknown, env.controllers, run) if env else {})
+        except (ConfigError, CommandFailed) as error:
+            problem = f" ({error})"
+    with only_one(root.at(LOCK), _LOCK_S):
+        before, mode = read_file(root.at(HOSTS))
+        # Another job on this node may need a name that only its own prolog could find.
+        names = {**_names_in(block_lines(before or "", BLOCK)), **_usable(known)}
+        text = with_block(before or "", BLOCK, [f"{address} {name}" for name, address in sorted(names.items())])
+        change_of(root.at(HOSTS), text, mode or 0o644).apply()
+    missing = sorted(wanted - set(names))
+    return f"no address of {', '.join(missing)} is known{problem}" if missing else ""
+
+
+def _names_in(lines: Collection[str]) -> dict[str, str]:
+    pairs = [line.split() for line in lines]
+    return {pair[1]: pair[0] for pair in pairs if len(pair) == 2}
+
+
+def _usable(known: Mapping[str, str]) -> dict[str, str]:
+    """Return those that /etc/hosts can have: a node whose address is a name is found by that name."""
+    return {name: address for name, address in known.items() if _HOST_NAME.fullmatch(name) and _is_address(address)}
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

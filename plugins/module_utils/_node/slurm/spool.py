@@ -1,0 +1,66 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A file system of its own for slurmd's spool, half of which is reserved for root.
+
+slurmctld drains a node whose spool has no space or inode left for a job's folder or batch script. A user can fill the
+file system below the spool, where /var/tmp or the like lies on it, and the spool itself: a job owns its batch script,
+and may let it grow.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..machine.mounts import read_mounts
+from ..machine.owners import live_jobs, read_owned
+from ..machine.root import Root
+from ..machine.run import Run, must
+from . import selinux
+
+IMAGE = "/run/hpcai/slurmd-spool.img"
+"""In memory, where it takes what is written to it: what is in the spool is of no use after a restart."""
+SIZE_BYTES = 256 * 2**20
+INODES = 32768
+_RESERVED_PERCENT = 50
+
+
+class NotNow(RuntimeError):
+    """The spool cannot be replaced while jobs run; the message says so."""
+
+
+def is_protected(folder: str, root: Root) -> bool:
+    """Whether something is mounted on the spool."""
+    return any(mount.mountpoint == folder for mount in read_mounts(root))
+
+
+def protect(folder: str, root: Root, run: Run) -> bool:
+    """Mount a file system of its own on the spool, unless something is mounted there; whether that was needed.
+
+    :raises NotNow: steps of jobs have their sockets in it.
+    :raises CommandFailed: it cannot be made or mounted.
+    :raises OSError: the same.
+    """
+    if is_protected(folder, root):
+        return False
+    jobs = live_jobs(read_owned(root))
+    if jobs:
+        raise NotNow(
+            f"{folder} stays as it is while {len(jobs)} jobs run; the next start of slurmd without jobs mends it"
+        )
+    os.makedirs(root.at(folder), mode=0o755, exist_ok=True)
+    found = os.stat(root.at(folder))
+    os.makedirs(root.at(os.path.dirname(IMAGE)), mode=0o755, exist_ok=True)
+    handle = os.open(root.at(IMAGE), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(handle, SIZE_BYTES)
+    finally:
+        os.close(handle)
+    must(run(["mkfs.ext4", "-q", "-F", "-m", str(_RESERVED_PERCENT), "-N", str(INODES), IMAGE]))
+    must(run(["mount", "-o", "loop,nosuid,nodev", IMAGE, folder]))
+    os.chown(root.at(folder), found.st_uid, found.st_gid)
+    os.chmod(root.at(folder), found.st_mode & 0o7777)
+    if selinux.is_enabled(root):
+        selinux.relabel([folder], run)
+    return True

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Users fill every file system that they can write to: no node may be drained for it, and jobs of others still run.
+
+Only file systems in memory with a small limit are filled, because the nodes' disks are the host's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from simulated.node import Node
+
+Eventually = Callable[..., float]
+SMALL = "/var/tmp/small"
+SPOOL = "/var/lib/slurm/slurmd"
+SETTINGS = "/etc/hpcai/beeond.json"
+START_S, IDLE_S = 90, 120
+
+
+@pytest.fixture
+def target(node: Callable[[str], Node], eventually: Eventually) -> Iterator[Node]:
+    """A node with small file systems at /tmp, /var/tmp and /var/tmp/small, idle before and after."""
+    one = node("0")
+    eventually(lambda: one.state() == "idle", IDLE_S, one.state)
+    one.sh("mount -o remount,size=32m,nr_inodes=4000 /tmp")
+    one.sh("mount -t tmpfs -o size=16m,nr_inodes=4000,mode=1777 small /var/tmp")
+    one.sh(f"mkdir -m 1777 {SMALL} && mount -t tmpfs -o size=96m,nr_inodes=9000,mode=1777 small {SMALL}")
+    one.sh(f"cp --preserve {SETTINGS} /root/beeond.json")
+    try:
+        yield one
+    finally:
+        one.sh(f"cp --preserve /root/beeond.json {SETTINGS}")
+        one.sh("find /tmp /dev/shm -xdev -user alice -delete", check=False)
+        one.sh(f"umount {SMALL}; umount /var/tmp; mount -o remount,size=50%,nr_inodes=1000000 /tmp", check=False)
+        eventually(lambda: resumed(one), IDLE_S, one.state)
+
+
+def resumed(one: Node) -> bool:
+    """Whether the node takes jobs; a drain is undone, so that one attack that succeeds does not fail the next test."""
+    if "drain" in one.state():
+        one.cluster.ssh(one.controller, f"sudo scontrol update nodename={one.name} state=resume")
+    return one.state() == "idle"
+
+
+def fill(alice: Any, place: str) -> None:
+    """Let a job take all space and all inodes of a place; both commands fail when nothing is left."""
+    many = f"n=0; while [ $n -lt 10000 ] && : >{place}/mine/$n; do n=$((n+1)); done"
+    body = f"mkdir -p {place}/mine; cat /dev/zero >{place}/zero; {many}"
+    alice.run(f"srun --mpi=none --time=2 --nodelist=compute-0 --ntasks=1 sh -c '{body}' 2>/dev/null")
+
+
+def test_full_file_systems_of_users_drain_nothing_and_stop_no_job(
+    alice: Any, bob: Any, target: Node, eventually: Eventually
+) -> None:
+    for place in ("/tmp", "/var/tmp", "/dev/shm"):
+        fill(alice, place)
+        assert target.sh(f"df --output=avail {place} | tail -n 1").strip() == "0", place
+    told = json.loads(target.sh("hpcnode health run periodic --json", check=False))
+    failed = [check["name"] for check in told["checks"] if check["verdict"] == "fail"]
+    assert "free_space" not in failed
+    assert "scratch" not in failed
+    bob.srun("--nodelist=compute-0 --ntasks=1 --mpi=none", "true")
+    number = bob.sbatch("--nodelist=compute-0 --ntasks=1 --time=2", "true")
+    eventually(lambda: bob.job(number)["JobState"] == "COMPLETED", START_S, lambda: bob.job(number))
+    eventually(lambda: target.state() == "idle", IDLE_S, target.state)
+
+
+def test_a_job_that_grows_its_own_batch_script_drains_nothing(
+    alice: Any, bob: Any, target: Node, eventually: Eventually
+) -> None:
+    """Before, the next job's folder or script found no space, and slurmctld drained the node for it."""
+    kind = target.sh(f"findmnt --noheadings --output FSTYPE --mountpoint {SPOOL}", check=False).strip()
+    assert kind == "ext4", "the spool is not a file system of its own: it would be the host's disk that is filled"
+    grow = 'exec sh -c \'chmod u+w "$0"; cat /dev/zero >>"$0"; exec sleep 100\' "$0"'
+    number = alice.check_output(
+        "sbatch --parsable --output=/dev/null --nodelist=compute-0 --ntasks=1 --mem=100 --time=3 <<'END'\n"
+        f"#!/bin/sh\n{grow}\nEND"
+    )
+    left = f"df --output=avail {SPOOL} | tail -n 1"
+    eventually(lambda: target.sh(left).strip() == "0", START_S, lambda: target.sh(left))
+    bob.srun("--nodelist=compute-0 --ntasks=1 --mem=100 --mpi=none", "true")
+    other = bob.sbatch("--nodelist=compute-0 --ntasks=1 --mem=100 --time=2", "true")
+    eventually(lambda: bob.job(other)["JobState"] == "COMPLETED", START_S, lambda: bob.job(other))
+    alice.run(f"scancel {number}")
+    eventually(lambda: "drain" in target.state() or target.state() == "idle", IDLE_S, target.state)
+    assert target.state() == "idle"
+
+
+def test_a_full_scratch_is_the_reason_of_the_job_that_needs_it_and_not_the_nodes(
+    alice: Any, bob: Any, target: Node, eventually: Eventually
+) -> None:
+    """Before, any user could drain every node with BeeOND: fill its scratch, then submit jobs that ask for it."""
+    settings = json.loads(target.sh(f"cat {SETTINGS}"))
+    settings.update({"data_root": f"{SMALL}/beeond", "least_free_mib": 64})
+    target.write(SETTINGS, json.dumps(settings).encode(), "0644")
+    fill(alice, SMALL)
+    number = bob.sbatch("--nodelist=compute-0 --constraint=beeond --time=2", "true")
+    try:
+        eventually(lambda: bob.job(number)["Restarts"] == "1", START_S, lambda: bob.job(number))
+        shown = bob.check_output(f"scontrol show job {number}")
+        assert f"AdminComment=hpcai: compute-0: {SMALL} has 0 MiB free" in shown
+        assert "drain" not in target.state()
+        told = bob.run("srun --nodelist=compute-0 --constraint=beeond --time=2 --ntasks=1 --mpi=none true")
+        assert told.rc != 0
+        eventually(lambda: target.state() == "idle", IDLE_S, target.state)
+    finally:
+        bob.run(f"scancel {number}")

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Users kill, stop and trace what is theirs while their jobs start, run and end: no node may be drained for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from simulated.node import Node
+
+Eventually = Callable[..., float]
+IDLE_S = 150
+"""Seconds for a job to be gone: KillWait is 30 s, and nothing of this may last until UnkillableStepTimeout (600 s)."""
+ATTACKS = {
+    "kills all of its processes": "kill -KILL -1",
+    "stops all of its processes": "kill -STOP -1",
+    "ignores what asks it to end": "trap '' TERM INT CONT HUP; while :; do sleep 1; done",
+    "leaves a background process in a session of its own": "setsid sleep 4712 & exit 0",
+    "kills its slurmstepd": "kill -KILL $PPID; pkill -KILL slurmstepd; sleep 4712",
+    "closes what it writes to": "exec >&- 2>&- <&-; sleep 4712",
+}
+
+
+PROGRAM = "/opt/silent_fuse_server.py"
+SILENT_SERVER = """\
+import ctypes, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+uid, gid = os.getuid(), os.getgid()
+assert libc.unshare(0x10000000 | 0x00020000) == 0, os.strerror(ctypes.get_errno())
+for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+    with open(f"/proc/self/{name}", "w") as file:
+        file.write(text)
+place = f"/tmp/fuse.{os.getpid()}"
+os.mkdir(place)
+server = os.open("/dev/fuse", os.O_RDWR)
+options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
+assert libc.mount(b"x", place.encode(), b"fuse", 0, options) == 0, os.strerror(ctypes.get_errno())
+if os.fork() == 0:
+    # It holds the server's last file when it hangs, so that no end of the server ends the connection.
+    os.stat(f"{place}/file")
+asked = os.read(server, 1 << 20)
+unique = struct.unpack_from("<Q", asked, 8)[0]
+os.write(server, struct.pack("<IiQ", 80, 0, unique) + struct.pack("<4I2H2I2H8I", 7, 31, 0, 0, 0, 0, 4096, 1, *[0] * 10))
+os.read(server, 1 << 20)
+os.waitpid(-1, 0)
+"""
+"""Mounts a FUSE file system in a user namespace, and never answers what its own child asks of it."""
+
+
+@pytest.fixture
+def target(node: Callable[[str], Node], eventually: Eventually) -> Iterator[Node]:
+    """A node, idle before and after."""
+    one = node("0")
+    eventually(lambda: one.state() == "idle", IDLE_S, one.state)
+    yield one
+    one.sh("pkill -KILL --uid alice", check=False)
+    eventually(lambda: resumed(one), IDLE_S, one.state)
+
+
+def resumed(one: Node) -> bool:
+    """Whether the node takes jobs; a drain is undone, so that one attack that succeeds does not fail the next test."""
+    if "drain" in one.state():
+        one.cluster.ssh(one.controller, f"sudo scontrol update nodename={one.name} state=resume")
+    return one.state() == "idle"
+
+
+def test_a_process_that_hangs_on_its_own_silent_fuse_server_is_freed(
+    alice: Any, target: Node, eventually: Eventually
+) -> None:
+    """Before, the node was drained with "Kill task failed" when UnkillableStepTimeout was over."""
+    target.write(PROGRAM, SILENT_SERVER.encode(), "0755")
+    number = alice.sbatch("--nodelist=compute-0 --ntasks=1 --time=5", f"python3 {PROGRAM}")
+    hangs = f"pgrep --full '^python3 {PROGRAM}' | xargs --no-run-if-empty ps -o stat=,wchan:32= -p"
+    # It waits in a way that a signal can still interrupt, until the first signal has done so.
+    eventually(lambda: "request_wait_answer" in target.sh(hangs, check=False), 60, lambda: target.sh(hangs, False))
+    alice.run(f"scancel {number}")
+    # As Slurm does after KillWait.
+    target.sh("pkill -KILL --uid alice", check=False)
+    eventually(lambda: target.sh(hangs, check=False).startswith("D"), 30, lambda: target.sh(hangs, check=False))
+    # What the health program calls every five minutes.
+    free = "/etc/hpcai/health.d/10-unkillable"
+    eventually(lambda: "aborted FUSE connection" in target.sh(free, check=False), 60, lambda: target.sh(hangs, False))
+    eventually(lambda: target.sh(hangs, check=False) == "", 30, lambda: target.sh(hangs, check=False))
+    eventually(lambda: target.state() == "idle", IDLE_S, target.state)
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_a_user_who_kills_and_stops_processes_drains_nothing(
+    alice: Any, target: Node, eventually: Eventually, attack: str
+) -> None:
+    body = attack.replace("$", "\\$")
+    script = f'srun --mpi=none --ntasks=1 sh -c "{body}" & sh -c "{body}"; wait'
+    number = alice.check_output(
+        "sbatch --parsable --output=/dev/null --nodelist=compute-0 --ntasks=1 --time=5 <<'END'\n#!/bin/sh\n"
+        f"{script}\nEND"
+    )
+    eventually(lambda: alice.job(number)["JobState"] != "PENDING", 60, lambda: alice.job(number))
+    target.sh("sleep 2")
+    alice.run(f"scancel {number}")
+    eventually(lambda: "drain" in target.state() or target.state() == "idle", IDLE_S, target.state)
+    assert target.state() == "idle"
+
+
+def test_a_job_that_is_cancelled_while_it_starts_drains_nothing(
+    alice: Any, target: Node, eventually: Eventually
+) -> None:
+    numbers = [alice.sbatch("--nodelist=compute-0 --ntasks=1 --time=2", "true") for _job in range(6)]
+    for number in numbers:
+        alice.run(f"scancel {number}; scancel --signal=KILL {number}")
+    eventually(lambda: target.state() == "idle", IDLE_S, target.state)

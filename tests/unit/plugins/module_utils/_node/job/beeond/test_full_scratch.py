@@ -1,0 +1,97 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A scratch that users filled: the job goes back into the queue with the reason, and the node is not drained."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+
+from .conftest import JOB, SETTINGS, Node
+
+FULL = replace(SETTINGS, least_free_mib=10**12)
+
+
+def test_a_full_scratch_puts_the_job_back_with_the_reason_and_keeps_the_node(node: Node) -> None:
+    done = node.start(settings=FULL)
+    assert (done.good, done.started) == (True, False)
+    assert "/scratch has" in done.words
+    assert "job 17 was put back into the queue" in done.words
+    assert (node.state, node.restarts) == ("PENDING", 1)
+    (told,) = node.calls("update", "JobId=17")
+    assert told[-1].startswith("AdminComment=hpcai: gpu-0: /scratch has ")
+    assert not node.calls("uhold")
+    assert node.left() == []
+
+
+def test_a_job_that_meets_a_full_scratch_again_and_again_is_held(node: Node) -> None:
+    node.restarts = 3
+    done = node.start(replace(JOB, restarts=3), FULL)
+    assert done.good
+    assert "and held: 'scontrol release 17'" in done.words
+    assert len(node.calls("uhold", "17")) == 1
+
+
+def test_an_interactive_job_on_a_full_scratch_is_cancelled_with_the_reason(node: Node) -> None:
+    node.batch = 0
+    done = node.start(settings=FULL)
+    assert (done.good, node.state) == (True, "CANCELLED")
+    assert len(node.calls("update", "JobId=17")) == 1
+
+
+def test_a_full_scratch_and_a_silent_controller_fail_the_prolog(node: Node) -> None:
+    node.controller_answers = False
+    done = node.start(settings=FULL)
+    assert not done.good
+    assert "job 17 cannot be put back: slurmctld gave no answer" in done.words
+
+
+def play_statvfs(node: Node, monkeypatch: pytest.MonkeyPatch, inodes: Callable[[], int]) -> None:
+    """Let the scratch have so many inodes left."""
+    asked = os.statvfs
+
+    def statvfs(path: str) -> os.statvfs_result:
+        found = list(asked(path))
+        found[5:8] = [10**6, inodes(), inodes()]
+        return os.statvfs_result((*found, 0))
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+
+
+def test_a_scratch_without_inodes_is_full(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    play_statvfs(node, monkeypatch, lambda: 999)
+    done = node.start()
+    assert (done.good, done.started, node.state) == (True, False, "PENDING")
+    assert "/scratch has 999 inodes free, and a job needs 1000" in done.words
+
+
+def test_a_daemon_that_ended_on_a_scratch_that_became_full_is_not_the_nodes_fault(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play_statvfs(node, monkeypatch, lambda: 10 if node.calls("start") else 10**6)
+    node.fails["start hpcai-beeond-storage@17.service"] = Result(("systemctl",), 1, "", "Job failed")
+    done = node.start()
+    assert (done.good, done.started, node.state) == (True, False, "PENDING")
+    assert node.left() == []
+
+
+def test_a_folder_that_finds_no_space_is_not_the_nodes_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = os.mkdir
+
+    def mkdir(path: str, *mode: int) -> None:
+        if "/scratch/" in path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        made(path, *mode)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    done = node.start()
+    assert (done.good, done.started, node.state) == (True, False, "PENDING")
+    assert "No space left on device" in done.words
