@@ -169,7 +169,7 @@ def put_back(job: Job, controller: Controller, reason: str = "") -> str:
         raise Silent("Slurm did not tell the prolog which incarnation of the job this is (SLURM_JOB_RESTART_COUNT)")
     name = record.name if job.leader == job.number else job.leader
     if reason:
-        controller.scontrol("update", f"JobId={name}", f"AdminComment={as_reason(f'hpcai: {reason}')}")
+        controller.ask("scontrol", "update", f"JobId={name}", f"AdminComment={as_reason(f'hpcai: {reason}')}")
     if chosen == CANCEL:
         answer = controller.ask("scancel", name)
         done = f"job {job.number} was cancelled: it has no batch script, and cannot be put back"
@@ -183,7 +183,7 @@ def put_back(job: Job, controller: Controller, reason: str = "") -> str:
         return _words(after, job)
     if reason and chosen == REQUEUE and record.restarts >= MOST_RESTARTS:
         # Its start is delayed after a requeue, so it cannot start before this. Its user may release it.
-        controller.scontrol("uhold", name)
+        controller.ask("scontrol", "uhold", name)
         return f"{done} and held: 'scontrol release {name}' once that is corrected"
     return done
 

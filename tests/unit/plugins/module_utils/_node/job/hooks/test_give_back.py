@@ -35,8 +35,8 @@ class Slurmctld:
         if "requeue" in words:
             self.restarts += 1
         state = "PENDING" if self.restarts else "CONFIGURING"
-        shown = SHOWN.format(state=state, restarts=self.restarts, batch=1, requeue=1, more="")
-        return Result(tuple(words), 0, shown if "show" in words else "", "")
+        shown = SHOWN.format(state=state, restarts=self.restarts, batch=1, requeue=1, array=17, task="N/A")
+        return Result(tuple(words), 0, shown if "squeue" in words else "", "")
 
 
 @pytest.fixture
