@@ -104,7 +104,7 @@ def walk(root: Root, path: str, make_mode: int | None = None) -> Iterator[Base]:
         here = os.open(root.at("/"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         handles.callback(os.close, here)
         so_far = ""
-        for part in path.strip("/").split("/"):
+        for part in filter(None, path.split("/")):
             so_far += f"/{part}"
             facts = os.fstat(here)
             if make_mode is not None:
