@@ -10,10 +10,11 @@ that a user has made anywhere else stays, whatever its name is.
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Sequence
-from typing import Callable
+from typing import Protocol
 
 from ...machine.root import Root
 from ...machine.run import Result
@@ -29,7 +30,12 @@ LIMIT_S = 20.0
 _TEXT = "The role hpcai.azure.blob_staging made this folder. Epilogs remove what killed runs of azcopy leave here.\n"
 _OPEN_TO_ALL = 0o1777
 
-Bounded = Callable[[Sequence[str], float], Result]
+
+class Bounded(Protocol):
+    """Runs a command for so many seconds at most, as machine/run.py does."""
+
+    def __call__(self, command: Sequence[str], timeout_s: float) -> Result:
+        """Return what it answered."""
 
 
 def prepare(folder: str, root: Root) -> list[str]:
@@ -70,7 +76,7 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
                 left_s = deadline - time.monotonic()
                 if owner is None or left_s <= 0:
                     continue
-                problem = remove_as_owner(root.at(f"{folder}/{name}"), owner, lambda command, s=left_s: run(command, s))
+                problem = remove_as_owner(root.at(f"{folder}/{name}"), owner, functools.partial(run, timeout_s=left_s))
                 (problems if problem else removed).append(problem or f"{folder}/{name}")
     except FileNotFoundError:
         return [], []

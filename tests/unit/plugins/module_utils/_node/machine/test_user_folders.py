@@ -216,9 +216,9 @@ def reached() -> Iterator[pathlib.Path]:
 def test_what_users_own_is_removed_as_them(reached: pathlib.Path) -> None:
     theirs = reached / "theirs"
     # What another user has in it, this one could not remove himself.
-    for path in ("shut/file", "of-another/file"):
-        (theirs / path).parent.mkdir(parents=True)
-        (theirs / path).write_text("x")
+    for name in ("shut/file", "of-another/file"):
+        (theirs / name).parent.mkdir(parents=True)
+        (theirs / name).write_text("x")
     for path in (theirs, theirs / "shut", theirs / "shut/file"):
         os.chown(path, USER, USER)
     (theirs / "shut").chmod(0o500)

@@ -127,8 +127,8 @@ def test_a_users_folder_on_the_scratch_survives_whatever_its_name(root: Root, wo
 def test_it_is_removed_as_its_owner_and_within_a_limit(root: Root, work: Path) -> None:
     asked: list[tuple[Sequence[str], float]] = []
 
-    def record(command: Sequence[str], seconds: float) -> Result:
-        asked.append((command, seconds))
+    def record(command: Sequence[str], timeout_s: float) -> Result:
+        asked.append((command, timeout_s))
         return Result(tuple(command), 124, "", "no answer within 1 s")
 
     run_folder(work, "hpcai-stage-7-0-abcdefgh")
