@@ -65,6 +65,7 @@ for number in range({FIRST_JOB}, {FIRST_JOB} + tries):
         about = os.stat("{PRECIOUS}")
         if os.listdir("{PRECIOUS}") or about.st_uid or stat.S_IMODE(about.st_mode) != 0o700:
             won.append(f"{{kind}} of try {{number - {FIRST_JOB}}}: {{os.listdir('{PRECIOUS}')}}")
+            subprocess.run(["umount", "--lazy", "/beeond"], stderr=subprocess.DEVNULL)
             shutil.rmtree("{PRECIOUS}")
             os.mkdir("{PRECIOUS}", 0o700)
 print(json.dumps({{"won": won, "failed": failed, "moved": moved}}))
