@@ -168,8 +168,8 @@ def test_a_users_own_folder_survives_the_staging_epilog(alice: Any, target: Targ
     left = "/scratch/hpcai-azcopy/hpcai-stage-$SLURM_JOB_ID-0-abcdefgh"
     own = "/scratch/hpcai-stage-$SLURM_JOB_ID-0-abcdefgh"
     try:
-        command = f'"mkdir -p {left} {own} && echo $SLURM_JOB_ID"'
-        number = alice.srun(f"--nodelist={target.name} --ntasks=1 --mpi=none", f"sh -c {command}").strip()
+        command = f"sh -c 'mkdir -p {left} {own} && echo $SLURM_JOB_ID'"
+        number = alice.srun(f"--nodelist={target.name} --ntasks=1 --mpi=none", command).strip()
         # What a killed run left there is gone: the epilog has run.
         gone = f"ls -d {left.replace('$SLURM_JOB_ID', number)}"
         eventually(lambda: target.sh(gone, check=False) == "", REMOVED_S, lambda: target.sh("ls -l /scratch/hpcai-*"))
