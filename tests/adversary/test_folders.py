@@ -177,16 +177,3 @@ def test_a_users_own_folder_survives_the_staging_epilog(alice: Any, target: Targ
             assert target.sh(f"stat --format=%U /scratch/{name}").strip() == "alice"
     finally:
         target.sh("rm -rf /scratch/hpcai-results /scratch/hpcai-stage-*")
-
-
-def test_a_user_holds_no_lock_of_roots(target: Target, eventually: Eventually) -> None:
-    """The lock of the directories lay in /run/lock, where Ubuntu lets users make files: who held it kept root out."""
-    path = "/run/lock/hpcai-directories.lock"
-    target.sh(f"rm -f {path} && install -o alice -m 0666 /dev/null {path}")
-    try:
-        target.sh(f"systemd-run --quiet --collect --uid=alice --unit={UNIT} flock {path} sleep 300")
-        eventually(lambda: target.sh(f"flock -n {path} echo free", check=False) == "", 30, lambda: "alice has no lock")
-        verdict = json.loads(target.sh("hpcnode boot run directories --json", check=False))
-        assert [step["verdict"] for step in verdict["steps"] if step["name"] == "directories"] in (["pass"], ["warn"])
-    finally:
-        target.sh(f"systemctl stop {UNIT}; rm -f {path}")
