@@ -27,7 +27,9 @@ options:
     type: str
     required: true
   dest:
-    description: To where. A folder of the machine if O(source) is a URL, else the URL.
+    description:
+      - To where. A folder of the machine if O(source) is a URL, else the URL.
+      - Root refuses a folder that other users can write to or replace. Set C(become_user) to the owner of the files.
     type: str
     required: true
   pattern:

@@ -20,7 +20,8 @@ description:
   - Where the VM size has such disks and nothing is mounted at O(mountpoint), it fails. Nothing is ever put on the
     operating system's disk in their place.
   - Never follows a symbolic link below O(mountpoint), where each user may put one, and never changes what lies below a
-    directory that exists. Where all users may write, it does not use a directory that a stranger made.
+    directory that exists. Where users can write, what another user has put in the place of a
+    directory is moved aside, with a warning.
 author:
   - hpcai.azure contributors (@hpcai)
 options:

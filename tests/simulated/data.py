@@ -14,6 +14,6 @@ def left(one: Node) -> list[str]:
         "grep -o ' /beeond .*' /proc/mounts; systemctl list-units --plain --no-legend 'hpcai-beeond-*@*'; "
         "pgrep --list-full --full '/opt/beegfs/sbin/beegfs-[a-z]* cfgFile=/run/hpcai'; pgrep --list-full azcopy; "
         "ls -A /run/hpcai/beeond /scratch/beeond 2>/dev/null | grep -v -e ':$' -e '^$'; "
-        "ls -d /scratch/hpcai-* /tmp/hpcai-* 2>/dev/null",
+        "ls -d /scratch/hpcai-azcopy/hpcai-* /tmp/hpcai-* 2>/dev/null",
         check=False,
     ).splitlines()

@@ -135,7 +135,7 @@ def test_a_node_that_fails_is_drained_alone_and_the_job_goes_back(
     controller: Host, alice: Any, both: list[Node], eventually: Eventually
 ) -> None:
     good, bad = both
-    fault(bad, "storage dies-after 1")
+    fault(bad, "storage dies-after 0.2")
     number = alice.sbatch(f"{ASKS} --nodes=2", "touch /tmp/never-without-it")
     eventually(lambda: "hpcai: prolog: 20-beeond" in reason(controller, bad), START_S, lambda: reason(controller, bad))
     assert "has ended: storage" in reason(controller, bad)

@@ -6,21 +6,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.settings import settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import wanted_from
 
 from .conftest import LOCAL, Show
 
 ARCHIVE = "azcopy_linux_amd64_10.32.2.tar.gz"
 DEBIAN = {"os_family": "Debian", "architecture": "x86_64", "ansible_local": {}}
-NAMES = ("problems", "archive", "packages", "lacking", "settings", "epilog")
+NAMES = ("problems", "archive", "packages", "lacking", "settings", "hooks")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ def shown(show: Show, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dic
             "blob_staging_account_gbps": 20,
             "hpcai_scratch": "/fast",
         },
-        "scratch": {"found": DEBIAN, "blob_staging_work_folder": str(tmp_path_factory.mktemp("a scratch"))},
+        "scratch": {"found": DEBIAN, "hpcai_scratch": str(tmp_path_factory.mktemp("a scratch"))},
     }
     inventory = {"all": {"hosts": hosts, "vars": LOCAL}}
     asked = {name: f"{{{{ __blob_staging_{name} }}}}" for name in NAMES}
@@ -71,29 +70,37 @@ def test_hpcnode_can_read_the_settings(shown: dict[str, dict[str, Any]], host: s
     assert stated.pop("schema") == 1
     found = settings_from(stated, "blob.json")
     wanted = {
-        "bare": ("/opt/hpcai/azcopy/10.32.2/azcopy", 0.0, "/scratch"),
-        "image": ("azcopy", 20.0, "/fast"),
+        "bare": ("/opt/hpcai/azcopy/10.32.2/azcopy", 0.0, "/scratch/hpcai-azcopy"),
+        "image": ("azcopy", 20.0, "/fast/hpcai-azcopy"),
     }
     assert (found.azcopy, found.account_gbps, found.work_folder) == wanted[host]
 
 
-def test_an_epilog_removes_what_its_job_left_and_after_a_week_what_failed(shown: dict[str, dict[str, Any]]) -> None:
-    scratch = Path(shown["scratch"]["settings"]["work_folder"])
-    kept = ("hpcai-stage-77-0-a", "hpcai-checkpoint-8-a", "hpcai-stage-7-1-failed", "data")
-    gone = ("hpcai-stage-7-0-a b", "hpcai-checkpoint-7-x", "hpcai-stage-5-0-old")
-    for name in (*kept, *gone):
-        (scratch / name / "logs").mkdir(parents=True)
-    for name in ("hpcai-stage-7-1-failed", "hpcai-stage-5-0-old"):
-        (scratch / name / "failed").touch()
-    days_ago = time.time() - 9 * 86400
-    os.utime(scratch / "hpcai-stage-5-0-old/failed", (days_ago, days_ago))
-    (scratch / "hpcai-stage-7-2-link").symlink_to(scratch / "data")
-    script = shown["scratch"]["epilog"]["60-blob"]["content"]
-    done = subprocess.run(
-        ["sh", "-c", script], env={**os.environ, "SLURM_JOB_ID": "7"}, capture_output=True, text=True, check=True
-    )
-    assert done.stdout + done.stderr == ""
-    assert sorted(path.name for path in scratch.iterdir()) == sorted([*kept, "hpcai-stage-7-2-link"])
-    # Without a scratch it is done at once.
-    there_is_none = shown["bare"]["epilog"]["60-blob"]["content"].replace("/scratch", "/nonexistent")
-    subprocess.run(["sh", "-c", there_is_none], env={"SLURM_JOB_ID": "7", "PATH": os.defpath}, check=True)
+def test_scripts_call_hpcnode_only_where_there_is_something_to_do(
+    shown: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    hooks = shown["scratch"]["hooks"]
+    made = {kind: wanted_from(kind, scripts) for kind, scripts in hooks.items()}
+    assert {kind: [*scripts] for kind, scripts in made.items()} == {
+        "prolog": ["60-blob"],
+        "epilog": ["60-blob"],
+    }
+    calls, tool, work = tmp_path / "calls", tmp_path / "hpcnode", Path(shown["scratch"]["settings"]["work_folder"])
+    tool.write_text(f"#!/bin/sh\necho $* >>{calls}\nexit 1\n", encoding="utf-8")
+    tool.chmod(0o755)
+
+    def called(kind: str) -> str:
+        calls.write_text("", encoding="utf-8")
+        script = hooks[kind]["60-blob"]["content"].replace("/usr/bin/hpcnode", str(tool))
+        # Slurm drains a node whose prolog or epilog fails.
+        subprocess.run(["sh", "-c", script], check=True)
+        return calls.read_text(encoding="utf-8").strip()
+
+    assert called("epilog") == ""
+    assert called("prolog") == "stage prepare"
+    work.mkdir()
+    (work / ".hpcai-azcopy").touch()
+    assert called("prolog") == ""
+    assert called("epilog") == ""
+    (work / "hpcai-stage-7-0-abcdefgh").mkdir()
+    assert called("epilog") == "stage sweep"

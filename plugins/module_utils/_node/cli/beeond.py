@@ -31,7 +31,8 @@ stop is called by the epilog. It unmounts, stops the daemons, removes the data, 
 
 status tells what jobs have here. Changes nothing.
 
-sweep takes down what dead jobs have left: at boot, and from time to time, by the health script 30-beeond.
+sweep takes down what dead jobs have left: at boot, and from time to time, by the health script 30-beeond. It makes the
+folder of all jobs' data on the scratch, and moves aside what a user has put in its place.
 
 Exit status of start: 0 the file system is there, the job did not ask, or it will not run, 1 this node failed.
 Exit status of stop and sweep: 0 nothing is left, 1 something is. 2: there are no settings, or no answer.
@@ -125,6 +126,7 @@ def _sweep(settings: Settings, root: Root) -> Answer:
     machine = Machine(root, run)
     try:
         with only_one(root.at(LOCK), 0):
+            warnings = list(filter(None, [_make_root(settings, root)]))
             there = sweep.found(settings, root, run)
             controller = _controller(root)
             gone, unsure = sweep.dead(
@@ -133,10 +135,25 @@ def _sweep(settings: Settings, root: Root) -> Answer:
             problems = sweep.clean(gone, machine)
             sweep.note(problems, root)
     except Locked as error:
-        return Answer(GOOD, f"nothing is swept now: {error}", {"found": [], "problems": [], "unsure": []})
-    lines = [*problems, *unsure] or [f"job {held.job} is swept" for held in gone] or ["nothing was left behind"]
-    data = {"found": [held.job for held in gone], "problems": problems, "unsure": unsure}
+        return Answer(
+            GOOD, f"nothing is swept now: {error}", {"found": [], "problems": [], "unsure": [], "warnings": []}
+        )
+    lines = (
+        [*problems, *unsure, *warnings] or [f"job {held.job} is swept" for held in gone] or ["nothing was left behind"]
+    )
+    data = {"found": [held.job for held in gone], "problems": problems, "unsure": unsure, "warnings": warnings}
     return Answer(BAD if problems else UNKNOWN if unsure else GOOD, "\n".join(lines), data)
+
+
+def _make_root(settings: Settings, root: Root) -> str:
+    """Make the folder of all jobs' data, before a user can; return what users should know."""
+    from ..job.beeond.places import make_root
+    from ..machine.user_folders import FolderProblem
+
+    try:
+        return make_root(settings.data_root, root)
+    except (FolderProblem, OSError) as error:
+        return f"{settings.data_root} cannot be made: {error}"
 
 
 def _controller(root: Root) -> Controller:

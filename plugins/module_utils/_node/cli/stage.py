@@ -10,6 +10,7 @@ import argparse
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -36,6 +37,9 @@ plan says what each shard would have, and copies nothing. status says what the m
 verify compares files, manifests and the listing; --full reads the files. clean removes the manifests and what a killed
 run left, and no data.
 
+prepare and sweep are for root, and need no TARGET. prepare, called by prologs, makes the folder of azcopy's logs and
+plans. sweep, called by epilogs, removes there what killed runs of the job left, and logs of failed runs after a week.
+
 A SAS is read from --sas-file, mode 0600, or from HPCAI_BLOB_SAS. It stands in azcopy's arguments while that runs.
 
 Defaults are in /etc/hpcai/blob.json. Exit status 1: something could not be copied, or is not as it was staged.
@@ -47,7 +51,7 @@ _WORK = "stage"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=tuple(_ACTIONS), help="what to do")
+    parser.add_argument("action", choices=(*_ACTIONS, *_OF_ROOT), help="what to do")
     parser.add_argument("--source", metavar="URL", help="https://ACCOUNT.blob.core.windows.net/CONTAINER[/FOLDER]")
     parser.add_argument("--target", metavar="DIR", help="the folder to stage to")
     parser.add_argument("--shard", metavar="I/N", default="", help="which shard (the node's number in the step)")
@@ -77,6 +81,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(args: argparse.Namespace) -> Answer:
+    if args.action in _OF_ROOT:
+        return _OF_ROOT[args.action](Root(args.root))
     if not args.target and args.action != "plan":
         raise UsageError(f"{args.action} needs --target")
     if (args.source is None) is (args.action in _WITH_SOURCE):
@@ -199,6 +205,30 @@ def _clean(args: argparse.Namespace) -> Answer:
     return Answer(GOOD, f"removed {folder}" if there else f"there is no {folder}", {"removed": there})
 
 
+def _make_folder(root: Root) -> Answer:
+    from ..job.azcopy.settings import read_settings
+    from ..job.azcopy.sweep import prepare
+
+    folder = read_settings(root).work_folder
+    warnings = prepare(folder, root)
+    text = "\n".join(warnings) or f"{folder or 'the folder for temporary files'} is ready"
+    return Answer(GOOD, text, {"folder": folder, "warnings": warnings})
+
+
+def _sweep_job(root: Root) -> Answer:
+    from ..job.azcopy.settings import read_settings
+    from ..job.azcopy.sweep import sweep
+    from ..machine.run import run
+
+    job, uid = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_JOB_UID", "")
+    if not job.isdecimal() or not uid.isdecimal():
+        raise UsageError("sweep is called by an epilog: SLURM_JOB_ID and SLURM_JOB_UID are missing")
+    folder = read_settings(root).work_folder
+    removed, problems = sweep(folder, job, int(uid), root, run, time.time()) if folder else ([], [])
+    text = "\n".join([*problems, *(f"{path} is removed" for path in removed)]) or "nothing was left behind"
+    return Answer(BAD if problems else GOOD, text, {"removed": removed, "problems": problems})
+
+
 def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
     from ..job.azcopy.credential import SAS, credential_of
     from ..job.azcopy.limits import Limits, cap_of
@@ -315,5 +345,7 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
     "verify": _verify,
     "clean": _clean,
 }
+
+_OF_ROOT: Mapping[str, Callable[[Root], Answer]] = {"prepare": _make_folder, "sweep": _sweep_job}
 
 COMMAND = Command("stage", "a data set from Blob storage, each node its shard", _DESCRIPTION, _add_arguments, _execute)

@@ -4,18 +4,22 @@
 
 """The folder of a run's logs and plans: made for it alone, removed when it ends well, kept for people when it fails.
 
-A run that was killed removes nothing. The epilog that role blob_staging installs removes what bears its job's number
-and no mark; a marked folder goes after a week.
+A run that was killed removes nothing. The epilog that role blob_staging installs removes the folders of its job that
+have no mark, and marked ones after a week: sweep.py.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 import tempfile
 
 MARK = "failed"
-"""A file in a folder that is kept. The role's epilog has the same name."""
+"""A file in a folder that is kept."""
+NAME = re.compile(r"hpcai-(?:stage|checkpoint)-(?P<job>\d+|none)-(?:\d+-)?[a-z0-9_]{8}")
+"""How new_folder names folders."""
 
 
 def parent_of(asked: str, preset: str) -> str:
@@ -28,8 +32,17 @@ def parent_of(asked: str, preset: str) -> str:
     """
     if asked and not os.path.isdir(asked):
         raise ValueError(f"the folder for azcopy's logs, {asked}, is not there: make it, or leave out --work.")
-    usable = os.path.isdir(preset) and os.access(preset, os.W_OK | os.X_OK)
-    return asked or (preset if usable else tempfile.gettempdir())
+    return asked or (preset if _is_usable(preset) else tempfile.gettempdir())
+
+
+def _is_usable(preset: str) -> bool:
+    """Whether a user may write there, and no other user has made it: its owner could replace what is in it."""
+    try:
+        facts = os.lstat(preset)
+    except OSError:
+        return False
+    ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid in (0, os.geteuid())
+    return ours and os.access(preset, os.W_OK | os.X_OK)
 
 
 def new_folder(what: str, parent: str, shard: str = "") -> str:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ...machine.mounts import Mount, read_mounts
 from ...machine.root import Root
 from ...machine.run import Result
+from ...machine.user_folders import FolderProblem, walk
 from .bounded import Bounded, said
 from .failures import OwnFailure
 from .places import FILES
@@ -52,9 +53,13 @@ def prepare(mount_point: str, root: Root) -> None:
     if mounted:
         raise OwnFailure(f"{mounted.source} ({mounted.filesystem}) is mounted on {mount_point}: unmount it")
     try:
-        os.makedirs(root.at(mount_point), mode=0o755, exist_ok=True)
-        if os.listdir(root.at(mount_point)):
-            raise OwnFailure(f"{mount_point} is not empty: move away what lies there, or choose another mount point")
+        with walk(root, mount_point, make_mode=0o755) as folder:
+            if os.listdir(folder.handle):
+                raise OwnFailure(
+                    f"{mount_point} is not empty: move away what lies there, or choose another mount point"
+                )
+    except FolderProblem as error:
+        raise OwnFailure(str(error)) from None
     except OSError as error:
         raise OwnFailure(f"{mount_point} cannot be made: {error.strerror}") from None
 

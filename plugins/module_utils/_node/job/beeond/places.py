@@ -11,10 +11,23 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from ...machine.atomic import write_file
 from ...machine.root import Root
+from ...machine.user_folders import (
+    Base,
+    FolderProblem,
+    adapt,
+    owners_of_root,
+    read_own,
+    take,
+    walk,
+    write_new,
+)
+from ...machine.user_removal import Run, remove
+from .bounded import said
 
 RUN = "/run/hpcai/beeond"
 LOCK = "/run/hpcai/beeond.lock"
@@ -94,48 +107,93 @@ def boot_id(root: Root) -> str:
     return root.text(_BOOT_ID) or ""
 
 
+def make_root(data_root: str, root: Root) -> str:
+    """Make the folder of all jobs' data, which only root may enter; return a warning, if users had put something there.
+
+    Without the scratch there is none.
+
+    :raises FolderProblem: users can replace it.
+    :raises OSError: it cannot be made.
+    """
+    scratch, name = os.path.split(data_root)
+    moved: list[str] = []
+    if not os.path.isdir(root.at(scratch)):
+        return ""
+    with walk(root, scratch) as base:
+        handle, _made = take(base, name, owners_of_root(), moved.append)
+        try:
+            adapt(handle, os.geteuid(), os.getegid(), 0o700)
+        finally:
+            os.close(handle)
+    with walk(root, data_root):
+        return "".join(moved)
+
+
 def make_data(job: str, data_root: str, root: Root) -> str:
     """Make the job's folder on the scratch, with its marker first, and return its path.
 
+    :raises FolderProblem: users can replace its parent.
     :raises OSError: it cannot be made; FileExistsError: a job of that id has left one.
     """
-    os.makedirs(root.at(data_root), mode=0o711, exist_ok=True)
-    path = f"{data_root}/{job}"
-    os.mkdir(root.at(path), 0o711)
-    os.chmod(root.at(path), 0o711)
     marker = {"schema": SCHEMA, "job": job, "boot_id": boot_id(root)}
-    write_file(root.at(f"{path}/{MARKER}"), json.dumps(marker, sort_keys=True) + "\n", 0o600)
-    return path
+    with walk(root, data_root) as base:
+        os.mkdir(job, 0o700, dir_fd=base.handle)
+        with base.enter(job) as folder:
+            write_new(folder, MARKER, json.dumps(marker, sort_keys=True) + "\n", 0o600)
+    return f"{data_root}/{job}"
+
+
+@contextlib.contextmanager
+def make_inside(data: str, name: str, root: Root) -> Iterator[Base]:
+    """Make a folder in a job's folder on the scratch, and keep it open: for a daemon, or to be mounted.
+
+    :raises FolderProblem: users can replace a part of the path.
+    :raises OSError: it cannot be made.
+    """
+    with walk(root, data) as folder:
+        os.mkdir(name, 0o700, dir_fd=folder.handle)
+        with folder.enter(name) as inside:
+            yield inside
 
 
 def jobs_with_data(data_root: str, root: Root) -> dict[str, str]:
     """Return the boot in which each job's data was made, by the job's id; only of folders with its marker."""
     made = {}
-    for name in root.entries(data_root):
-        marker = _marker(f"{data_root}/{name}", root) if name.isdecimal() else None
-        if marker and marker.get("job") == name:
-            made[name] = str(marker.get("boot_id"))
+    with contextlib.suppress(FolderProblem, OSError), walk(root, data_root) as base:
+        for name in sorted(os.listdir(base.handle)):
+            marker = _marker(base, name) if name.isdecimal() else None
+            if marker and marker.get("job") == name:
+                made[name] = str(marker.get("boot_id"))
     return made
 
 
-def refusal(held: Held, root: Root) -> str:
-    """Return why the job's data must not be removed, in words; nothing if it may."""
+def remove_data(held: Held, root: Root, run: Run) -> str:
+    """Remove the job's folder on the scratch; return why it stays, in words; nothing if it is gone."""
     if held.data != f"{held.data_root}/{held.job}":
-        return f"{held.data} does not lie in {held.data_root}"
-    path = root.at(held.data)
+        return f"{held.data} does not lie in {held.data_root}: it is not removed"
     try:
-        found = os.lstat(path)
+        with walk(root, held.data_root) as base:
+            facts = base.look(held.job)
+            if facts is None:
+                return ""
+            if not stat.S_ISDIR(facts.st_mode):
+                return f"{held.data} is no folder of its own, but leads elsewhere: it is not removed"
+            with base.enter(held.job) as folder:
+                names = sorted(os.listdir(folder.handle))
+                # What a start made that was cut off before the marker is empty.
+                if names and (_marker(base, held.job) or {}).get("job") != held.job:
+                    return f"{held.data} has no marker of job {held.job}: it is not removed"
+                # The marker goes last: what is left of a removal that was cut off is still known for ours.
+                answers = [remove(folder, [name for name in names if name != MARKER], run)]
+            answers = [answer for answer in answers if answer]
+            if all(answer.rc == 0 for answer in answers if answer):
+                answers.append(remove(base, [held.job], run))
+            failed = [answer for answer in answers if answer and answer.rc != 0]
+            return f"{held.data} cannot be removed: {said(failed[0])}" if failed else ""
     except FileNotFoundError:
         return ""
-    except OSError as error:
-        return f"{held.data} cannot be looked at: {error.strerror}"
-    inside = os.path.join(os.path.realpath(root.at(held.data_root)), held.job)
-    if not stat.S_ISDIR(found.st_mode) or os.path.realpath(path) != inside:
-        return f"{held.data} is no folder of its own, but leads elsewhere"
-    if (_marker(held.data, root) or {}).get("job") != held.job:
-        # What a start made that was cut off before the marker is empty.
-        return f"{held.data} has no marker of job {held.job}" if os.listdir(path) else ""
-    return ""
+    except (FolderProblem, OSError) as error:
+        return f"{held.data} cannot be looked at: {error}"
 
 
 def remove_run_folder(job: str, root: Root) -> None:
@@ -150,13 +208,10 @@ def remove_run_folder(job: str, root: Root) -> None:
         shutil.rmtree(path)
 
 
-def _marker(folder: str, root: Root) -> dict[str, object] | None:
+def _marker(base: Base, job: str) -> dict[str, object] | None:
     try:
-        found = json.loads(root.text(f"{folder}/{MARKER}") or "")
-        owner = os.lstat(root.at(f"{folder}/{MARKER}"))
+        with base.enter(job) as folder:
+            found = json.loads(read_own(folder, MARKER) or "")
     except (ValueError, OSError, RecursionError):
-        return None
-    # A user's file of that name counts for nothing; for tests, which run as anybody, that is their own user.
-    if not stat.S_ISREG(owner.st_mode) or owner.st_uid not in (0, os.geteuid()):
         return None
     return found if isinstance(found, dict) else None

@@ -17,6 +17,7 @@ from typing import Callable
 
 from ...machine.atomic import write_file
 from ...machine.root import Root
+from ...machine.user_folders import FolderProblem
 from ...machine.writing import is_full
 from . import mounting, places, put_back, rendezvous, sweep, units
 from .address import Ask, address_of
@@ -75,7 +76,9 @@ def start(job: Job, settings: Settings, machine: Machine, around: Around) -> Out
     """Give the job its file system, or see to it that it does not run without one."""
     # Removing what is not ours is not rolling back: what is in the way of a start stays where it is.
     held: Held | None = None
+    moved = ""
     try:
+        moved = places.make_root(settings.data_root, machine.root)
         left = sweep.clean_before(job.number, settings, machine)
         if left:
             raise OwnFailure(f"an earlier job has left something here: {left[0]}")
@@ -89,10 +92,12 @@ def start(job: Job, settings: Settings, machine: Machine, around: Around) -> Out
             _together(job, held, settings, machine, around)
     except NoSpace as lack:
         return _put_back(f"{job.node}: {lack}", job, _roll_back(held, machine), around, is_jobs_own=True)
-    except (OwnFailure, OSError) as error:
+    except (OwnFailure, FolderProblem, OSError) as error:
         words = str(error)
         if isinstance(error, OSError):
-            words = f"{error.filename or settings.data_root}: {error.strerror}"
+            # Of what was opened below a descriptor, the error has the last part of the path alone.
+            known = isinstance(error.filename, str) and os.path.isabs(error.filename)
+            words = f"{error.filename if known else settings.data_root}: {error.strerror}"
         # Before anything is removed. A daemon that ended because of a full scratch need not have said so.
         full = is_full(error) if isinstance(error, OSError) else _is_full(settings, machine.root)
         left = _roll_back(held, machine)
@@ -105,7 +110,8 @@ def start(job: Job, settings: Settings, machine: Machine, around: Around) -> Out
         # First, so that nothing is here any more when the job may start elsewhere.
         return _put_back(str(missing), job, _roll_back(held, machine), around)
     nodes = "this node" if job.is_alone else f"{len(job.nodes)} nodes"
-    return Outcome(True, True, f"job {job.number} has {settings.mount_point} on {nodes}")
+    words = f"job {job.number} has {settings.mount_point} on {nodes}"
+    return Outcome(True, True, f"{words}; warning: {moved}" if moved else words)
 
 
 def _without(words: str, left: list[str]) -> Outcome:
@@ -181,10 +187,10 @@ def _begin(held: Held, root: Root) -> None:
 
 def _alone(job: Job, held: Held, machine: Machine) -> None:
     """The same path, without BeeGFS: a folder of the job on the scratch."""
-    source = f"{held.data}/{FILES}"
-    os.mkdir(machine.root.at(source), 0o700)
-    command = ("mount", "-o", "bind,nosuid,nodev", source, held.mount_point)
-    problem = mounting.mount(command, held.mount_point, machine.root, machine.run)
+    with places.make_inside(held.data, FILES, machine.root) as files:
+        # Not canonicalized: that would be a path again, and not the folder that was opened.
+        command = ("mount", "-c", "-o", "bind,nosuid,nodev", files.for_commands, held.mount_point)
+        problem = mounting.mount(command, held.mount_point, machine.root, machine.run)
     if problem:
         raise OwnFailure(problem)
     mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
@@ -221,7 +227,8 @@ def _address(node: str, root: Root, around: Around) -> str:
 
 def _write(part: Part, job: Job, settings: Settings, release: Release, root: Root) -> None:
     for folder in release.folders(part):
-        os.mkdir(root.at(folder), 0o700)
+        with places.make_inside(part.data, os.path.basename(folder), root):
+            pass
     write_file(root.at(f"{part.folder}/{SECRET}"), secret_of(job, root), 0o400)
     for name, text in release.files(part, settings).items():
         write_file(root.at(f"{part.folder}/{name}"), text, 0o600)

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...machine.root import Root
 from ...machine.run import run as run_command
 from . import places, units
-from .bounded import Bounded, said
+from .bounded import Bounded
 from .mounting import is_ours, mount_at, unmount
 from .places import Held
 from .releases import release_of
@@ -31,7 +30,6 @@ from .users import Clock, Kill, Pause
 CLIENTS_S = 20.0
 _PAUSE_S = 1.0
 _REMOVE_S = 90.0
-_RM: Sequence[str] = ("rm", "-rf", "--one-file-system", "--")
 
 
 @dataclass(frozen=True)
@@ -92,17 +90,9 @@ def _remove(held: Held, machine: Machine) -> list[str]:
     mounted = mount_at(held.mount_point, root)
     if units.processes(held.job, root) or (mounted and is_ours(mounted)):
         return [f"{held.data} stays, because it is in use"]
-    refused = places.refusal(held, root)
-    if refused:
-        return [f"{refused}: it is not removed"]
-    if root.exists(held.data):
-        # The marker goes last: what is left of a removal that was cut off is still known for ours.
-        path = root.at(held.data)
-        inside = [f"{path}/{name}" for name in root.entries(held.data) if name != places.MARKER]
-        for command in ([*_RM, *inside] if inside else [], [*_RM, path]):
-            answer = machine.run(command, _REMOVE_S) if command else None
-            if answer and answer.rc != 0:
-                return [f"{held.data} cannot be removed: {said(answer)}"]
+    stays = places.remove_data(held, root, lambda command: machine.run(command, _REMOVE_S))
+    if stays:
+        return [stays]
     try:
         places.remove_run_folder(held.job, root)
     except OSError as error:

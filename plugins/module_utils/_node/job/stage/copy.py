@@ -11,6 +11,8 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 
+from ...machine.root import Root
+from ...machine.user_folders import FolderProblem, is_open, walk
 from ..azcopy.credential import Credential
 from ..azcopy.limits import Limits
 from ..azcopy.listing import list_blobs
@@ -91,6 +93,22 @@ def copy(wanted: Copy, apply: bool) -> Copied:
     return done
 
 
+def refuse_users_place(dest: str) -> None:
+    """As root, refuse a folder in which users could swap a folder and a link while files are moved to their names.
+
+    :raises ValueError: it is one.
+    """
+    if os.geteuid() != 0:
+        return
+    try:
+        with walk(Root(), dest, make_mode=0o755) as folder:
+            problem = f"users can write to {dest}" if is_open(os.fstat(folder.handle)) else ""
+    except FolderProblem as error:
+        problem = str(error)
+    if problem:
+        raise ValueError(f"{problem}. Root copies nothing there: set become_user to the owner of the files.")
+
+
 def _down(wanted: Copy, place: Place, tool: Azcopy, apply: bool) -> Copied:
     ask = Wanted(place, os.path.abspath(wanted.dest), 0, 1, False, wanted.pattern, wanted.decompress, wanted.full)
     listing = Listing(place.address, "", tuple(list_blobs(tool, place)))
@@ -99,6 +117,7 @@ def _down(wanted: Copy, place: Place, tool: Azcopy, apply: bool) -> Copied:
     names, same = tuple(need.missing), len(need.known)
     if not apply or not names:
         return Copied(names, same, size)
+    refuse_users_place(ask.target)
     done = stage(ask, tool, listing)
     logs = f"; azcopy's logs are in {done.logs}" if done.logs else ""
     return Copied(names, same, size, f"{done.problem}{logs}" if done.problem else "")

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from ...machine import owners
 from ...machine.root import Root
 from ...machine.run import Run
+from ...machine.user_removal import remove_as_owner
 
 SWEPT = "/run/hpcai/containers.swept"
 """There after the sweep of this boot: /run is empty after each."""
@@ -31,12 +32,10 @@ class Leftover:
     """Something of a job that is no more.
 
     :ivar uid: user whose it is.
-    :ivar gid: the user's group.
     :ivar path: where it lies.
     """
 
     uid: int
-    gid: int
     path: str
 
 
@@ -54,15 +53,15 @@ def leftovers(data_path: str, runtime_path: str, root: Root) -> list[Leftover]:
     live = live_jobs(root)
     found = []
     for parent, form in ((data_path, _CONTAINER), (runtime_path, _IMAGE)):
-        for folder, uid, gid in _users(parent, root) if parent else ():
+        for folder, uid in _users(parent, root) if parent else ():
             for name in root.entries(folder):
                 match = form.fullmatch(name)
                 if match and match["job"] not in live:
-                    found.append(Leftover(uid, gid, root.at(f"{folder}/{name}")))
+                    found.append(Leftover(uid, root.at(f"{folder}/{name}")))
     return found
 
 
-def _users(parent: str, root: Root) -> Iterator[tuple[str, int, int]]:
+def _users(parent: str, root: Root) -> Iterator[tuple[str, int]]:
     """The folders of users in it: a real folder that belongs to the user whose number is in its name."""
     for name in root.entries(parent):
         number = name.rpartition("-")[2]
@@ -70,7 +69,7 @@ def _users(parent: str, root: Root) -> Iterator[tuple[str, int, int]]:
             continue
         found = os.lstat(root.at(f"{parent}/{name}"))
         if os.path.isdir(root.at(f"{parent}/{name}")) and found.st_uid == int(number) and not _is_link(found.st_mode):
-            yield f"{parent}/{name}", found.st_uid, found.st_gid
+            yield f"{parent}/{name}", found.st_uid
 
 
 def _is_link(mode: int) -> bool:
@@ -79,21 +78,4 @@ def _is_link(mode: int) -> bool:
 
 def remove(found: list[Leftover], run: Run) -> list[str]:
     """Remove them, each as its user; return what could not be removed, in words."""
-    problems = []
-    for left in found:
-        become = [
-            "setpriv",
-            f"--reuid={left.uid}",
-            f"--regid={left.gid}",
-            "--clear-groups",
-            "--inh-caps=-all",
-            "--no-new-privs",
-            "--",
-        ]
-        prefix = become if os.geteuid() == 0 else []
-        # Images have folders that their owner may not write to. find follows no links.
-        run([*prefix, "find", left.path, "-type", "d", "!", "-perm", "-700", "-exec", "chmod", "u+rwx", "{}", "+"])
-        answer = run([*prefix, "rm", "-rf", "--one-file-system", "--", left.path])
-        if answer.rc != 0:
-            problems.append(f"{left.path}: {(answer.stderr.strip().splitlines() or ['it stays'])[0]}")
-    return problems
+    return [problem for left in found if (problem := remove_as_owner(left.path, left.uid, run))]

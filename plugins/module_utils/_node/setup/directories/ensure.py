@@ -24,7 +24,8 @@ from .folders import FolderProblem, make, opened
 from .place import MOUNT, Facts, Place, choose, look
 from .wanted import Folder, Wanted
 
-LOCK = "/run/lock/hpcai-directories.lock"
+LOCK = "/run/hpcai/directories.lock"
+"""Not in /run/lock, where a user could hold a file of this name."""
 _LEAST_FREE = 0.01
 """Part of a file system's space, or inodes, below which it counts as full."""
 
@@ -96,15 +97,18 @@ def _ensure(wanted: Wanted, root: Root, run: Run, check: bool, nvme_count: int |
     place = choose(facts, wanted, promise)
     top = Folder("", scratch.owner, scratch.group, scratch.mode, "")
     actions: list[str] = []
+    moved: list[str] = []
     if place.kind != MOUNT:
-        actions += take_place(place, facts.folder, wanted.mountpoint, top, root, run, check)
+        actions += take_place(place, facts.folder, wanted.mountpoint, top, root, run, check, moved.append)
     if check and (facts.folder == "missing" or place.bound_from):
-        return Outcome(place.kind, wanted.mountpoint, (*actions, *_all(wanted)), _warnings(place, wanted, ""))
+        return Outcome(
+            place.kind, wanted.mountpoint, (*actions, *_all(wanted)), (*_warnings(place, wanted, ""), *moved)
+        )
     problems: list[str] = []
     with opened(root.at(wanted.mountpoint), wanted.mountpoint, _filesystem(wanted, root)) as base:
         for folder in wanted.folders:
             try:
-                actions += filter(None, [make(base, folder, _owners(wanted), check)])
+                actions += filter(None, [make(base, folder, _owners(wanted), check, moved.append)])
             except FolderProblem as error:
                 problems.append(str(error))
             except Refused as error:
@@ -115,7 +119,7 @@ def _ensure(wanted: Wanted, root: Root, run: Run, check: bool, nvme_count: int |
         place.kind,
         wanted.mountpoint,
         tuple(actions),
-        (*warnings, *_fullness(space, wanted)),
+        (*warnings, *moved, *_fullness(space, wanted)),
         tuple(problems),
         space.f_blocks * space.f_frsize,
         space.f_bavail * space.f_frsize,

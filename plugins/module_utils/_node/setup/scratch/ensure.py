@@ -27,7 +27,8 @@ from .removal import plan_absent, plan_down
 from .steps import NEW, Plan
 from .wanted import Wanted
 
-LOCK = "/run/lock/hpcai-scratch.lock"
+LOCK = "/run/hpcai/scratch.lock"
+"""Not in /run/lock, where a user could hold a file of this name."""
 SETTINGS = f"{FOLDER}/scratch.json"
 _UNIT = "hpcai-scratch.service"
 _UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")

@@ -17,6 +17,7 @@ from typing import Any, Union
 
 from ...machine.root import Root
 from ...machine.run import Run, must
+from ...machine.user_folders import FolderProblem, adapt, walk
 from ..managed_file import FileChange, change_of
 from ..scratch.mounting import gid_of, uid_of
 from ..scratch.wanted import OptionError, octal_mode
@@ -171,10 +172,19 @@ def make_folders(root: Root, exports: Sequence[Export], check: bool) -> list[str
         owner, group, mode = export.owner
         made.append(f"make {export.path} {owner}:{group} {mode:04o}")
         if not check:
-            os.makedirs(path, mode=0o755)
-            os.chown(path, uid_of(owner), gid_of(group))
-            os.chmod(path, mode)
+            _make(root, export.path, uid_of(owner), gid_of(group), mode)
     return made
+
+
+def _make(root: Root, path: str, uid: int, gid: int, mode: int) -> None:
+    parent, name = os.path.split(path)
+    try:
+        with walk(root, parent, make_mode=0o755) as base:
+            os.mkdir(name, 0o700, dir_fd=base.handle)
+            with base.enter(name) as folder:
+                adapt(folder.handle, uid, gid, mode)
+    except FolderProblem as error:
+        raise SharedProblem(f"{path} cannot be made: {error}") from error
 
 
 def is_running(run: Run) -> bool:

@@ -14,6 +14,7 @@ from typing import Callable
 from ...machine.config import read_config
 from ...machine.mounts import read_mounts
 from ...machine.root import Root
+from ...machine.user_folders import FolderProblem, is_open, walk
 from ..managed_block import BrokenBlock, with_block, without_block
 from .wanted import User, UserProblem
 
@@ -63,7 +64,7 @@ def make(root: Root, user: User, check: bool, give: Give = os.fchown) -> str:
             )
         return ""
     if not check:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        _refuse_open(root, os.path.dirname(user.home), user)
         # Nobody gets in before it is complete; and one that was cut off is not taken for complete.
         beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.hpcai")
         _remove(beside)
@@ -71,6 +72,19 @@ def make(root: Root, user: User, check: bool, give: Give = os.fchown) -> str:
         os.chmod(beside, 0o700)
         os.rename(beside, path)
     return f"make home {user.home}"
+
+
+def _refuse_open(root: Root, parent: str, user: User) -> None:
+    """Make the parent of a home, and refuse one in which users could swap what is copied there."""
+    try:
+        with walk(root, parent, make_mode=0o755) as folder:
+            if is_open(os.fstat(folder.handle)):
+                raise UserProblem(
+                    f"users can write to {parent}, so home {user.home} of {user.name} cannot be made safely: give "
+                    f"{parent} to root with mode 0755, or want another home"
+                )
+    except FolderProblem as error:
+        raise UserProblem(f"home {user.home} of {user.name} cannot be made: {error}") from error
 
 
 def write_keys(root: Root, user: User, check: bool, give: Give = os.fchown) -> str:

@@ -129,6 +129,20 @@ def test_stop_looks_whether_something_is_left(node: pathlib.Path, monkeypatch: p
     assert (ended, told["problems"]) == (1, ["/scratch/beeond/17 is there"])
 
 
+def test_sweep_makes_the_folder_of_all_jobs_data_before_a_user_can(
+    node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(sweep, "found", lambda *_given: [])
+    assert answer(capsys, "sweep")[1]["warnings"] == []
+    (node / "scratch").mkdir()
+    (node / "scratch").chmod(0o1777)
+    (node / "scratch/beeond").symlink_to("/etc")
+    [words] = answer(capsys, "sweep")[1]["warnings"]
+    assert "/scratch/beeond was a symbolic link of user" in words
+    assert (node / "scratch/beeond").stat().st_mode & 0o7777 == 0o700
+    assert answer(capsys, "sweep")[1]["warnings"] == []
+
+
 def test_sweep_leaves_a_start_that_goes_on_alone(
     node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -146,6 +160,7 @@ def test_sweep_leaves_a_start_that_goes_on_alone(
             "found": [],
             "problems": [],
             "unsure": [],
+            "warnings": [],
         },
     )
 

@@ -58,6 +58,7 @@ class Node:
             self.path(path).mkdir(parents=True)
         self.file("/proc/sys/kernel/random/boot_id", "boot-1")
         self.file("/etc/munge/munge.key", "the cluster's key")
+        self.path("/scratch").chmod(0o1777)
         self._tell_mounts()
 
     def path(self, path: str) -> pathlib.Path:

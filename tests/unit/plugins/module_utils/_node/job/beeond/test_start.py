@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -48,7 +49,9 @@ def test_metadata_is_kept_by_as_many_nodes_as_asked_for(node: Node) -> None:
 
 def test_a_job_of_one_node_gets_its_folder_on_the_scratch(node: Node) -> None:
     assert node.start(replace(JOB, nodes=("gpu-0",))).words == "job 17 has /beeond on this node"
-    assert ("mount", "-o", "bind,nosuid,nodev", "/scratch/beeond/17/files", "/beeond") in node.asked
+    [mount] = node.calls("mount")
+    assert (*mount[:4], mount[5]) == ("mount", "-c", "-o", "bind,nosuid,nodev", "/beeond")
+    assert mount[4].startswith(f"/proc/{os.getpid()}/fd/")
     assert ("chown", "4001:4001", "/beeond") in node.asked
     assert not node.calls("systemctl", "start")
     assert node.stop() == []
@@ -288,6 +291,46 @@ def test_a_scratch_that_is_not_there_is_not_made(node: Node) -> None:
     assert not done.good
     assert "/scratch is not there" in done.words
     assert not node.path("/scratch").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "folder", "fifo in a folder"])
+def test_what_a_user_put_in_the_folders_place_is_a_warning(node: Node, kind: str) -> None:
+    place, precious = node.path("/scratch/beeond"), node.path("/precious")
+    precious.mkdir(mode=0o755)
+    if kind == "link":
+        place.symlink_to(precious)
+    elif kind == "file":
+        place.write_text("x", encoding="utf-8")
+    else:
+        (place / "17").mkdir(parents=True)
+        if "fifo" in kind:
+            # Whoever opened it to read would wait for a writer.
+            os.mkfifo(place / "17/.hpcai-beeond")
+    if os.geteuid() != 0 and place.is_dir() and not place.is_symlink():
+        pytest.skip("the folder is this user's own, as root's is root's")
+    os.chown(place, 4001, 4001, follow_symlinks=False)
+    done = node.start()
+    assert (done.good, done.started) == (True, True)
+    what = {"link": "a symbolic link", "file": "a file"}.get(kind, "a folder")
+    assert f"; warning: /scratch/beeond was {what} of user 4001: it was" in done.words
+    assert (place.stat().st_uid, place.stat().st_mode & 0o7777) == (os.geteuid(), 0o700)
+    assert list(precious.iterdir()) == []
+    assert node.stop() == []
+
+
+def test_only_root_enters_what_jobs_have_on_the_scratch(node: Node) -> None:
+    node.path("/scratch/beeond").mkdir(mode=0o711)
+    assert node.start().started
+    modes = [node.path(f"/scratch/beeond{path}").stat().st_mode & 0o7777 for path in ("", "/17", "/17/storage")]
+    assert modes == [0o700, 0o700, 0o700]
+
+
+def test_a_scratch_whose_entries_users_can_replace_is_named(node: Node) -> None:
+    node.path("/scratch").chmod(0o777)
+    done = node.start()
+    assert not done.good
+    assert "users can replace /scratch/beeond: take write permission" in done.words
+    assert not node.path("/scratch/beeond/17").exists()
 
 
 def test_infiniband_that_is_down_is_named(node: Node) -> None:

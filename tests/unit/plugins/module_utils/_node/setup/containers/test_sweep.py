@@ -65,6 +65,6 @@ def test_it_is_removed_as_the_user_whose_it_is(node: Node, scratch: Path, monkey
     assert (scratch / f"data/user-{ME}/pyxis_mine").is_dir()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     node.asked.clear()
-    sweep.remove([sweep.Leftover(1001, 1002, str(scratch / "nothing.squashfs"))], node.run)
-    assert all("--reuid=1001" in command and "--regid=1002" in command for command in node.asked)
+    sweep.remove([sweep.Leftover(1001, str(scratch / "nothing.squashfs"))], node.run)
+    assert all("--reuid=1001" in command and "--regid=65534" in command for command in node.asked)
     assert len(node.asked) == 2

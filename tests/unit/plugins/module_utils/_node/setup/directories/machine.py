@@ -90,7 +90,9 @@ class Machine:
         if command[0] == "umount":
             self.mounts = [mount for mount in self.mounts if mount[2] != command[1]]
         else:
-            source, where = command[-2:]
+            where = command[-1]
+            # By the folder that is open, and not by a path.
+            source = f"/{os.path.relpath(os.readlink(command[-2]), self.root.path)}"
             # The played kernel shows the mounted folder's permissions at the mountpoint.
             self.path(where).chmod(self.path(source).stat().st_mode & 0o7777)
             on = next(mount for mount in self.mounts if mount[2] == os.path.dirname(source))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -14,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import folders
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import user_folders
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_removal import remove_empty
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.folders import (
     Base,
     FolderProblem,
     make,
     opened,
-    remove_empty,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.wanted import Folder
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
@@ -76,35 +77,55 @@ def test_changes_the_directory_and_nothing_below_it(base: Base) -> None:
     assert below.stat().st_mode & 0o7777 == 0o600
 
 
-@pytest.mark.parametrize("path", ["link", "link/below", "a/link/below"])
-def test_follows_no_symbolic_link(base: Base, tmp_path: pathlib.Path, path: str) -> None:
+def test_follows_no_symbolic_link(base: Base, tmp_path: pathlib.Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir(mode=0o700)
     make(base, folder("a"), frozenset())
-    os.symlink(precious, f"{base.path}/{path.removesuffix('/below')}")
+    os.symlink(precious, f"{base.path}/a/link")
     for check in (True, False):
         with pytest.raises(FolderProblem, match="a file or a symbolic link of that name, which is not followed"):
-            make(base, folder(path, 0o1777), frozenset(), check)
+            make(base, folder("a/link/below", 0o1777), frozenset(), check)
     assert precious.stat().st_mode & 0o7777 == 0o700
     assert list(precious.iterdir()) == []
 
 
-def test_a_file_in_its_place_is_named(base: Base) -> None:
-    pathlib.Path(base.path, "a").write_text("")
-    with pytest.raises(FolderProblem, match=f"{base.path}/a: there is a file"):
-        make(base, folder("a/b"), frozenset())
+@pytest.mark.parametrize("path", ["link", "link/below"])
+def test_a_link_that_users_can_make_is_removed_with_a_warning(base: Base, tmp_path: pathlib.Path, path: str) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir(mode=0o700)
+    os.symlink(precious, f"{base.path}/link")
+    told: list[str] = []
+    assert make(base, folder(path, 0o1777), frozenset(), True, told.append)
+    assert told == [f"{base.path}/link is a symbolic link of user {os.getuid()}: it would be moved aside"]
+    assert make(base, folder(path, 0o1777), frozenset(), False, told.append)
+    assert told[1:] == [f"{base.path}/link was a symbolic link of user {os.getuid()}: it was removed"]
+    assert mode(base, path) == 0o1777
+    assert precious.stat().st_mode & 0o7777 == 0o700
+    assert list(precious.iterdir()) == []
+
+
+def test_a_file_in_its_place_is_named_and_kept(base: Base) -> None:
+    pathlib.Path(base.path, "a").write_text("theirs")
+    told: list[str] = []
+    make(base, folder("a/b"), frozenset(), False, told.append)
+    [words] = told
+    assert words.startswith(f"{base.path}/a was a file of user {os.getuid()}: it was moved to {base.path}/a.aside-")
+    assert pathlib.Path(words.rpartition(" ")[2]).read_text() == "theirs"
 
 
 @needs_root
 @pytest.mark.parametrize("path", ["planted", "planted/below"])
 def test_uses_no_directory_that_a_stranger_made(base: Base, path: str) -> None:
-    os.mkdir(f"{base.path}/planted")
-    os.chown(f"{base.path}/planted", STRANGER, STRANGER)
-    with pytest.raises(FolderProblem, match=f"planted belongs to user {STRANGER}, who may have put anything there"):
-        make(base, folder(path), frozenset())
-    assert os.stat(f"{base.path}/planted").st_uid == STRANGER
+    planted = pathlib.Path(base.path, "planted")
+    (planted / "theirs").mkdir(parents=True)
+    os.chown(planted, STRANGER, STRANGER)
     # Unless directories are made for that very user.
-    assert make(base, folder(path), frozenset({STRANGER}))
+    assert make(base, folder("planted/other"), frozenset({STRANGER}))
+    told: list[str] = []
+    make(base, folder(path), frozenset(), False, told.append)
+    assert told[0].startswith(f"{base.path}/planted was a folder of user {STRANGER}: it was moved to ")
+    assert os.stat(planted).st_uid == 0
+    assert pathlib.Path(told[0].rpartition(" ")[2], "theirs").is_dir()
 
 
 @needs_root
@@ -119,11 +140,12 @@ def test_a_directory_that_appears_in_that_moment_is_looked_at_too(base: Base, mo
     real = os.mkdir
 
     def planted(path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
-        os.symlink("/etc", path, dir_fd=dir_fd)
+        with contextlib.suppress(FileExistsError):
+            os.symlink("/etc", path, dir_fd=dir_fd)
         real(path, mode, dir_fd=dir_fd)
 
-    monkeypatch.setattr(folders.os, "mkdir", planted)
-    with pytest.raises(FolderProblem, match="a symbolic link of that name"):
+    monkeypatch.setattr(user_folders.os, "mkdir", planted)
+    with pytest.raises(FolderProblem, match="users recreate what is in its place 1000 times"):
         make(base, folder("a"), frozenset())
 
 
@@ -131,7 +153,7 @@ def test_a_full_disk_is_named_with_what_is_free(base: Base, monkeypatch: pytest.
     def full(*_arguments: Any, **_named: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(folders.os, "mkdir", full)
+    monkeypatch.setattr(user_folders.os, "mkdir", full)
     with pytest.raises(
         FolderProblem, match=r"the file system \(xfs of /dev/md127\) is full, \d+ bytes and \d+ inodes are free"
     ):

@@ -1,0 +1,179 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A user swaps folders and links on the scratch, where root makes, mounts and removes folders for jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from simulated.hosts import plain
+
+Eventually = Callable[..., float]
+PRECIOUS = "/var/lib/attack-precious"
+UNIT = "attack-swap.service"
+IDLE_S, REMOVED_S = 120, 120
+FIRST_JOB = 3_900_000_001
+"""Slurm does not give such numbers."""
+
+# Swaps the folder, or the job's folder in it, with a link to a folder of root's, in a tight loop.
+SWAP = f"""
+import contextlib, os
+os.chdir("/scratch")
+def swap(path):
+    with contextlib.suppress(OSError):
+        os.rename(path, "beeond.swap")
+    with contextlib.suppress(OSError):
+        os.symlink("{PRECIOUS}", path)
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+    with contextlib.suppress(OSError):
+        os.rename("beeond.swap", path)
+while True:
+    with contextlib.suppress(OSError):
+        os.mkdir("beeond")
+    with contextlib.suppress(OSError):
+        for name in os.listdir("beeond"):
+            swap(f"beeond/{{name}}")
+    swap("beeond")
+"""
+
+# One prolog and one epilog after the other, each after the user had the folder; says what he got of it.
+RACE = f"""
+import json, os, shutil, stat, subprocess, sys, time
+tries, user, node = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+won, failed, moved = [], [], 0
+for number in range({FIRST_JOB}, {FIRST_JOB} + tries):
+    shutil.rmtree("/scratch/beeond", ignore_errors=True)
+    until = time.monotonic() + 5
+    while not os.path.lexists("/scratch/beeond") and time.monotonic() < until:
+        time.sleep(0.001)
+    job = {{"SLURM_JOB_ID": str(number), "SLURM_JOB_UID": user, "SLURM_JOB_GID": user, "SLURM_JOB_NODELIST": node,
+            "SLURMD_NODENAME": node, "SLURM_JOB_CONSTRAINTS": "beeond", "PATH": os.environ["PATH"]}}
+    for kind in ("prolog", "epilog"):
+        done = subprocess.run([f"/etc/hpcai/{{kind}}.d/20-beeond"], env=job, capture_output=True, text=True)
+        moved += "/scratch/beeond was" in done.stdout
+        if done.returncode:
+            failed.append(f"{{kind}}: {{done.stdout}}{{done.stderr}}")
+        about = os.stat("{PRECIOUS}")
+        if os.listdir("{PRECIOUS}") or about.st_uid or stat.S_IMODE(about.st_mode) != 0o700:
+            won.append(f"{{kind}} of try {{number - {FIRST_JOB}}}: {{os.listdir('{PRECIOUS}')}}")
+            subprocess.run(["umount", "--lazy", "/beeond"], stderr=subprocess.DEVNULL)
+            shutil.rmtree("{PRECIOUS}")
+            os.mkdir("{PRECIOUS}", 0o700)
+print(json.dumps({{"won": won, "failed": failed, "moved": moved}}))
+"""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A compute node.
+
+    :ivar name: in Slurm.
+    """
+
+    host: Host
+    name: str
+    controller: Host
+
+    def sh(self, command: str, check: bool = True) -> str:
+        """What a shell command of root prints there; a per cent sign needs no doubling."""
+        done = self.host.run("sh -c %s", command)
+        assert done.rc == 0 or not check, f"{command}: {done.stdout}{done.stderr}"
+        return str(done.stdout)
+
+    def as_alice(self, command: str) -> str:
+        """The same as alice: what any process of hers could do, of a job or of a login."""
+        done = self.host.run("runuser -u alice -- sh -c %s", command)
+        assert done.rc == 0, f"{command}: {done.stdout}{done.stderr}"
+        return str(done.stdout)
+
+    def state(self) -> str:
+        """Its state in Slurm."""
+        return str(self.controller.check_output(f"sinfo --noheader --format=%%T --nodes={self.name}"))
+
+
+@pytest.fixture
+def target(
+    controller: Host, inventory: dict[str, Any], computes: list[Host], eventually: Eventually
+) -> Iterator[Target]:
+    """An idle compute node with a folder of root's that nobody else may touch."""
+    addresses = [plain(one["ansible_host"]) for one in inventory["_meta"]["hostvars"].values()]
+    listed = controller.check_output("sinfo --Node --noheader --format='%%N %%o'")
+    names = {address: name for name, address in (line.split() for line in listed.splitlines()) if address in addresses}
+    own = computes[0].check_output("hostname --all-ip-addresses").split()
+    (name,) = [name for address, name in names.items() if address in own]
+    one = Target(computes[0], name, controller)
+    eventually(lambda: one.state() == "idle", IDLE_S, one.state)
+    clean = f"systemctl stop {UNIT} 2>/dev/null; rm -rf {PRECIOUS} /scratch/beeond /scratch/beeond.*"
+    one.sh(f"{clean}; install -d -m 0700 {PRECIOUS}", check=False)
+    yield one
+    one.sh(clean, check=False)
+    eventually(lambda: one.state() == "idle", IDLE_S, one.state)
+
+
+def race(target: Target, tries: int) -> dict[str, Any]:
+    """Run the node's own prolog and epilog scripts of BeeOND while alice swaps."""
+    target.sh(f"cat >/run/attack-swap.py <<'END'\n{SWAP}\nEND\ncat >/run/attack-race.py <<'END'\n{RACE}\nEND")
+    target.sh(f"systemd-run --quiet --collect --uid=alice --unit={UNIT} python3 /run/attack-swap.py")
+    uid = target.sh("id --user alice").strip()
+    return dict(json.loads(target.sh(f"python3 /run/attack-race.py {tries} {uid} {target.name}").splitlines()[-1]))
+
+
+@pytest.mark.parametrize("tries", [25, pytest.param(1000, marks=pytest.mark.thorough)])
+def test_swapping_beeonds_folder_and_a_link_gains_nothing(target: Target, tries: int) -> None:
+    """It gave the user a folder of his choice: root made one behind the link, and chowned it to him."""
+    found = race(target, tries)
+    assert found["moved"] > 0, "root never found the folder in the user's hands: nothing was tried"
+    assert (found["won"], found["failed"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        ("a file", "echo theirs >/scratch/beeond"),
+        ("a symbolic link", f"ln -s {PRECIOUS} /scratch/beeond"),
+        ("a folder", "mkdir /scratch/beeond && mkfifo /scratch/beeond/pipe"),
+    ],
+)
+def test_what_a_user_puts_in_the_place_of_beeonds_folder_drains_no_node(
+    alice: Any, target: Target, kind: str, command: str
+) -> None:
+    """A file there had failed each prolog, which drained the node; a link had led root elsewhere."""
+    target.as_alice(command)
+    said = alice.srun(
+        f"--constraint=beeond --nodes=1 --ntasks=1 --nodelist={target.name} --mpi=none",
+        "sh -c 'echo x >/beeond/x && echo $SLURM_JOB_ID'",
+    )
+    log = target.sh(f"cat /var/log/hpcai/jobs/{said.strip()}.prolog.log")
+    assert f"warning: /scratch/beeond was {kind} of user " in log
+    assert target.sh("stat --format=%U:%a /scratch/beeond").strip() == "root:700"
+    assert target.sh(f"ls -A {PRECIOUS}") == ""
+
+
+def test_a_users_own_folder_survives_the_staging_epilog(alice: Any, target: Target, eventually: Eventually) -> None:
+    """The epilog had removed any /scratch/hpcai-* with a file 'failed' of last week, as root."""
+    if target.sh("ls /etc/hpcai/epilog.d/60-blob", check=False) == "":
+        pytest.skip("the cluster has no azcopy: set HPCAI_AZCOPY_FILES")
+    mine = ("hpcai-results", "hpcai-stage-1-0-abcdefgh")
+    made = " ".join(f"/scratch/{name}" for name in mine)
+    target.as_alice(f"mkdir -p {made}; for one in {made}; do touch -d '30 days ago' $one/failed; done")
+    left = "/scratch/hpcai-azcopy/hpcai-stage-$SLURM_JOB_ID-0-abcdefgh"
+    own = "/scratch/hpcai-stage-$SLURM_JOB_ID-0-abcdefgh"
+    try:
+        command = f"sh -c 'mkdir -p {left} {own} && echo $SLURM_JOB_ID'"
+        number = alice.srun(f"--nodelist={target.name} --ntasks=1 --mpi=none", command).strip()
+        # What a killed run left there is gone: the epilog has run.
+        gone = f"ls -d {left.replace('$SLURM_JOB_ID', number)}"
+        eventually(lambda: target.sh(gone, check=False) == "", REMOVED_S, lambda: target.sh("ls -l /scratch/hpcai-*"))
+        for name in (*mine, own.rpartition("/")[2].replace("$SLURM_JOB_ID", number)):
+            assert target.sh(f"stat --format=%U /scratch/{name}").strip() == "alice"
+    finally:
+        target.sh("rm -rf /scratch/hpcai-results /scratch/hpcai-stage-*")

@@ -1,0 +1,226 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Below a folder that users can write to, root works through machine/user_folders.py and user_removal.py alone.
+
+A call by path (os.makedirs, os.chown, shutil.rmtree, 'rm -rf') does what a user leads it to, who swaps a folder and a
+link meanwhile. So each function that makes such calls is named below, with the reason why no user can do that. Calls
+with dir_fd, and on descriptors, are free.
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+from collections.abc import Iterator
+
+import pytest
+
+NODE = "plugins/module_utils/_node/"
+HELPERS = {f"{NODE}machine/user_folders.py", f"{NODE}machine/user_removal.py"}
+CALLS = {
+    "os": {
+        *("makedirs", "mkdir", "mkfifo", "mknod", "chown", "lchown", "chmod", "lchmod", "truncate", "link", "symlink"),
+        *("unlink", "remove", "rmdir", "removedirs", "rename", "renames", "replace"),
+    },
+    "shutil": {"rmtree", "move", "copy", "copy2", "copyfile", "copytree", "chown"},
+    "tempfile": {"mkdtemp", "mkstemp", "TemporaryDirectory", "NamedTemporaryFile"},
+}
+COMMANDS = {
+    *("rm", "rmdir", "chown", "chgrp", "chmod", "setfacl", "mount", "mkdir", "mktemp", "mv", "cp", "ln", "find"),
+    *("install", "shred", "rsync"),
+}
+BY_DESCRIPTOR = {"dir_fd", "src_dir_fd", "dst_dir_fd"}
+
+AS_USER = "hpcnode stage, checkpoint and enroot's importer run as the job's user, who gains nothing from himself"
+ROOTS_OWN = "files in /etc, /usr, /run/hpcai or /var, whose folders only root can write to"
+SERVICE = "folders of slurmctld or the database on the controller, in which their own accounts can write, and no user"
+MOUNT_POINT = "the mount point of the scratch or of BeeOND, whose parts walk() or the operator keeps from users"
+NEW_NAME = "a new file or folder of a name that cannot be foreseen, in a folder with the sticky bit"
+OPERATOR = "the image before it has users"
+
+# By file: functions that make calls by path, and why no user can lead these elsewhere.
+ALLOWED: dict[str, dict[str, str]] = {
+    "boot/steps/instance.py": {"_settle": ROOTS_OWN},
+    "cli/checkpoint.py": {"_fetch": AS_USER, "_Opened.__exit__": AS_USER},
+    "cli/stage.py": dict.fromkeys(("_plan", "_clean", "_agree", "_with_logs", "_sweep", "_remove"), AS_USER),
+    "health/checks/scratch.py": {"_writes": NEW_NAME},
+    "job/azcopy/tool.py": {"write_list": AS_USER, "_variables": AS_USER},
+    "job/azcopy/transfer.py": {"download": AS_USER, "_with_list": AS_USER},
+    "job/azcopy/work.py": {"new_folder": AS_USER},
+    "job/beeond/install.py": {"apply": ROOTS_OWN},
+    "job/beeond/mounting.py": {"hand_over": MOUNT_POINT},
+    "job/beeond/places.py": {"write_down": ROOTS_OWN, "remove_run_folder": ROOTS_OWN},
+    "job/beeond/release_7.py": {"BeeGfs7.mount": MOUNT_POINT},
+    "job/beeond/start.py": {"_alone": "mounts the open folder that places.make_inside gives"},
+    "job/checkpoint/fetch.py": {"fetch": AS_USER, "_place": AS_USER},
+    "job/checkpoint/store.py": {"read_texts": AS_USER, "write_text": AS_USER},
+    "job/hooks/install.py": {"apply": ROOTS_OWN},
+    "job/hooks/log.py": {"Log.__init__": ROOTS_OWN, "prune": ROOTS_OWN},
+    "job/scratch.py": {"problem_of": NEW_NAME},
+    "job/stage/accept.py": {"accept": AS_USER},
+    "job/stage/copy.py": {"copy": NEW_NAME},
+    "job/stage/listing.py": {"agree": AS_USER},
+    "job/stage/manifest.py": {"Journal.__init__": AS_USER},
+    "job/stage/run.py": {"stage": AS_USER, "_clear_others": AS_USER, "_tidy": AS_USER},
+    "machine/atomic.py": {"write_file": ROOTS_OWN, "remove_file": ROOTS_OWN, "_make_folders": ROOTS_OWN},
+    "machine/lock.py": {"only_one": ROOTS_OWN},
+    "setup/containers/build.py": {
+        "build": NEW_NAME,
+        "_unpack": NEW_NAME,
+        "_give_away": "for the account nobody, as which no job runs, and no link is followed",
+    },
+    "setup/containers/files.py": {"LinkChange.apply": ROOTS_OWN},
+    "setup/containers/importer.py": dict.fromkeys(("get", "release", "evict", "_fetch", "_mark"), AS_USER),
+    "setup/containers/pyxis.py": {"bring": ROOTS_OWN, "_link": ROOTS_OWN},
+    "setup/directories/fallback.py": {
+        "take_place": MOUNT_POINT,
+        "_bind": "mounts the open folder that walk() gives",
+    },
+    "setup/image/accounts.py": {"lock": ROOTS_OWN},
+    "setup/image/generalise.py": {"apply": OPERATOR},
+    "setup/scratch/apply.py": dict.fromkeys(
+        (
+            *("Applier._mount", "Applier._is_damaged", "Applier._remount", "Applier._own", "Applier._undo"),
+            # Compare the words, and run no command.
+            *("Applier.apply", "_said"),
+        ),
+        MOUNT_POINT,
+    ),
+    "setup/tools/disk.py": dict.fromkeys(("apply", "_alone", "_build", "_write", "_compile", "_remove"), ROOTS_OWN),
+    "setup/users/homes.py": dict.fromkeys(
+        ("make", "_copy", "_remove"), "beside the home, in a parent that users cannot write to: _refuse_open"
+    ),
+    "slurm/arbiter/records.py": {"read": SERVICE},
+    "slurm/database.py": {"make_place": SERVICE},
+    "slurm/dump.py": {"make_dump": SERVICE, "_fill": SERVICE, "_remove_partial": SERVICE},
+    "slurm/ids.py": {"give": SERVICE},
+    "slurm/restore.py": {"_unpack": SERVICE, "_own": SERVICE},
+}
+
+# In roles and playbooks: commands, and Ansible's own modules on paths where users can write.
+IN_TEXT = re.compile(
+    r"""(?x) (?: ^ | [\s;&|"'`(\[{] ) (?:/usr)?(?:/bin/)?
+    (?: rm \s+ -\w*[rf] | rmdir \s | chown \s | chgrp \s | chmod \s | setfacl \s | mkdir \s | mktemp \b | mv \s
+      | shred \s | find \s .* -(?:delete|exec) | mount \s+ - )"""
+)
+OF_MODULES = re.compile(
+    r"^\s*(?:path|dest|chdir):\s.*(?:scratch|work_folder|data_root|cache_path|/tmp\b|/dev/shm|/home\b|/run/lock)"
+)
+# What OF_MODULES finds in roles and playbooks, and why no user can lead it elsewhere: part of the line, and the reason.
+ALLOWED_LINES = {"/etc/ansible/facts.d/hpcai_scratch.fact": ROOTS_OWN}
+
+
+def _calls(tree: ast.AST, where: str = "") -> Iterator[tuple[str, int, str]]:
+    """The function, the line and the name of each call by path, or of each command."""
+    for node in ast.iter_child_nodes(tree):
+        inside = where
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            inside = f"{where}.{node.name}".strip(".")
+        if isinstance(node, ast.Call) and any(word.arg in BY_DESCRIPTOR for word in node.keywords):
+            # Its function is not looked at, what it is given is.
+            for part in (*node.args, *node.keywords):
+                yield from _calls(part, inside)
+            continue
+        match node:
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if name in CALLS.get(module, ()):
+                yield where, node.lineno, f"{module}.{name}"
+            case ast.List(elts=[ast.Constant(value=name), _, *_]) | ast.Tuple(elts=[ast.Constant(value=name), _, *_]):
+                if name in COMMANDS:
+                    yield where, node.lineno, str(name)
+        yield from _calls(node, inside)
+
+
+@pytest.fixture(scope="module")
+def by_path(repository: pathlib.Path, files: list[pathlib.PurePosixPath]) -> dict[tuple[str, str], list[str]]:
+    """The calls by path in what runs on nodes, by file and function."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for file in files:
+        name = str(file)
+        on_nodes = name.startswith(("plugins/module_utils/", "plugins/modules/"))
+        if file.suffix == ".py" and on_nodes and name not in HELPERS:
+            for function, line, call in _calls(ast.parse((repository / file).read_text(encoding="utf-8"))):
+                found.setdefault((name.removeprefix(NODE), function), []).append(f"{name}:{line}: {call}")
+    assert len(found) > 30, "hardly any call was found; these tests would prove nothing"
+    return found
+
+
+def test_nothing_else_works_by_path_below_users_folders(by_path: dict[tuple[str, str], list[str]]) -> None:
+    strange = [
+        f"{use} in {function}()"
+        for (file, function), uses in by_path.items()
+        for use in uses
+        if function not in ALLOWED.get(file, {})
+    ]
+    assert not strange, "use machine/user_folders.py, or say in ALLOWED why no user can lead this elsewhere"
+
+
+def test_nothing_is_allowed_that_is_not_there(by_path: dict[tuple[str, str], list[str]]) -> None:
+    stale = [(file, name) for file, functions in ALLOWED.items() for name in functions if (file, name) not in by_path]
+    assert not stale
+
+
+def test_no_role_removes_makes_or_owns_by_path_where_users_can_write(
+    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
+) -> None:
+    looked_at = [
+        file
+        for file in files
+        if file.parts[0] in ("roles", "playbooks") and file.suffix != ".md" and "meta" not in file.parts
+    ]
+    assert len(looked_at) > 50
+    strange = [
+        f"{file}:{number}: {line.strip()[:100]}"
+        for file in looked_at
+        for number, line in enumerate((repository / file).read_text(encoding="utf-8").splitlines(), start=1)
+        if (IN_TEXT.search(line) and not line.lstrip().startswith("#")) or OF_MODULES.search(line)
+        if not any(part in line for part in ALLOWED_LINES)
+    ]
+    assert not strange, "call hpcnode, which uses machine/user_folders.py, or a module that does"
+
+
+def test_root_locks_nothing_where_a_user_could_hold_the_lock(
+    repository: pathlib.Path, files: list[pathlib.PurePosixPath]
+) -> None:
+    open_to_users = re.compile(r"^\w*LOCK\w* = \"/(?:run/lock|var/lock|tmp|var/tmp|dev/shm|scratch)/", re.MULTILINE)
+    names = [str(file) for file in files if file.suffix == ".py" and file.parts[0] == "plugins"]
+    assert not [name for name in names if open_to_users.search((repository / name).read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os\ndef f(path):\n    os.makedirs(path, exist_ok=True)",
+        "import shutil\nshutil.rmtree('/scratch/x', ignore_errors=True)",
+        "def f(run):\n    run(['chown', 'alice', path])",
+        "RM = ('rm', '-rf', '--')",
+        "import os\nremove = os.unlink",
+    ],
+)
+def test_a_call_by_path_is_found(text: str) -> None:
+    assert list(_calls(ast.parse(text)))
+
+
+def test_a_call_by_descriptor_is_free() -> None:
+    lines = (
+        "os.mkdir('x', 0o700, dir_fd=here)",
+        "os.rename('a', 'b', src_dir_fd=here, dst_dir_fd=here)",
+        "os.fchown(1, 2, 3)",
+    )
+    assert not list(_calls(ast.parse("\n".join(lines))))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '    [ -e "$folder/failed" ] || rm -rf "./$folder"',
+        "      find . -maxdepth 1 -type d -name 'hpcai-*' -exec sh -c 'true' \\;",
+        '    path: "{{ hpcai_scratch }}/jobs"',
+        "  command: chown alice /scratch/alice",
+        "        mkdir -p /scratch/x",
+    ],
+)
+def test_a_line_of_a_role_that_works_by_path_is_found(line: str) -> None:
+    assert IN_TEXT.search(line) or OF_MODULES.search(line)

@@ -1,0 +1,36 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where root copies nothing to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.copy import refuse_users_place
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root is refused")
+USER = 54321
+
+
+def test_root_copies_to_no_folder_that_users_can_write_to_or_replace(tmp_path: Path) -> None:
+    scratch, theirs = tmp_path / "scratch", tmp_path / "scratch/theirs"
+    theirs.mkdir(parents=True)
+    scratch.chmod(0o1777)
+    os.chown(theirs, USER, USER)
+    for path, words in ((scratch, f"users can write to {scratch}"), (theirs / "data", f"belongs to user {USER}")):
+        with pytest.raises(ValueError, match=f"{words}.*set become_user"):
+            refuse_users_place(str(path))
+    assert list(theirs.iterdir()) == []
+    refuse_users_place(str(scratch / "own/data"))
+    assert (scratch / "own/data").stat().st_uid == 0
+
+
+def test_a_user_is_the_master_of_his_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(os, "geteuid", lambda: USER)
+    refuse_users_place(str(tmp_path))

@@ -1,0 +1,242 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What root does below a folder that users can write to, while a user swaps what is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_folders import (
+    Base,
+    FolderProblem,
+    adapt,
+    opened,
+    owners_of_root,
+    read_own,
+    take,
+    walk,
+    write_new,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_removal import remove, remove_as_owner
+
+USER = 54321
+TRIES = 1000
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can play a user and root")
+
+
+@pytest.fixture
+def scratch(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A scratch in which every user may make something."""
+    tmp_path.chmod(0o755)
+    made = tmp_path / "scratch"
+    made.mkdir()
+    made.chmod(0o1777)
+    return made
+
+
+@pytest.fixture
+def root(scratch: pathlib.Path) -> Root:
+    """The machine with that scratch."""
+    return Root(str(scratch.parent))
+
+
+@contextlib.contextmanager
+def meanwhile(swap: Callable[[str], None], folder: pathlib.Path) -> Iterator[None]:
+    """Let a user do something again and again."""
+
+    def be_the_user() -> None:
+        os.chdir(folder)
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(USER)
+            os.setuid(USER)
+        while True:
+            swap("beeond")
+
+    child = get_context("fork").Process(target=be_the_user)
+    child.start()
+    try:
+        yield
+    finally:
+        os.kill(child.pid or 0, signal.SIGKILL)
+        child.join()
+
+
+def swap(name: str) -> None:
+    """Put a folder, then a link, then a file in the place; what is root's cannot be replaced."""
+    for kind in ("folder", "link", "file"):
+        for remove_it in (os.unlink, os.rmdir):
+            with contextlib.suppress(OSError):
+                remove_it(name)
+        with contextlib.suppress(OSError):
+            if kind == "folder":
+                os.mkdir(name)
+            elif kind == "link":
+                os.symlink("../precious", name)
+            else:
+                os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+
+
+@needs_root
+def test_a_user_who_swaps_folder_and_link_gets_nothing_of_a_thousand_tries(scratch: pathlib.Path, root: Root) -> None:
+    """By path (makedirs with exist_ok, mkdir, chown), 3 of 3 tries had given the user a directory of his choice."""
+    precious = scratch.parent / "precious"
+    precious.mkdir(mode=0o700)
+    told: list[str] = []
+    with meanwhile(swap, scratch), walk(root, "/scratch") as base:
+        for number in range(TRIES):
+            handle, _made = take(base, "beeond", owners_of_root(), told.append)
+            adapt(handle, 0, 0, 0o700)
+            os.close(handle)
+            with walk(root, "/scratch/beeond") as folder:
+                os.mkdir("files", 0o700, dir_fd=folder.handle)
+                with folder.enter("files") as files:
+                    adapt(files.handle, USER, USER, 0o700)
+                found = os.fstat(folder.handle)
+                assert (found.st_uid, found.st_mode & 0o7777) == (0, 0o700)
+                os.rmdir("files", dir_fd=folder.handle)
+            # For the next try, the user may come first.
+            os.rmdir(scratch / "beeond")
+            assert list(precious.iterdir()) == [], number
+    assert (precious.stat().st_uid, precious.stat().st_mode & 0o7777) == (0, 0o700)
+    assert told, "the user never came first: nothing was tried"
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["file", "full file", "link", "pipe", "folder", "full folder"])
+def test_what_is_in_the_place_is_named_and_what_has_content_is_kept(
+    scratch: pathlib.Path, root: Root, kind: str
+) -> None:
+    place = scratch / "beeond"
+    if "folder" in kind:
+        place.mkdir()
+        if "full" in kind:
+            (place / "theirs").write_text("x")
+    elif "file" in kind:
+        place.write_text("x" if "full" in kind else "")
+    elif kind == "link":
+        place.symlink_to("/etc")
+    else:
+        os.mkfifo(place)
+    os.chown(place, USER, USER, follow_symlinks=False)
+    told: list[str] = []
+    with walk(root, "/scratch") as base:
+        handle, made = take(base, "beeond", owners_of_root(), told.append)
+        assert (made, os.fstat(handle).st_uid) == (True, 0)
+        os.close(handle)
+    [words] = told
+    what = {"link": "symbolic link", "pipe": "special file"}.get(kind, kind.split()[-1])
+    assert f"/scratch/beeond was a {what} " in words
+    assert f"of user {USER}: " in words
+    assert len(os.listdir(scratch)) == (2 if "full" in kind else 1)
+
+
+@needs_root
+def test_walks_through_nothing_that_a_user_could_have_put_there(scratch: pathlib.Path, root: Root) -> None:
+    (scratch / "theirs/below").mkdir(parents=True)
+    os.chown(scratch / "theirs", USER, USER)
+    (scratch / "link").symlink_to("theirs")
+    for path, words in (
+        ("theirs", f"belongs to user {USER}"),
+        ("theirs/below", "belongs to"),
+        ("link", "not followed"),
+    ):
+        with pytest.raises(FolderProblem, match=words), walk(root, f"/scratch/{path}"):
+            pass
+    with pytest.raises(FileNotFoundError), walk(root, "/scratch/missing"):
+        pass
+    (scratch / "own").mkdir()
+    with walk(root, "/scratch/own") as found:
+        assert (found.path, os.readlink(found.for_commands)) == ("/scratch/own", str(scratch / "own"))
+    scratch.chmod(0o777)
+    with pytest.raises(FolderProblem, match="users can replace /scratch/own"), walk(root, "/scratch/own"):
+        pass
+
+
+def test_a_link_of_the_operators_is_followed_and_missing_parts_are_made(scratch: pathlib.Path, root: Root) -> None:
+    (scratch.parent / "fast").symlink_to("scratch")
+    with walk(root, "/fast/a/b", make_mode=0o755):
+        pass
+    assert (scratch / "a/b").is_dir()
+
+
+@needs_root
+def test_reads_only_files_of_root_and_waits_for_none(scratch: pathlib.Path) -> None:
+    for name, uid in (("own", 0), ("theirs", USER)):
+        (scratch / name).write_text("text\n")
+        os.chown(scratch / name, uid, uid)
+    (scratch / "link").symlink_to("own")
+    os.mkfifo(scratch / "pipe")
+    with opened(str(scratch), "/scratch") as base:
+        told = [read_own(base, name) for name in ("own", "theirs", "link", "pipe", "missing")]
+        assert told == ["text", None, None, None, None]
+        with pytest.raises(FileExistsError):
+            write_new(base, "link", "x", 0o600)
+        write_new(base, "new", "x\n", 0o640)
+    assert ((scratch / "new").stat().st_mode & 0o7777, (scratch / "own").read_text()) == (0o640, "text\n")
+
+
+@needs_root
+def test_root_removes_only_where_users_cannot_write(scratch: pathlib.Path, root: Root) -> None:
+    (scratch / "own/a/b").mkdir(parents=True)
+    (scratch / "own").chmod(0o700)
+    (scratch / "precious").mkdir()
+    (scratch / "own/a/link").symlink_to(scratch / "precious")
+    with walk(root, "/scratch") as base, pytest.raises(FolderProblem, match="root removes nothing in it"):
+        remove(base, ["own"], run)
+    with walk(root, "/scratch/own") as base:
+        assert remove(base, [], run) is None
+        answer = remove(base, ["a"], run)
+        assert answer is not None
+        assert (answer.rc, os.listdir(scratch / "own")) == (0, [])
+    assert (scratch / "precious").is_dir()
+
+
+@pytest.fixture
+def reached() -> Iterator[pathlib.Path]:
+    """A folder that users can enter: pytest's own are root's alone."""
+    with tempfile.TemporaryDirectory() as made:
+        pathlib.Path(made).chmod(0o1777)
+        yield pathlib.Path(made)
+
+
+@needs_root
+def test_what_users_own_is_removed_as_them(reached: pathlib.Path) -> None:
+    theirs = reached / "theirs"
+    # What another user has in it, this one could not remove himself.
+    for name in ("shut/file", "of-another/file"):
+        (theirs / name).parent.mkdir(parents=True)
+        (theirs / name).write_text("x")
+    for path in (theirs, theirs / "shut", theirs / "shut/file"):
+        os.chown(path, USER, USER)
+    (theirs / "shut").chmod(0o500)
+    for path in (theirs / "of-another", theirs / "of-another/file"):
+        os.chown(path, USER + 1, USER + 1)
+    assert "theirs" in remove_as_owner(str(theirs), USER, run)
+    assert [str(path.relative_to(theirs)) for path in sorted(theirs.rglob("*"))] == ["of-another", "of-another/file"]
+    os.chown(theirs / "of-another", USER, USER)
+    assert remove_as_owner(str(theirs), USER, run) == ""
+    assert not theirs.exists()
+
+
+def test_all_handles_are_closed(scratch: pathlib.Path, root: Root) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with walk(root, "/scratch/a/b", make_mode=0o700) as base, base.enter(".") as again:
+        assert isinstance(again, Base)
+        with pytest.raises(FileNotFoundError), base.enter("missing"):
+            pass
+    with contextlib.suppress(FileNotFoundError), walk(root, "/scratch/missing"):
+        pass
+    assert len(os.listdir("/proc/self/fd")) == before
