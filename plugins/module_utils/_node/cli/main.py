@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         checkpoint,
         clocks,
         containers,
+        grants,
         health,
         job,
         nccl,
@@ -44,7 +45,7 @@ PROGRAM = "hpcnode"
 SCHEMA = 1
 """Version of what ``--json`` prints."""
 
-_JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "slurm", "arbiter")
+_JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "grants", "slurm", "arbiter")
 NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS)
 """The sub-commands."""
 
