@@ -24,7 +24,7 @@ ROLE = "Storage Blob Delegator"
 """The least of Azure's own roles that may get such a key."""
 LONGEST_S = 7 * 86400
 """A user-delegation key lives for 7 days at most."""
-LIMIT_S = 20.0
+LIMIT_S = 10.0
 
 _PASSING = (408, 429)
 _SKEW_S = 900
