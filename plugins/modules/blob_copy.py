@@ -52,6 +52,8 @@ options:
     description:
       - By which right. V(identity) is a managed identity of the machine, V(workload) a workload identity, V(sas) a
         shared access signature, V(none) none, for what anybody may read.
+      - Only root can use the managed identity. For another user, V(identity) is what C(blob_staging_grants) of role
+        P(hpcai.azure.blob_staging#role) grants the user's groups.
       - Defaults to V(sas) where O(sas) or O(sas_file) is given, else to what role P(hpcai.azure.blob_staging#role)
         has set, else to V(identity).
     type: str

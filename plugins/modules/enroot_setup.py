@@ -68,6 +68,11 @@ options:
     type: list
     elements: str
     default: []
+  acr_groups:
+    description: Groups of users that may fetch images from a registry, by the registry's name. A registry without an
+      entry is for all users.
+    type: dict
+    default: {}
   acr_client_id:
     description: Client id of the identity, for machines that have several.
     type: str
@@ -153,6 +158,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "sysctl": {"type": "dict", "default": {}},
     "apparmor": {"type": "str", "choices": ["leave", "profile", "off"], "default": "leave"},
     "acr_registries": {"type": "list", "elements": "str", "default": []},
+    "acr_groups": {"type": "dict", "default": {}},
     "acr_client_id": {"type": "str", "default": ""},
     # A path to a key, and no key.
     "ngc_key_file": {"type": "path", "no_log": False},

@@ -51,7 +51,8 @@ def test_installs_once_what_has_the_digest_and_writes_what_hpcnode_reads(node: P
     assert node.play("main", *NOTHING_FETCHED, **options)["changed"] > 0
     assert node.text("/etc/hpcai/blob.json")
     again = node.play("main", *NOTHING_FETCHED, **options)
-    assert (again["changed"], again["skipped"]) == (0, 1)
+    assert (again["changed"], again["skipped"]) == (0, 2)
+    assert json.loads(node.text("/etc/hpcai/grants.json") or "")["grants"] == []
     settings = json.loads(node.text("/etc/hpcai/blob.json") or "")
     assert (settings["azcopy"], settings["processes"], settings["schema"]) == (PROGRAM, 8, 1)
     # It reads the settings, and finds azcopy by them: what it lacks is an account.

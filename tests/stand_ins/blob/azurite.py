@@ -51,10 +51,16 @@ class Azurite:
     :param data: where it keeps what it is given.
     :param address: of this machine; who is to reach it from elsewhere needs another than the loopback's.
     :param certificate: for TLS; without one it speaks http.
+    :param oauth: take bearer tokens too, which it does over TLS only.
     """
 
     def __init__(
-        self, folder: Path, data: Path, address: str = "127.0.0.1", certificate: Certificate | None = None
+        self,
+        folder: Path,
+        data: Path,
+        address: str = "127.0.0.1",
+        certificate: Certificate | None = None,
+        oauth: bool = False,
     ) -> None:
         self._address, self._certificate = address, certificate
         with socket.socket() as free:
@@ -66,6 +72,7 @@ class Azurite:
         command += ["--skipApiVersionCheck", "--disableTelemetry", "--location", str(data)]
         command += ["--blobHost", address, "--blobPort", str(self.port)]
         command += ["--cert", str(certificate.public), "--key", str(certificate.key)] if certificate else []
+        command += ["--oauth", "basic"] if oauth else []
         self._process = subprocess.Popen(
             command, cwd=data, stdout=log, stderr=log, env={**os.environ, "HOME": str(data)}
         )

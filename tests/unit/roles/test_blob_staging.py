@@ -13,13 +13,22 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.settings import settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.settings import (
+    settings_from as grants_from,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import wanted_from
 
 from .conftest import LOCAL, Show
 
 ARCHIVE = "azcopy_linux_amd64_10.32.2.tar.gz"
 DEBIAN = {"os_family": "Debian", "architecture": "x86_64", "ansible_local": {}}
-NAMES = ("problems", "archive", "packages", "lacking", "settings", "hooks")
+GRANT = {
+    "groups": ["research"],
+    "account_url": "https://training.blob.core.windows.net",
+    "container": "data",
+    "rights": "read",
+}
+NAMES = ("problems", "archive", "packages", "lacking", "settings", "grants", "hooks")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +47,8 @@ def shown(show: Show, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dic
             "found": {**DEBIAN, "ansible_local": {"hpcai_blob": installed}},
             "blob_staging_source": "preinstalled",
             "blob_staging_account_gbps": 20,
+            "blob_staging_grants": [GRANT],
+            "hpcai_identity_client_id": "01234567-89ab-cdef-0123-456789abcdef",
             "hpcai_scratch": "/fast",
         },
         "scratch": {"found": DEBIAN, "hpcai_scratch": str(tmp_path_factory.mktemp("a scratch"))},
@@ -74,6 +85,15 @@ def test_hpcnode_can_read_the_settings(shown: dict[str, dict[str, Any]], host: s
         "image": ("azcopy", 20.0, "/fast/hpcai-azcopy"),
     }
     assert (found.azcopy, found.account_gbps, found.work_folder) == wanted[host]
+
+
+def test_the_service_can_read_the_grants(shown: dict[str, dict[str, Any]]) -> None:
+    assert grants_from(shown["bare"]["grants"], "grants.json").grants == ()
+    found = grants_from(shown["image"]["grants"], "grants.json")
+    assert [(one.groups, one.url, one.rights) for one in found.grants] == [
+        (("research",), "https://training.blob.core.windows.net/data", "read")
+    ]
+    assert (found.life_s, found.client_id) == (3600, "01234567-89ab-cdef-0123-456789abcdef")
 
 
 def test_scripts_call_hpcnode_only_where_there_is_something_to_do(

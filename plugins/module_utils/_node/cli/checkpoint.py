@@ -86,7 +86,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--rank", type=int, metavar="I", help="in place of SLURM_NODEID")
     add("--world", type=int, metavar="N", help="in place of SLURM_JOB_NUM_NODES")
     add("--credential", choices=("identity", "workload", "sas", "none"), help="by which right")
-    add("--client-id", metavar="ID", help="which of the machine's identities")
+    add("--client-id", metavar="ID", help="as root: which of the machine's identities")
     add("--sas-file", metavar="FILE", default="", help="a file with a SAS")
     add("--account-gbps", type=float, metavar="N", help="what the account carries, shared by all nodes")
     add("--cap-mbps", type=float, metavar="N", help="cap of this node, in place of that")

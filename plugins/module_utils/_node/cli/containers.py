@@ -31,8 +31,9 @@ does the same (hpcnode boot run containers).
 
 folders makes the folders that enroot needs of a job's user, for a prolog. Only root can make them where it does so.
 
-token REGISTRY prints a password for an Azure container registry, which it gets with the machine's managed identity. It
-is a secret. enroot calls this by its file of credentials.
+token REGISTRY prints a password for an Azure container registry. It is a secret. enroot calls this by its file of
+credentials. root gets it with the machine's managed identity, everybody else from the service hpcai-grants, for
+registries of /etc/hpcai/containers.json.
 
 importer get URI, importer release: what pyxis calls where it is told 'importer=/usr/libexec/hpcai/pyxis-importer'.
 
@@ -47,7 +48,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="WORD", help="IMAGE, REGISTRY, or get URI, or release")
     parser.add_argument("--nodes", type=int, default=1, help="check: how many nodes (1)")
     parser.add_argument("--in-job", action="store_true", help="check: in the job that runs this, not in one of its own")
-    parser.add_argument("--client-id", metavar="ID", help="token: which of the machine's identities")
+    parser.add_argument("--client-id", metavar="ID", help="token, as root: which of the machine's identities")
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -129,12 +130,13 @@ def _check(image: str, nodes: int, in_job: bool) -> Answer:
 
 def _token(registry: str, client_id: str | None) -> Answer:
     # Not above: to import what speaks HTTP takes longer than everything else here.
+    from ..job.grants import client
     from ..machine.imds import ImdsError
     from ..machine.registry import RegistryError, registry_password
 
     try:
-        password = registry_password(registry, client_id)
-    except (ImdsError, RegistryError) as error:
+        password = client.registry_password(registry) if os.geteuid() else registry_password(registry, client_id)
+    except (ImdsError, RegistryError, client.GrantsError) as error:
         raise ConfigError(str(error)) from None
     return Answer(GOOD, password, {"registry": registry, "password": password})
 

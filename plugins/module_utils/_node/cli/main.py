@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         clocks,
         containers,
         events,
+        grants,
         health,
         job,
         nccl,
@@ -46,7 +47,7 @@ PROGRAM = "hpcnode"
 SCHEMA = 1
 """Version of what ``--json`` prints."""
 
-_JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "slurm", "arbiter")
+_JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "grants", "slurm", "arbiter")
 NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS)
 """The sub-commands."""
 

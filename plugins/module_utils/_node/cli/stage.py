@@ -63,7 +63,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--full", action="store_true", help="read what is there and compare hashes, not sizes")
     parser.add_argument("--relist", action="store_true", help="outside of a job: list anew, whatever lies in TARGET")
     parser.add_argument("--credential", choices=("identity", "workload", "sas", "none"), help="by which right")
-    parser.add_argument("--client-id", metavar="ID", help="which of the machine's identities")
+    parser.add_argument("--client-id", metavar="ID", help="as root: which of the machine's identities")
     parser.add_argument("--sas-file", metavar="FILE", default="", help="a file with a SAS")
     parser.add_argument("--account-gbps", type=float, metavar="N", help="what the account carries, shared by all nodes")
     parser.add_argument("--cap-mbps", type=float, metavar="N", help="cap of each azcopy, in place of that")

@@ -229,6 +229,19 @@ def test_inventory_report_tells_a_line_for_each_set(render: Render) -> None:
 
 FOLDER = pathlib.Path(__file__).resolve().parents[4] / "plugins/filter"
 EXAMPLES: dict[str, list[Any]] = {
+    "blob_grants": [
+        {
+            "schema": 1,
+            "grants": [
+                {
+                    "groups": ["research"],
+                    "account_url": "https://training.blob.core.windows.net",
+                    "container": "cosmoflow",
+                    "rights": "read",
+                }
+            ],
+        }
+    ],
     "cluster_settings": [
         '{"hpcai": {"schema": 1, "cluster": "training", "functions": ["compute"], "controllers": ["10.0.0.4"], "key": '
         '{"source": "key_vault", "vault": "https://training-keys.vault.azure.net", "secret": "munge-key", '

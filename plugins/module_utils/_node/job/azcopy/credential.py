@@ -2,7 +2,11 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""By which right blobs are read and written. A SAS is a secret: it is in azcopy's arguments, and nowhere else."""
+"""Credentials for blobs. A SAS is a secret: it is in azcopy's arguments, and nowhere else.
+
+Only root can use the machine's managed identity itself. A user's process gets a SAS of what its groups are granted from
+the service of ``job.grants``.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...machine.config import ConfigError
+from ..grants.client import Granted, GrantsError
+from ..grants.protocol import READ
+from .outcome import DENIED, BlobError
+from .place import place_of
 
 IDENTITY, WORKLOAD, SAS, NONE = "identity", "workload", "sas", "none"
 KINDS = (IDENTITY, WORKLOAD, SAS, NONE)
@@ -34,20 +42,30 @@ class Credential:
     :ivar client_id: with IDENTITY, which of the machine's; empty where there is but one.
     :ivar token: with SAS, what stands behind the question mark.
     :ivar file: where that came from, and where another one may be put in its place; empty for nowhere.
+    :ivar granted: with IDENTITY of a user's process, what gives a SAS for each azcopy.
     """
 
     kind: str
     client_id: str = ""
     token: str = field(default="", repr=False)
     file: str = ""
+    granted: Granted | None = None
 
-    def sign(self, url: str) -> str:
+    def sign(self, url: str, need: str = READ) -> str:
         """Return the URL for azcopy's arguments. It is a secret where there is a SAS.
 
         What watches for days needs another SAS each time one ends, so the file is read anew for each azcopy. Where it
         is gone, or half written, that of the beginning serves on.
+
+        :param need: one of ``grants.protocol.RIGHTS``: what azcopy will do there.
+        :raises BlobError: the service does not give a SAS; the message says why.
         """
         token = self.token
+        if self.granted:
+            try:
+                token = self.granted.sas(place_of(url).url, need)
+            except GrantsError as error:
+                raise BlobError(f"no access to {url} to {need}: {error}", DENIED) from None
         if self.file:
             with contextlib.suppress(ConfigError):
                 token = _checked(_read(self.file), self.file)
@@ -60,25 +78,31 @@ class Credential:
             for name, value in given.items()
             if name != SAS_VARIABLE and not name.startswith(("AZCOPY_AUTO_LOGIN", "AZCOPY_MSI_", "AZCOPY_SPA_"))
         }
-        if self.kind in (IDENTITY, WORKLOAD):
+        if self.kind in (IDENTITY, WORKLOAD) and not self.granted:
             ours["AZCOPY_AUTO_LOGIN_TYPE"] = "MSI" if self.kind == IDENTITY else "WORKLOAD"
-        if self.kind == IDENTITY and self.client_id:
+        if self.kind == IDENTITY and self.client_id and not self.granted:
             ours["AZCOPY_MSI_CLIENT_ID"] = self.client_id
         return ours
 
 
 def credential_of(
-    kind: str, client_id: str = "", sas_file: str = "", environment: Mapping[str, str] | None = None
+    kind: str,
+    client_id: str = "",
+    sas_file: str = "",
+    environment: Mapping[str, str] | None = None,
+    uid: int | None = None,
 ) -> Credential:
     """Return the credential of that kind, a SAS read from its file or from SAS_VARIABLE.
 
+    :param uid: who runs azcopy; None for this process.
     :raises ConfigError: it cannot be had; the message names the file or the variable, and nothing of the secret.
     """
     variables = os.environ if environment is None else environment
     if kind == IDENTITY:
         if client_id and not _CLIENT_ID.fullmatch(client_id):
             raise ConfigError(f"the client id {client_id!r} is none: it has the form of a GUID.")
-        return Credential(IDENTITY, client_id)
+        is_root = (os.geteuid() if uid is None else uid) == 0
+        return Credential(IDENTITY, client_id, granted=None if is_root else Granted())
     if kind == WORKLOAD:
         missing = [name for name in _WORKLOAD_VARIABLES if not variables.get(name)]
         if missing:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
+from ..grants.protocol import DELETE, WRITE
 from .asking import filter_for
 from .names import check_names
 from .outcome import OTHER, VANISHED, Failure, Outcome, sentence_of, why_of, why_of_code
@@ -41,7 +42,7 @@ def download(
     :param patterns: of file names, that stand for exactly these. What has come since and matches comes along.
     :param taken: whether somebody has taken a file away that had arrived.
     :raises NameRefused: azcopy cannot carry a name; then nothing was done.
-    :raises BlobError: azcopy could not be started, or the account's name is unknown.
+    :raises BlobError: azcopy could not be started, access is not granted, or the account's name is unknown.
     """
     check_names(names)
     if not names:
@@ -76,7 +77,7 @@ def upload(
 
     :param encoding: the Content-Encoding to store with them, such as ``gzip`` for files that are compressed.
     :raises NameRefused: azcopy cannot carry a name; then nothing was done.
-    :raises BlobError: azcopy could not be started, or the account's name is unknown.
+    :raises BlobError: azcopy could not be started, access is not granted, or the account's name is unknown.
     """
     check_names(names)
     gone = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
@@ -84,7 +85,7 @@ def upload(
         return Outcome(tuple(Failure(name, OTHER, f"there is no such file below {folder}") for name in gone))
     if not names:
         return Outcome()
-    words = ["copy", folder, tool.credential.sign(place.address), "--from-to", "LocalBlob", *_capped(tool)]
+    words = ["copy", folder, tool.credential.sign(place.address, WRITE), "--from-to", "LocalBlob", *_capped(tool)]
     words += ["--as-subdir=false", "--put-md5", "--follow-symlinks", "--blob-type", "BlockBlob"]
     words += ["--content-encoding", encoding] if encoding else []
     said = _with_list(tool, words, names, place, on_progress)
@@ -95,12 +96,12 @@ def remove(tool: Azcopy, place: Place, names: Sequence[str]) -> Outcome:
     """Remove blobs. One that is gone already is no failure.
 
     :raises NameRefused: azcopy cannot carry a name; then nothing was done.
-    :raises BlobError: azcopy could not be started, or the account's name is unknown.
+    :raises BlobError: azcopy could not be started, access is not granted, or the account's name is unknown.
     """
     check_names(names)
     if not names:
         return Outcome()
-    words = ["remove", tool.credential.sign(place.address), "--from-to", "BlobTrash"]
+    words = ["remove", tool.credential.sign(place.address, DELETE), "--from-to", "BlobTrash"]
     done = _outcome(_with_list(tool, words, names, place, None), place, names, [])
     left = tuple(failure for failure in done.failures if failure.why != VANISHED)
     why, words_ = (done.why, done.words) if done.why != VANISHED else ("", "")

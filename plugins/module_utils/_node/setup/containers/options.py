@@ -45,6 +45,7 @@ class Options:
     apparmor: str = "leave"
     acr_registries: Sequence[str] = ()
     acr_client_id: str = ""
+    acr_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ngc_key_file: str = ""
     cache_path: str = ""
     cache_limit_gib: float = 200
@@ -96,6 +97,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
         raise ConfigError(f"root_makes_folders must be true or false, not {options.root_makes_folders!r}.")
     if options.acr_client_id and not _GUID.fullmatch(options.acr_client_id):
         raise ConfigError("acr_client_id is no client id: it has the form of a GUID, or is empty.")
+    _check_groups(options)
     if not options.cache_limit_gib > 0:
         raise ConfigError(f"cache_limit_gib must be more than 0, not {options.cache_limit_gib}.")
     return options
@@ -120,6 +122,14 @@ def _check_forms(options: Options) -> None:
         value = getattr(options, name)
         if value and not _PATH.fullmatch(value):
             raise ConfigError(f"{name} must be an absolute path of letters, digits and ._/@+-, not {value!r}.")
+
+
+def _check_groups(options: Options) -> None:
+    for registry, groups in options.acr_groups.items():
+        if registry not in options.acr_registries:
+            raise ConfigError(f"acr_groups has {registry!r}, which is not in acr_registries: add it there.")
+        if not isinstance(groups, list) or not all(isinstance(name, str) and name for name in groups):
+            raise ConfigError(f"acr_groups of {registry} must be a list of names of groups, not {groups!r}.")
 
 
 def read_options(root: Root) -> Options | None:

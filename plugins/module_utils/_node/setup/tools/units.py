@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import driver_watch, events, health_report, job_hooks, nccl_watch
+from . import driver_watch, events, grants, health_report, job_hooks, nccl_watch
 from .files import MARK
 
 TARGET = "hpcai-boot.target"
@@ -183,6 +183,7 @@ UNITS = {
     **job_hooks.UNITS,
     **health_report.UNITS,
     **events.UNITS,
+    **grants.UNITS,
 }
 """Text by name."""
 ENABLED = {
@@ -190,5 +191,6 @@ ENABLED = {
     f"{TARGET}.wants": (*(row.unit for row in BOOT_UNITS), nccl_watch.PATH),
     "slurmd.service.requires": tuple(row.unit for row in BOOT_UNITS if row.blocking),
     "slurmd.service.wants": (job_hooks.PATH, health_report.PATH, events.SERVICE),
+    "sockets.target.wants": (grants.SOCKET,),
 }
 """What 'systemctl enable' would link below /etc/systemd/system, by folder. An image at rest has no systemctl."""

@@ -297,6 +297,7 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "job": "status",
         "stage": f"status --target {tmp_path}",
         "checkpoint": f"status {tmp_path}",
+        "grants": "status",
         "slurm": "list",
         "arbiter": "status",
         "events": "show",

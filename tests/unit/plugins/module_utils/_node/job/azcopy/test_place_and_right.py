@@ -126,7 +126,7 @@ def test_azcopy_gets_our_right_and_nobody_elses() -> None:
     }
     assert Credential("none").variables(given) == {"PATH": "/bin"}
     client = "01234567-89ab-cdef-0123-456789abcdef"
-    assert credential_of("identity", client).variables(given) == {
+    assert credential_of("identity", client, uid=0).variables(given) == {
         "PATH": "/bin",
         "AZCOPY_AUTO_LOGIN_TYPE": "MSI",
         "AZCOPY_MSI_CLIENT_ID": client,

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""hpcnode grants: the service that gives users short-lived access to Blob storage and registries."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import socket
+
+from ..machine.root import Root
+from ..setup.tools.layout import TOOL
+from .command import GOOD, UNKNOWN, Answer, Command, UsageError
+
+_DESCRIPTION = """\
+Only root can use this machine's managed identity. A user's process gets short-lived access from a service of root: a
+SAS of a container, or a password of a registry, limited to what the cluster's definition grants the user's groups
+(/etc/hpcai/grants.json, written by role hpcai.azure.blob_staging). 'hpcnode stage', 'hpcnode checkpoint' and enroot ask
+it when they need to.
+
+status, or no word, says which containers you are granted.
+
+serve answers on the socket that systemd gives to it (hpcai-grants.socket). It ends when nobody asked for a minute.
+
+Exit status 2: the service cannot be reached, or refuses.
+"""
+_IDLE_S = 60.0
+_FIRST_HANDLE = 3
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("status", "serve"), nargs="?", default="status", help="what to do")
+
+
+def _execute(args: argparse.Namespace) -> Answer:
+    return _status() if args.action == "status" else _serve(Root(args.root))
+
+
+def _status() -> Answer:
+    from ..job.grants.client import GrantsError, ask
+    from ..job.grants.protocol import LIST
+
+    try:
+        answer = ask({"ask": LIST})
+    except GrantsError as error:
+        return Answer(UNKNOWN, str(error), {"reason": str(error)})
+    grants = answer.get("grants", [])
+    lines = [f"{one['rights']:6}  {one['container']}" for one in grants]
+    return Answer(GOOD, "\n".join(lines) or "your groups are granted no container", {"grants": grants})
+
+
+def _serve(root: Root) -> Answer:
+    from ..job.grants.broker import Broker
+    from ..job.grants.keys import Keys
+    from ..job.grants.server import Server
+
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
+        raise UsageError("serve is called by systemd: 'systemctl start hpcai-grants.socket'")
+    version = os.path.realpath(TOOL)
+    with socket.socket(fileno=_FIRST_HANDLE) as listener:
+        server = Server(listener, Broker(root, Keys()).answer, _has_account)
+        # Another version of hpcnode answers the next request: systemd starts it.
+        server.serve(_IDLE_S, lambda: os.path.realpath(TOOL) != version)
+    return Answer(GOOD, "")
+
+
+def _has_account(uid: int) -> bool:
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
+
+
+COMMAND = Command("grants", "what your groups may do in Blob storage", _DESCRIPTION, _add_arguments, _execute)

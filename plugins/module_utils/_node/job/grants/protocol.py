@@ -1,0 +1,73 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a user's process and the service write to each other: one line of JSON each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SOCKET = "/run/hpcai/grants.sock"
+LONGEST_QUESTION = 4096
+LONGEST_ANSWER = 65536
+
+BLOB, REGISTRY, LIST = "blob", "registry", "list"
+KINDS = (BLOB, REGISTRY, LIST)
+READ, WRITE, DELETE = "read", "write", "delete"
+RIGHTS = (READ, WRITE, DELETE)
+"""Each includes those before it."""
+PERMISSIONS: Mapping[str, str] = {READ: "rl", WRITE: "rcwl", DELETE: "rcwdl"}
+"""A right as the letters of a SAS, in the order that Azure demands."""
+
+_EXPECTED = 'expected one line of JSON such as {"ask": "blob", "what": "https://ACCOUNT.../CONTAINER", "need": "read"}'
+
+
+class Malformed(ValueError):
+    """This is no question; the message says what one looks like, and repeats nothing of it."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a user's process asks for.
+
+    :ivar kind: one of KINDS.
+    :ivar what: URL of a container, or a registry; empty for LIST.
+    :ivar need: with BLOB, one of RIGHTS.
+    """
+
+    kind: str
+    what: str = ""
+    need: str = READ
+
+
+def question_of(line: bytes) -> Question:
+    """Return the question in a line.
+
+    :raises Malformed: there is none.
+    """
+    if len(line) > LONGEST_QUESTION:
+        raise Malformed(f"the request is longer than {LONGEST_QUESTION} bytes: {_EXPECTED}")
+    try:
+        given = json.loads(line)
+    except (ValueError, RecursionError):
+        raise Malformed(f"the request is no JSON: {_EXPECTED}") from None
+    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+        raise Malformed(f"the request is no JSON object of texts: {_EXPECTED}")
+    if set(given) - {"ask", "what", "need"} or given.get("ask") not in KINDS or given.get("need", READ) not in RIGHTS:
+        raise Malformed(
+            f"the request has other keys or values than ask ({', '.join(KINDS)}), what and need "
+            f"({', '.join(RIGHTS)}): {_EXPECTED}"
+        )
+    what = given.get("what", "")
+    if (given["ask"] == LIST) == bool(what) or not what.isascii() or (what and not what.isprintable()):
+        raise Malformed(f"the request names nothing that can be granted: {_EXPECTED}")
+    return Question(given["ask"], what, given.get("need", READ))
+
+
+def as_line(content: Mapping[str, Any]) -> bytes:
+    """Return a line for the socket."""
+    return json.dumps(content).encode() + b"\n"

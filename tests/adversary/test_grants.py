@@ -1,0 +1,166 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The service hpcai-grants: can a user get another group's data, the node's identity, or another user's turn?
+
+The inventory grants the group alice the container alice. Before the service existed, each user could use the node's
+identity, which may do what all groups may do.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from simulated.hosts import User
+
+SOCKET = "/run/hpcai/grants.sock"
+CONTAINER = "https://devstoreaccount1.blob.core.windows.net/alice"
+READ = {"ask": "blob", "what": CONTAINER, "need": "read"}
+# Sends what base64 stands for, and prints what comes back.
+_SEND = (
+    "import base64, socket, sys\n"
+    "s = socket.socket(socket.AF_UNIX)\n"
+    "s.settimeout(120)\n"
+    f"s.connect('{SOCKET}')\n"
+    "try: s.sendall(base64.b64decode(sys.argv[1]))\n"
+    "except OSError: pass\n"
+    "print(s.makefile().readline())\n"
+)
+# Holds as many connections as it gets, says so, and lets them go when its input ends.
+_FLOOD = (
+    "import socket, sys\n"
+    "held = []\n"
+    "for number in range(300):\n"
+    "    s = socket.socket(socket.AF_UNIX)\n"
+    "    s.settimeout(120)\n"
+    f"    s.connect('{SOCKET}')\n"
+    "    held.append(s)\n"
+    "print(sum(b'busy' in s.recv(4096) for s in held[64:]))\n"
+)
+
+
+def _command(raw: bytes) -> str:
+    return f"python3 -c {shlex.quote(_SEND)} {base64.b64encode(raw).decode()}"
+
+
+def ask(user: User, what: Any, job: bool = False) -> dict[str, Any]:
+    """What the service answers to the user, on the login node or in a job."""
+    raw = what if isinstance(what, bytes) else json.dumps(what).encode() + b"\n"
+    command = _command(raw)
+    return dict(json.loads(user.srun("-N1", command) if job else user.check_output(command, 150)))
+
+
+def main_pid(host: Host) -> str:
+    """The service's process."""
+    return str(host.check_output("systemctl show --property=MainPID --value hpcai-grants.service"))
+
+
+@pytest.mark.parametrize("job", [False, True], ids=["login", "job"])
+def test_another_groups_container_is_refused(alice: User, bob: User, job: bool) -> None:
+    """bob read what only alice's group is granted."""
+    # The simulated Azure has no storage: what is granted fails later, and says so.
+    assert "Azure does not give what is granted to you" in ask(alice, READ, job)["error"]
+    assert "none of your groups" in ask(bob, READ, job)["error"]
+
+
+def test_a_group_gets_its_own_container_with_its_own_right_only(alice: User, bob: User) -> None:
+    """alice deleted where she may write, and read what another group has."""
+    assert "none of your groups" in ask(alice, {**READ, "need": "delete"})["error"]
+    assert "none of your groups" in ask(alice, {**READ, "what": CONTAINER.replace("/alice", "/bob")})["error"]
+    assert ask(alice, {"ask": "list"})["grants"] == [{"container": CONTAINER, "rights": "write"}]
+    assert ask(bob, {"ask": "list"})["grants"] == []
+
+
+def test_a_user_cannot_say_who_he_is(bob: User) -> None:
+    """bob asked as somebody else: by the request, by a user namespace, and by other words of the protocol."""
+    for claim in ({"uid": "0"}, {"user": "alice"}, {"groups": "alice"}):
+        assert "other keys" in ask(bob, {**READ, **claim})["error"]
+    command = _command(json.dumps(READ).encode() + b"\n")
+    as_root = bob.run(f"unshare --user --map-root-user {command}", 150)
+    # Where users may make no namespaces, there is nothing to attack.
+    assert as_root.rc or "none of your groups" in as_root.stdout
+
+
+def test_the_socket_gives_no_token_of_the_node(alice: User, bob: User) -> None:
+    """bob asked for the node's own token, for a registry of his own, and for a SAS of an account of his own."""
+    asked: list[dict[str, str]] = [
+        {"ask": "token"},
+        {"ask": "registry", "what": "evil.example.com"},
+        {"ask": "registry", "what": "evil.azurecr.io"},
+        {"ask": "blob", "what": "https://evil.blob.core.windows.net/alice"},
+        {"ask": "blob", "what": "http://169.254.169.254/metadata/identity/oauth2/token"},
+        {"ask": "blob", "what": f"{CONTAINER}/../secret"},
+        {"ask": "blob", "what": f"{CONTAINER}?x=1"},
+    ]
+    for user in (alice, bob):
+        for one in asked:
+            answer = ask(user, one)
+            assert list(answer) == ["error"], one
+            assert "token" not in answer["error"].replace("'token'", "") or "expected" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\n",
+        b"\x00\xff" * 100 + b"\n",
+        b"[" * 4090 + b"\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"x" * 50_000,
+        b"1" * 4000 + b"\n",
+    ],
+    ids=["empty", "binary", "nested", "http", "long", "number"],
+)
+def test_a_malformed_request_gets_one_line_and_the_service_lives(
+    controller: Host, alice: User, bob: User, raw: bytes
+) -> None:
+    """bob ended the service, or made it say more than one line."""
+    assert ask(alice, {"ask": "list"})["user"] == "alice"
+    before = main_pid(controller)
+    answer = ask(bob, raw)
+    assert list(answer) == ["error"]
+    assert "expected one line of JSON" in answer["error"]
+    assert main_pid(controller) == before
+    assert ask(alice, {"ask": "list"})["user"] == "alice"
+
+
+def test_a_flood_of_one_user_leaves_the_other_one_his_turn(
+    controller: Host, alice: User, bob: User, eventually: Callable[..., float]
+) -> None:
+    """bob held all connections, and alice's job waited for its data."""
+    refused = int(bob.check_output(f"python3 -c {shlex.quote(_FLOOD)}", 150))
+    assert refused > 200
+    flood = f"for n in 1 2 3 4 5; do python3 -c {shlex.quote(_FLOOD)} & done; wait"
+    with controller.sudo("bob"):
+        controller.check_output(f"cd /tmp; (timeout 60 sh -c {shlex.quote(flood)}) >/dev/null 2>&1 & echo started")
+    assert ask(alice, {"ask": "list"})["user"] == "alice"
+    eventually(lambda: not controller.run("pgrep -u bob python3").stdout.strip(), 120, lambda: "bob's flood goes on")
+
+
+def test_users_read_neither_grants_nor_secrets_and_cannot_take_the_sockets_place(controller: Host, bob: User) -> None:
+    """bob read who has data where, or the service's memory, or listened in its place."""
+    pid = main_pid(controller)
+    if pid == "0":
+        ask(bob, {"ask": "list"})
+        pid = main_pid(controller)
+    for command in (
+        "cat /etc/hpcai/grants.json",
+        f"cat /proc/{pid}/environ",
+        f"head -c 1 /proc/{pid}/mem",
+        f"rm -f {SOCKET}",
+        f"mv {SOCKET} /tmp/taken",
+        f"ln -s /tmp/mine {SOCKET}.new && mv {SOCKET}.new {SOCKET}",
+    ):
+        assert bob.run(command).rc != 0, command
+    said = controller.check_output("journalctl --unit hpcai-grants --no-pager --quiet --output=cat --lines=500")
+    assert "bob (uid" not in said.replace("refused", "")
+    assert "sig=" not in said
+    assert "simulated." not in said

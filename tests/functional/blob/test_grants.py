@@ -1,0 +1,170 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The service hpcai-grants before a storage account that takes user-delegation SAS, with the real azcopy."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import json
+import os
+import socket
+import ssl
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from stand_ins.blob.azurite import Azurite, azcopy_in
+from stand_ins.blob.bearer import bearer_token
+from stand_ins.blob.certificate import Certificate, certificate_for
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import Credential
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.listing import list_blobs
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.outcome import DENIED, BlobError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import Place
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.tool import Azcopy
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.transfer import download, remove, upload
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.broker import Broker
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.client import Granted, GrantsError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.keys import Keys
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.server import Server
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+
+GRANTED = {"data": "read", "checkpoints": "write", "scratch": "delete"}
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certificate]:
+    """A certificate of the account, which this process and azcopy trust."""
+    made = certificate_for("localhost", "127.0.0.1", tmp_path_factory.mktemp("certificate"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(made.public))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def secure(programs: Path, certificate: Certificate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """The account, with a container for each right and one of another group."""
+    made = Azurite(programs, tmp_path_factory.mktemp("secure"), certificate=certificate, oauth=True)
+    for name in (*GRANTED, "secret"):
+        made.container(name)
+        made.put(name, "set/one", b"content")
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def log() -> list[str]:
+    """What the service logs."""
+    return []
+
+
+@pytest.fixture
+def granted(secure: Azurite, tmp_path: Path, log: list[str]) -> Iterator[Granted]:
+    """A running service, asked by this process's user, whose group is granted all containers but one."""
+    group = grp.getgrgid(os.getgid()).gr_name
+    grants = [
+        {"groups": [group], "account_url": secure.url, "container": name, "rights": rights}
+        for name, rights in GRANTED.items()
+    ]
+    grants.append({"groups": ["no-such-group"], "account_url": secure.url, "container": "secret", "rights": "delete"})
+    (tmp_path / "etc/hpcai").mkdir(parents=True)
+    (tmp_path / "etc/hpcai/grants.json").write_text(json.dumps({"schema": 1, "grants": grants}), encoding="utf-8")
+    keys = Keys(lambda resource, _client_id: bearer_token(resource))
+    ended = threading.Event()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "sock"))
+        listener.listen()
+        server = Server(listener, Broker(Root(str(tmp_path)), keys, log=log.append).answer, lambda _uid: True)
+        thread = threading.Thread(target=server.serve, args=(600.0, ended.is_set))
+        thread.start()
+        yield Granted(str(tmp_path / "sock"))
+        ended.set()
+        thread.join()
+
+
+@pytest.fixture
+def request_with(secure: Azurite, certificate: Certificate) -> Callable[..., int]:
+    """Send one request to the account with a SAS; its status."""
+    trusted = ssl.create_default_context(cafile=str(certificate.public))
+
+    def send(sas: str, method: str, path: str, body: bytes | None = None) -> int:
+        url = f"{secure.url}/{path}{'&' if '?' in path else '?'}{sas}"
+        headers = {"x-ms-blob-type": "BlockBlob"} if body is not None else {}
+        asked = urllib.request.Request(url, body, headers, method=method)
+        try:
+            with urllib.request.urlopen(asked, context=trusted, timeout=60) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    return send
+
+
+LISTED = "?restype=container&comp=list"
+
+
+def test_a_sas_opens_its_container_with_its_right_and_nothing_else(
+    granted: Granted, secure: Azurite, request_with: Callable[..., int]
+) -> None:
+    read = granted.sas(f"{secure.url}/data")
+    assert request_with(read, "GET", "data/set/one") == 200
+    assert request_with(read, "GET", f"data{LISTED}") == 200
+    assert request_with(read, "PUT", "data/set/new", b"x") == 403
+    assert request_with(read, "DELETE", "data/set/one") == 403
+    for path in ("secret/set/one", f"secret{LISTED}", "checkpoints/set/one", "?comp=list"):
+        assert request_with(read, "GET", path) == 403, path
+
+    write = granted.sas(f"{secure.url}/checkpoints", "write")
+    assert request_with(write, "PUT", "checkpoints/set/new", b"x") == 201
+    assert request_with(write, "GET", "checkpoints/set/new") == 200
+    assert request_with(write, "DELETE", "checkpoints/set/new") == 403
+    assert request_with(write, "PUT", "data/set/new", b"x") == 403
+
+    assert request_with(granted.sas(f"{secure.url}/scratch", "delete"), "DELETE", "scratch/set/one") == 202
+    secure.put("scratch", "set/one", b"content")
+
+
+@pytest.mark.parametrize(("container", "need"), [("secret", "read"), ("data", "write"), ("checkpoints", "delete")])
+def test_what_is_not_granted_gets_no_sas(granted: Granted, secure: Azurite, container: str, need: str) -> None:
+    with pytest.raises(GrantsError, match="none of your groups is granted"):
+        granted.sas(f"{secure.url}/{container}", need)
+
+
+def test_no_secret_is_logged(granted: Granted, secure: Azurite, log: list[str]) -> None:
+    sas = granted.sas(f"{secure.url}/data")
+    with contextlib.suppress(GrantsError):
+        granted.sas(f"{secure.url}/secret")
+    said = "\n".join(log)
+    assert f"read of {secure.url}/data" in said
+    assert "refused" in said
+    assert "sig=" not in said
+    assert sas.partition("sig=")[2] not in said
+    assert bearer_token().split(".")[0] not in said
+
+
+def test_azcopy_lists_loads_stores_and_removes_by_the_grants(
+    granted: Granted, secure: Azurite, programs: Path, tmp_path: Path
+) -> None:
+    tool = Azcopy(str(tmp_path / "work"), Credential("identity", granted=granted), program=azcopy_in(programs))
+    places = {name: Place(f"{secure.url}/{name}") for name in (*GRANTED, "secret")}
+    assert [blob.name for blob in list_blobs(tool, places["data"])] == ["set/one"]
+    assert not download(tool, places["data"], ["set/one"], str(tmp_path / "to")).failures
+    assert (tmp_path / "to/set/one").read_bytes() == b"content"
+    for name, stored in (("scratch", True), ("data", False)):
+        if stored:
+            assert not upload(tool, str(tmp_path / "to"), ["set/one"], places[name].below("up")).why
+            assert not remove(tool, places[name], ["up/set/one"]).why
+            assert secure.names(name, "up") == []
+        else:
+            with pytest.raises(BlobError) as refused:
+                upload(tool, str(tmp_path / "to"), ["set/one"], places[name])
+            assert refused.value.why == DENIED
+    with pytest.raises(BlobError, match=r"no access to .*secret to read"):
+        list_blobs(tool, places["secret"])

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Who is granted what: the settings, the groups, the decision, and the limits of each user."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.bounds import Bounds
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.policy import (
+    NotGranted,
+    decide,
+    decide_registry,
+    granted,
+    groups_of,
+    user_of,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.settings import settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+
+ACCOUNT = "https://training.blob.core.windows.net"
+DATA = {"groups": ["research", "guests"], "account_url": ACCOUNT, "container": "data", "rights": "read"}
+RUNS = {"groups": ["research"], "account_url": f"{ACCOUNT}/", "container": "runs", "rights": "write"}
+OWN = {"groups": ["admins"], "account_url": ACCOUNT, "container": "runs", "rights": "delete"}
+GRANTS = settings_from({"grants": [DATA, RUNS, OWN]}, "grants.json").grants
+
+
+@pytest.mark.parametrize(
+    ("groups", "container", "need", "is_granted"),
+    [
+        ({"guests"}, "data", "read", True),
+        ({"guests"}, "data", "write", False),
+        ({"guests"}, "runs", "read", False),
+        ({"research"}, "runs", "read", True),
+        ({"research"}, "runs", "write", True),
+        ({"research"}, "runs", "delete", False),
+        ({"research", "admins"}, "runs", "delete", True),
+        ({"admins"}, "data", "read", False),
+        (set(), "data", "read", False),
+        ({"research"}, "data/set", "read", False),
+        ({"research"}, "dat", "read", False),
+        ({"research"}, "../data", "read", False),
+    ],
+)
+def test_a_group_gets_what_it_is_granted_and_nothing_else(
+    groups: set[str], container: str, need: str, is_granted: bool
+) -> None:
+    if is_granted:
+        assert decide(GRANTS, groups, f"{ACCOUNT}/{container}", need).container == container
+        return
+    with pytest.raises(NotGranted):
+        decide(GRANTS, groups, f"{ACCOUNT}/{container}", need)
+
+
+def test_a_refusal_does_not_say_whether_a_container_exists() -> None:
+    said = set()
+    for container in ("runs", "nothing"):
+        with pytest.raises(NotGranted) as refused:
+            decide(GRANTS, {"guests"}, f"{ACCOUNT}/{container}", "read")
+        said.add(str(refused.value))
+    assert len(said) == 1
+
+
+def test_the_account_belongs_to_the_grant() -> None:
+    with pytest.raises(NotGranted):
+        decide(GRANTS, {"research"}, "https://other.blob.core.windows.net/data", "read")
+    assert decide(GRANTS, {"research"}, f"{ACCOUNT.upper()}/DATA/", "read") == GRANTS[0]
+    assert [one.container for one in granted(GRANTS, {"research"})] == ["data", "runs"]
+
+
+def test_registries_are_granted_to_all_users_or_to_groups() -> None:
+    listed, groups = (
+        ["all.azurecr.io", "some.azurecr.io", "none.azurecr.io"],
+        {
+            "some.azurecr.io": ["research"],
+            "none.azurecr.io": [],
+        },
+    )
+    assert decide_registry(listed, groups, set(), "ALL.azurecr.io") == "all.azurecr.io"
+    assert decide_registry(listed, groups, {"research"}, "some.azurecr.io") == "some.azurecr.io"
+    for name, own in (("some", {"guests"}), ("none", {"research"}), ("other", {"research"})):
+        with pytest.raises(NotGranted):
+            decide_registry(listed, groups, own, f"{name}.azurecr.io")
+
+
+def test_groups_come_from_the_machine() -> None:
+    user = user_of(os.getuid())
+    own = grp.getgrgid(user.pw_gid).gr_name
+    foreign = next(group.gr_name for group in grp.getgrall() if group.gr_gid not in os.getgrouplist(user[0], user[3]))
+    assert groups_of(user, [own, foreign, "no-such-group"]) == {own}
+
+
+def test_a_user_id_without_an_account_is_granted_nothing() -> None:
+    used = {one.pw_uid for one in pwd.getpwall()}
+    free = next(uid for uid in range(300_000_000, 300_001_000) if uid not in used)
+    with pytest.raises(NotGranted, match="has no account"):
+        user_of(free)
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"grant": []}, "unknown keys: grant"),
+        ({"grants": {}}, "is no list"),
+        ({"life_s": 60}, "life_s"),
+        ({"life_s": True}, "life_s"),
+        ({"client_id": "me"}, "client_id"),
+        ({"grants": [{**DATA, "rights": "all"}]}, "rights is 'all'"),
+        ({"grants": [{**DATA, "groups": []}]}, "groups must be"),
+        ({"grants": [{**DATA, "groups": "research"}]}, "groups must be"),
+        ({"grants": [{**DATA, "container": "Data"}]}, "names no container"),
+        ({"grants": [{**DATA, "container": "data/set"}]}, "is no name of a container"),
+        ({"grants": [{**DATA, "container": ""}]}, "names no container"),
+        ({"grants": [{**DATA, "account_url": "https://example.com"}]}, "not the URL of a storage account"),
+        ({"grants": [{**DATA, "folder": "x"}]}, "exactly the keys"),
+        ({"grants": ["data"]}, "exactly the keys"),
+    ],
+)
+def test_a_wrong_grant_is_named(stated: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        settings_from(stated, "grants.json")
+
+
+def test_each_user_has_a_share_of_connections_and_questions() -> None:
+    now = [0.0]
+    bounds = Bounds(each=2, total=3, a_minute=6, clock=lambda: now[0])
+    assert [bool(bounds.enter(1)) for _ in range(3)] == [False, False, True]
+    assert "2 requests open" in bounds.enter(1)
+    assert not bounds.enter(2)
+    assert "all 3 connections" in bounds.enter(3)
+    bounds.leave(1)
+    assert not bounds.enter(3)
+    for _ in range(4):
+        bounds.leave(1)
+        assert not bounds.enter(1)
+    bounds.leave(1)
+    assert "more than 6 requests a minute" in bounds.enter(1)
+    # Another user is not concerned, and time gives back what was used.
+    bounds.leave(3)
+    assert not bounds.enter(4)
+    bounds.leave(4)
+    now[0] = 10.0
+    assert not bounds.enter(1)
