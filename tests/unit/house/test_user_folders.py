@@ -46,7 +46,6 @@ ALLOWED: dict[str, dict[str, str]] = {
     "boot/steps/instance.py": {"_settle": ROOTS_OWN},
     "cli/checkpoint.py": {"_fetch": AS_USER, "_Opened.__exit__": AS_USER},
     "cli/stage.py": dict.fromkeys(("_plan", "_clean", "_agree", "_with_logs", "_sweep", "_remove"), AS_USER),
-    "health/checks/scratch.py": {"_writes": NEW_NAME},
     "job/azcopy/tool.py": {"write_list": AS_USER, "_variables": AS_USER},
     "job/azcopy/transfer.py": {"download": AS_USER, "_with_list": AS_USER},
     "job/azcopy/work.py": {"new_folder": AS_USER},
@@ -57,16 +56,20 @@ ALLOWED: dict[str, dict[str, str]] = {
     "job/beeond/start.py": {"_alone": "mounts the open folder that places.make_inside gives"},
     "job/checkpoint/fetch.py": {"fetch": AS_USER, "_place": AS_USER},
     "job/checkpoint/store.py": {"read_texts": AS_USER, "write_text": AS_USER},
+    "job/events/service.py": {"_listening": ROOTS_OWN},
     "job/hooks/install.py": {"apply": ROOTS_OWN},
     "job/hooks/log.py": {"Log.__init__": ROOTS_OWN, "prune": ROOTS_OWN},
-    "job/scratch.py": {"problem_of": NEW_NAME},
     "job/stage/accept.py": {"accept": AS_USER},
     "job/stage/copy.py": {"copy": NEW_NAME},
     "job/stage/listing.py": {"agree": AS_USER},
     "job/stage/manifest.py": {"Journal.__init__": AS_USER},
     "job/stage/run.py": {"stage": AS_USER, "_clear_others": AS_USER, "_tidy": AS_USER},
+    "job/unkillable.py": {"_show_connections": "/sys/fs/fuse/connections, where only the kernel makes files"},
     "machine/atomic.py": {"write_file": ROOTS_OWN, "remove_file": ROOTS_OWN, "_make_folders": ROOTS_OWN},
     "machine/lock.py": {"only_one": ROOTS_OWN},
+    "machine/readers.py": {"make_folder": ROOTS_OWN},
+    "machine/writing.py": {"why_not_written": NEW_NAME},
+    "setup/access/processes.py": {"apply": "/proc, where only the kernel makes files"},
     "setup/containers/build.py": {
         "build": NEW_NAME,
         "_unpack": NEW_NAME,
@@ -83,7 +86,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "setup/image/generalise.py": {"apply": OPERATOR},
     "setup/scratch/apply.py": dict.fromkeys(
         (
-            *("Applier._mount", "Applier._is_damaged", "Applier._remount", "Applier._own", "Applier._undo"),
+            *("Applier._mount", "Applier._remount", "Applier._own", "Applier._undo"),
             # Compare the words, and run no command.
             *("Applier.apply", "_said"),
         ),
@@ -97,6 +100,8 @@ ALLOWED: dict[str, dict[str, str]] = {
     "slurm/database.py": {"make_place": SERVICE},
     "slurm/dump.py": {"make_dump": SERVICE, "_fill": SERVICE, "_remove_partial": SERVICE},
     "slurm/ids.py": {"give": SERVICE},
+    "slurm/slurmctld.py": {"foresee": "a new folder in /tmp that only root can enter"},
+    "slurm/spool.py": {"protect": ROOTS_OWN},
     "slurm/restore.py": {"_unpack": SERVICE, "_own": SERVICE},
 }
 

@@ -86,10 +86,11 @@ def test_a_daemon_that_ended_on_a_scratch_that_became_full_is_not_the_nodes_faul
 def test_a_folder_that_finds_no_space_is_not_the_nodes_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     made = os.mkdir
 
-    def mkdir(path: str, *mode: int) -> None:
-        if "/scratch/" in path:
+    def mkdir(path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        where = path if dir_fd is None else os.readlink(f"/proc/self/fd/{dir_fd}") + f"/{path}"
+        if "/scratch/" in where:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        made(path, *mode)
+        made(path, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "mkdir", mkdir)
     done = node.start()
