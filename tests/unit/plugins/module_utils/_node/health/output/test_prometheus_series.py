@@ -86,7 +86,7 @@ NUMBERS: Mapping[str, Mapping[str, tuple[list[str], bool]]] = {
     "dcgm": {"dcgm_tests_passed": (ONE, False)},
     # What these measure is words, which are no series.
     **{name: {} for name in ("vm_size", "gpu_identity", "gpu_mig", "ib_addresses", "ib_pkeys", "peer_memory")},
-    **{name: {} for name in ("pci_topology", "services", "network")},
+    **{name: {} for name in ("pci_topology", "services", "network", "metadata_service")},
 }
 
 
