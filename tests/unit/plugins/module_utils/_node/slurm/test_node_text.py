@@ -31,7 +31,9 @@ HOSTILE = [
 @pytest.mark.parametrize("field", ["Comment", "Extra", "Reason"])
 def test_no_free_text_changes_a_field(text: str, field: str) -> None:
     given = f" {GIVEN}" if field == "Reason" else ""
-    (found,) = nodes.parse(f"{HEAD} {field}={text}{given}\n").values()
+    parsed = nodes.parse(f"{HEAD} {field}={text}{given}\n")
+    assert list(parsed) == ["gpu-0"]
+    found = parsed["gpu-0"]
     assert (found.name, found.states, found.address, found.host_name) == ("gpu-0", ("IDLE",), "10.0.0.4", "gpu-0")
 
 

@@ -131,13 +131,13 @@ def test_a_wrong_grant_is_named(stated: dict[str, Any], said: str) -> None:
 def test_each_user_has_a_share_of_connections_and_questions() -> None:
     now = [0.0]
     bounds = Bounds(each=2, total=3, a_minute=6, clock=lambda: now[0])
-    assert [bool(bounds.enter(1)) for _ in range(3)] == [False, False, True]
+    assert [bool(bounds.enter(1)) for _time in range(3)] == [False, False, True]
     assert "2 requests open" in bounds.enter(1)
     assert not bounds.enter(2)
     assert "all 3 connections" in bounds.enter(3)
     bounds.leave(1)
     assert not bounds.enter(3)
-    for _ in range(4):
+    for _time in range(4):
         bounds.leave(1)
         assert not bounds.enter(1)
     bounds.leave(1)

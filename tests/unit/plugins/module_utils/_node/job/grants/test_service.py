@@ -114,8 +114,8 @@ def test_the_kernel_says_who_asks(tmp_path: Path) -> None:
 
 def test_a_flood_of_one_user_does_not_keep_another_one_waiting(play: Callable[..., Played]) -> None:
     server = play()
-    held = [server.connect(ALICE) for _ in range(4)]
-    refused = [server.say(ALICE, b"{}\n") for _ in range(50)]
+    held = [server.connect(ALICE) for _time in range(4)]
+    refused = [server.say(ALICE, b"{}\n") for _time in range(50)]
     assert all("4 requests open" in answer["busy"] for answer in refused)
     assert server.say(BOB, b"{}\n") == {"uid": BOB, "size": 2}
     for connection in held:
@@ -125,7 +125,7 @@ def test_a_flood_of_one_user_does_not_keep_another_one_waiting(play: Callable[..
 
 def test_a_user_who_asks_too_often_is_refused_alone(play: Callable[..., Played]) -> None:
     server = play(bounds=Bounds(a_minute=3, clock=lambda: 0.0))
-    answers = [server.say(ALICE, b"{}\n") for _ in range(5)]
+    answers = [server.say(ALICE, b"{}\n") for _time in range(5)]
     assert ["uid" in answer for answer in answers] == [True, True, True, False, False]
     assert "more than 3 requests a minute" in answers[-1]["busy"]
     assert server.say(BOB, b"{}\n")["uid"] == BOB
@@ -153,7 +153,7 @@ def test_user_ids_without_an_account_do_not_keep_known_users_waiting(play: Calla
 
 def test_a_newcomer_who_says_nothing_takes_no_place_of_other_newcomers(play: Callable[..., Played]) -> None:
     server = play()
-    held = [server.connect(ALICE) for _ in range(STRANGERS)]
+    held = [server.connect(ALICE) for _time in range(STRANGERS)]
     until(lambda: server.say(BOB, b"{}\n").get("uid") == BOB)
     for connection in held:
         connection.close()
@@ -258,7 +258,7 @@ def test_a_key_is_fetched_once_and_a_failure_is_not_repeated_at_once(monkeypatch
     now[0] += 3600
     assert keys.key(account, "", 3600) is first
     now[0] += 1
-    for _ in range(3):
+    for _time in range(3):
         with pytest.raises(Unavailable, match="no answer"):
             keys.key(account, "", 3600)
     now[0] += 6
