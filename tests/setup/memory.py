@@ -36,6 +36,8 @@ def temporary_folder(memory: Path = MEMORY, meminfo: Path = Path("/proc/meminfo"
         fcntl.flock(gate, fcntl.LOCK_EX)
         _remove_left(parent)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        # Tests that become other users reach what pytest gives them below it.
+        folder.chmod(0o711)
         lock = (folder / "lock").open("a", encoding="ascii")
         fcntl.flock(lock, fcntl.LOCK_EX)
     try:
