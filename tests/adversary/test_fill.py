@@ -100,6 +100,8 @@ def test_a_full_scratch_is_the_reason_of_the_job_that_needs_it_and_not_the_nodes
     settings = json.loads(target.sh(f"cat {SETTINGS}"))
     settings.update({"data_root": f"{SMALL}/beeond", "least_free_mib": 64})
     target.write(SETTINGS, json.dumps(settings).encode(), "0644")
+    # As each boot does.
+    target.sh(f"mkdir -m 0700 {SMALL}/beeond")
     fill(alice, SMALL)
     number = bob.sbatch("--nodelist=compute-0 --constraint=beeond --time=2", "true")
     try:

@@ -67,9 +67,11 @@ def test_shipped_scripts_ran_around_a_job_and_left_their_logs(alice: Any, node: 
     assert told["status"] == 0
     assert [(one["name"], one["owner"]) for one in told["kinds"]["prolog"]["scripts"]] == [
         ("10-scratch", "slurm"),
+        ("15-containers", "enroot_pyxis"),
         ("15-hosts", "slurm"),
         ("20-beeond", "beeond"),
         ("30-health", "health_checks"),
+        ("60-blob", "blob_staging"),
     ]
 
 
