@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ..job.beeond.put_back import Controller
     from ..job.beeond.settings import Settings
 
+_REMOVE_S = 20.0
+"""For what earlier removals left: a health script runs the sweep, and has less than a minute."""
+
 _DESCRIPTION = """\
 A job with --constraint=beeond has a file system of its own across the scratch of its nodes, or on the scratch of its
 one node, for as long as it runs. Settings are in /etc/hpcai/beeond.json, which role hpcai.azure.beeond writes.
@@ -117,7 +120,7 @@ def _status(settings: Settings, root: Root) -> Answer:
 
 def _sweep(settings: Settings, root: Root) -> Answer:
     from ..job.beeond import sweep
-    from ..job.beeond.places import LOCK
+    from ..job.beeond.places import LOCK, remove_left
     from ..job.beeond.put_back import runs
     from ..job.beeond.stop import Machine
     from ..machine.lock import Locked, only_one
@@ -138,6 +141,8 @@ def _sweep(settings: Settings, root: Root) -> Answer:
         return Answer(
             GOOD, f"nothing is swept now: {error}", {"found": [], "problems": [], "unsure": [], "warnings": []}
         )
+    # Without the lock: however long it takes, no start of a job waits for it.
+    problems += filter(None, [remove_left(settings.data_root, root, lambda command: run(command, _REMOVE_S))])
     lines = (
         [*problems, *unsure, *warnings] or [f"job {held.job} is swept" for held in gone] or ["nothing was left behind"]
     )

@@ -28,7 +28,7 @@ class Sign:
 
     :ivar name: short and unique within the check.
     :ivar source: the source files of the kernel or driver that write such lines. Patterns follow their format strings,
-        of Linux 5.15 to 6.14 where nothing else is said.
+        of Linux 6.1 where nothing else is said.
     :ivar pattern: what such lines begin with; a group of it is the device that they are about.
     :ivar verdict: WARN or FAIL.
     :ivar summary: what is wrong, with ``{device}`` where it has one; the same each time, for so it is latched once.

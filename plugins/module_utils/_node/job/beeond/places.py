@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -36,10 +37,14 @@ LEFT = "/run/hpcai/beeond.left"
 SCHEMA = 1
 MARKER = ".hpcai-beeond"
 """In a job's data folder: what bears it is ours, and may be removed when the job is over."""
+REMOVED = ".removed-"
+"""Begins the name of what is being removed: data of an ended job."""
 FILES = "files"
 """In the data folder of a job of one node: what its user sees."""
 BEEGFS, BIND = "beegfs", "bind"
 _STATE = "state.json"
+_TIMED_OUT = 124
+"""Exit status that machine/run.py gives a command that it ended."""
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -179,21 +184,36 @@ def remove_data(held: Held, root: Root, run: Run) -> str:
             if not stat.S_ISDIR(facts.st_mode):
                 return f"{held.data} is no folder of its own, but leads elsewhere: it is not removed"
             with base.enter(held.job) as folder:
-                names = sorted(os.listdir(folder.handle))
                 # What a start made that was cut off before the marker is empty.
-                if names and (_marker(base, held.job) or {}).get("job") != held.job:
+                if os.listdir(folder.handle) and (_marker(base, held.job) or {}).get("job") != held.job:
                     return f"{held.data} has no marker of job {held.job}: it is not removed"
-                # The marker goes last: what is left of a removal that was cut off is still known for ours.
-                answers = [remove(folder, [name for name in names if name != MARKER], run)]
-            answers = [answer for answer in answers if answer]
-            if all(answer.rc == 0 for answer in answers if answer):
-                answers.append(remove(base, [held.job], run))
-            failed = [answer for answer in answers if answer and answer.rc != 0]
-            return f"{held.data} cannot be removed: {said(failed[0])}" if failed else ""
+            # It is no job's any more: a user may have made more files than can be removed in an epilog's time.
+            aside = f"{REMOVED}{held.job}-{secrets.token_hex(4)}"
+            os.rename(held.job, aside, src_dir_fd=base.handle, dst_dir_fd=base.handle)
+            return _remove_aside(base, [aside], held.data, run)
     except FileNotFoundError:
         return ""
     except (FolderProblem, OSError) as error:
         return f"{held.data} cannot be looked at: {error}"
+
+
+def remove_left(data_root: str, root: Root, run: Run) -> str:
+    """Go on with removals that were cut off; return why something stays, in words; nothing otherwise."""
+    try:
+        with walk(root, data_root) as base:
+            names = sorted(name for name in os.listdir(base.handle) if name.startswith(REMOVED))
+            return _remove_aside(base, names, data_root, run)
+    except FileNotFoundError:
+        return ""
+    except (FolderProblem, OSError) as error:
+        return f"{data_root} cannot be looked at: {error}"
+
+
+def _remove_aside(base: Base, names: list[str], shown: str, run: Run) -> str:
+    answer = remove(base, names, run)
+    # The sweep goes on with what takes longer.
+    is_over = answer is None or answer.rc in (0, _TIMED_OUT)
+    return "" if answer is None or is_over else f"{shown} cannot be removed: {said(answer)}"
 
 
 def remove_run_folder(job: str, root: Root) -> None:

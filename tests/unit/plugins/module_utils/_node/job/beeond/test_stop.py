@@ -12,6 +12,7 @@ import pathlib
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import places
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 from .conftest import Node
@@ -113,10 +114,24 @@ def test_a_state_that_names_another_folder_removes_nothing(node: Node) -> None:
 
 def test_data_that_cannot_be_removed_is_told(node: Node) -> None:
     assert node.start().started
+    node.fails["rm"] = Result((), 1, "", "rm: cannot remove 'x': Input/output error")
+    assert node.stop() == ["/scratch/beeond/17 cannot be removed: rm: cannot remove 'x': Input/output error"]
+
+
+def test_so_many_files_that_their_removal_takes_too_long_are_left_to_the_sweep(node: Node) -> None:
+    """A user makes them, and an epilog that fails has the node drained."""
+    assert node.start().started
     node.fails["rm"] = Result((), 124, "", "no answer within 90 s")
-    assert node.stop() == ["/scratch/beeond/17 cannot be removed: no answer within 90 s"]
-    node.fails.clear()
     assert node.stop() == []
+    assert not node.path("/scratch/beeond/17").exists()
+    [left] = node.path("/scratch/beeond").iterdir()
+    assert left.name.startswith(".removed-17-")
+    # The next job of that id, or another one, starts meanwhile.
+    assert node.start().started
+    assert node.stop() == []
+    node.fails.clear()
+    assert places.remove_left("/scratch/beeond", node.root, lambda command: node.run(command, 20)) == ""
+    assert list(node.path("/scratch/beeond").iterdir()) == []
     assert node.left() == []
 
 
