@@ -114,3 +114,24 @@ def test_a_full_scratch_is_the_reason_of_the_job_that_needs_it_and_not_the_nodes
         eventually(lambda: target.state() == "idle", IDLE_S, target.state)
     finally:
         bob.run(f"scancel {number}")
+
+
+def test_a_full_scratch_drains_nothing_when_a_new_user_starts_a_batch_job_in_a_container(
+    alice: Any, bob: Any, target: Node, eventually: Eventually
+) -> None:
+    """Before, pyxis found no space for the new user's folder, and slurmctld drained the node for the batch step."""
+    runtime = json.loads(target.sh("cat /etc/hpcai/containers.json"))["pyxis_runtime_path"]
+    bobs = f"{runtime}/{bob.check_output('id -u')}"
+    target.sh(f"mount -t tmpfs -o size=8m,nr_inodes=500,mode=0755 small {runtime}")
+    try:
+        alice.srun("--nodelist=compute-0 --ntasks=1 --mpi=none", "true")
+        fill(alice, f"{runtime}/$(id -u)")
+        assert target.sh(f"df --output=iavail {runtime} | tail -n 1").strip() == "0"
+        # There is no such image: the job fails, after pyxis has looked for the folder.
+        number = bob.sbatch("--nodelist=compute-0 --time=2 --container-image=/nothing.sqsh", "true")
+        eventually(lambda: bob.job(number)["JobState"] == "FAILED", START_S, lambda: (bob.job(number), target.state()))
+        assert target.sh(f"stat -c %U {bobs}").strip() == "bob"
+        eventually(lambda: target.state() == "idle", IDLE_S, target.state)
+    finally:
+        bob.run("scancel --me")
+        target.sh(f"umount --lazy {runtime}", check=False)

@@ -188,6 +188,25 @@ int slurm_spank_init(spank_t sp, int count, char **words)
     return 0;
 }
 
+/* As with pyxis root makes the folder of the user's images, unless it is there, and a step without it does not start. */
+int slurm_spank_init_post_opt(spank_t sp, int count, char **words)
+{
+    char path[512];
+
+    (void)count, (void)words;
+    if (spank_context() != S_CTX_REMOTE || !image)
+        return 0;
+    if (spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || spank_get_item(sp, S_JOB_GID, &gid) != ESPANK_SUCCESS)
+        return -1;
+    snprintf(path, sizeof(path), "%s/%u", runtime_path, uid);
+    if (mkdir(path, 0700) == 0)
+        return chown(path, uid, gid);
+    if (errno == EEXIST)
+        return 0;
+    slurm_error("pyxis: couldn't mkdir %s: %s", path, strerror(errno));
+    return -1;
+}
+
 int slurm_spank_user_init(spank_t sp, int count, char **words)
 {
     uint32_t job = 0, step = 0;

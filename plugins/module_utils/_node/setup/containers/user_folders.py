@@ -2,17 +2,24 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The folders that enroot needs of a job's user, made by root before the job.
+"""The folders that enroot and pyxis need of a job's user, made by root before the job.
 
 Where users make them themselves, whoever is first to make ``user-4001`` has what user 4001 runs in his containers.
+
+pyxis makes its own as root, unless it is there (enroot_create_user_runtime_dir in pyxis_slurmstepd.c). Where that fails
+for a batch job, Slurm drains the node ("batch job complete failure"), and any user can fill the scratch. A new folder
+needs space, also for root; a new name for an old one does not. So there are spare folders, made while there is space.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
 from ...machine.root import Root
+from ...machine.user_folders import adapt
+from ...machine.writing import is_full
 from ..directories.folders import Base, FolderProblem, make, opened
 from ..directories.wanted import Folder
 from .options import Options
@@ -20,6 +27,9 @@ from .options import Options
 _MODE = 0o700
 _USERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _TRUSTED = frozenset({0})
+SPARES = 64
+"""Users whose first job on a node may start while the scratch is full. An empty folder takes an inode."""
+_SPARE = ".spare-"
 
 
 def make_all(options: Options, uid: int, gid: int, root: Root) -> tuple[list[str], list[str]]:
@@ -36,7 +46,36 @@ def make_all(options: Options, uid: int, gid: int, root: Root) -> tuple[list[str
             problems.append(str(error))
         except OSError as error:
             problems.append(f"{parent}/user-{uid}: {error.strerror or error}")
+    try:
+        _make_for_pyxis(options.pyxis_runtime_path, uid, gid, root)
+    except FolderProblem as error:
+        problems.append(str(error))
+    except OSError as error:
+        problems.append(f"{options.pyxis_runtime_path}/{uid}: {error.strerror or error}")
     return made, problems
+
+
+def _make_for_pyxis(parent: str, uid: int, gid: int, root: Root) -> None:
+    if not parent or not root.exists(parent):
+        # pyxis' own default is in /run, which no user can fill.
+        return
+    with opened(root.at(parent), parent) as base:
+        _refuse_open(base)
+        name = str(uid)
+        spares = sorted(entry for entry in os.listdir(base.handle) if entry.startswith(_SPARE))
+        if base.look(name) is None:
+            try:
+                os.mkdir(name, _MODE, dir_fd=base.handle)
+            except OSError as error:
+                if not is_full(error) or not spares:
+                    raise
+                os.rename(spares.pop(), name, src_dir_fd=base.handle, dst_dir_fd=base.handle)
+        with base.enter(name) as folder:
+            adapt(folder.handle, uid, gid, _MODE)
+        with contextlib.suppress(OSError):
+            for number in range(SPARES):
+                if f"{_SPARE}{number:06}" not in spares:
+                    os.mkdir(f"{_SPARE}{number:06}", _MODE, dir_fd=base.handle)
 
 
 def _refuse_open(base: Base) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.options import Options, options_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.user_folders import make_all
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.user_folders import SPARES, make_all
 
 USER = os.getuid() + 4001 if os.getuid() == 0 else os.getuid()
 GROUP = os.getgid()
@@ -97,3 +98,43 @@ def test_nothing_is_made_where_users_make_them(closed: Path) -> None:
 def test_paths_of_another_layout_are_the_sites_own(closed: Path) -> None:
     given = options(settings={"ENROOT_DATA_PATH": "/fast/$(id -u)/data"}, cache_path="")
     assert given.user_folder_parents == ()
+
+
+RUNTIME = "/scratch/enroot/runtime"
+
+
+def full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No new folder finds space any more; an old one can be renamed, as on XFS (tried on a full one of Linux 6.18)."""
+
+    def mkdir(path: str, *_mode: int, dir_fd: int | None = None) -> None:
+        if dir_fd is None or not os.path.lexists(f"/proc/self/fd/{dir_fd}/{path}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+
+
+def test_a_new_user_on_a_full_scratch_has_the_folder_without_which_pyxis_has_the_node_drained(
+    closed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = closed / RUNTIME[1:]
+    runtime.mkdir(mode=0o755)
+    wanted = options(pyxis_runtime_path=RUNTIME)
+    make_all(wanted, USER, GROUP, Root(str(closed)))
+    assert len(list(runtime.iterdir())) == SPARES + 1
+    full(monkeypatch)
+    other = USER + 1 if os.getuid() == 0 else USER
+    _made, problems = make_all(wanted, other, GROUP, Root(str(closed)))
+    assert not [words for words in problems if RUNTIME in words]
+    found = (runtime / str(other)).stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (other, 0o700)
+    monkeypatch.undo()
+    make_all(wanted, USER, GROUP, Root(str(closed)))
+    assert len(list(runtime.glob(".spare-*"))) == SPARES
+
+
+def test_without_spares_a_full_scratch_is_told(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (closed / RUNTIME[1:]).mkdir(mode=0o755)
+    full(monkeypatch)
+    _made, problems = make_all(options(pyxis_runtime_path=RUNTIME), USER, GROUP, Root(str(closed)))
+    assert f"{RUNTIME}/{USER}: No space left on device" in problems
