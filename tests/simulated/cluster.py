@@ -11,6 +11,8 @@ import re
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,7 @@ RESOURCE_GROUP = "hpcai-sim"
 SCALE_SET = "compute"
 
 SPARE = "hpcai: no such instance"
+ANSWER_S = 120
 
 INVENTORY = """\
 plugin: hpcai.azure.azure_vmss
@@ -151,6 +154,16 @@ class Cluster:
             check=check,
             stdin=subprocess.DEVNULL,
         ).stdout
+
+    def wait_for_nodes(self, controller: str, wanted: Mapping[str, str]) -> None:
+        """Wait until slurmctld has the nodes in these states.
+
+        It marks a node whose slurmd has just been restarted as not responding ("idle*"), until its next ping.
+        """
+        deadline = time.monotonic() + ANSWER_S
+        while (found := self.nodes(controller)) != wanted:
+            assert time.monotonic() < deadline, f"{found} after {ANSWER_S} s"
+            time.sleep(1)
 
     def nodes(self, controller: str) -> dict[str, str]:
         """The nodes that slurmctld has, with their states in lower case, e.g. ``{"compute-0": "idle"}``.

@@ -68,7 +68,7 @@ def test_it_comes_back_with_the_next_run(
     revive(cluster)
     run = cluster.site(inventory)
     assert run.rc == 0, run.output
-    assert cluster.nodes(controller) == {"compute-0": "idle", "compute-3": "idle"}
+    cluster.wait_for_nodes(controller, {"compute-0": "idle", "compute-3": "idle"})
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +105,6 @@ def test_restart_that_a_cut_off_run_left_undone_is_made_good_and_an_operators_re
     assert run.hosts["compute000000"]["changed"] == 1
     assert int(cluster.ssh(ALIVE, started)) > before[ALIVE]
     assert int(cluster.ssh(DEAD, started)) == before[DEAD]
-    assert cluster.nodes(controller) == {"compute-0": "drained", "compute-3": "idle"}
+    cluster.wait_for_nodes(controller, {"compute-0": "drained", "compute-3": "idle"})
     assert cluster.reasons(controller) == ["bad fan, ticket 4711"]
     cluster.ssh(controller, "sudo scontrol update NodeName=compute-0 State=RESUME")

@@ -14,6 +14,8 @@ from simulated.cluster import Cluster, Recap
 
 from .ops_repository import OpsRepository
 
+READY = {"compute-0": "idle", "compute-3": "idle"}
+
 
 def test_check_mode_before_the_first_run_says_what_it_would_do(checked_before: Recap) -> None:
     assert checked_before.rc == 0, checked_before.output
@@ -21,7 +23,7 @@ def test_check_mode_before_the_first_run_says_what_it_would_do(checked_before: R
 
 
 def test_cluster_comes_up_from_the_installed_archive(cluster: Cluster, controller: str) -> None:
-    assert cluster.nodes(controller) == {"compute-0": "idle", "compute-3": "idle"}
+    cluster.wait_for_nodes(controller, READY)
 
 
 def test_job_runs_on_both_nodes(cluster: Cluster, controller: str) -> None:
@@ -71,4 +73,4 @@ def test_no_secret_in_what_a_run_prints(cluster: Cluster, controller: str, inven
     assert run.changed > 0
     assert len(key) == 128
     assert key not in run.output
-    assert cluster.nodes(controller) == {"compute-0": "idle", "compute-3": "idle"}
+    cluster.wait_for_nodes(controller, READY)

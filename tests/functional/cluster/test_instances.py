@@ -92,4 +92,4 @@ def test_reimaged_node_is_another_machine_and_site_brings_it_back(
     subprocess.run(["ssh-keygen", "-R", str(vm_id), "-f", str(cluster.state / "known_hosts")], check=True)
     run = cluster.site(inventory)
     assert run.rc == 0, run.output
-    assert cluster.nodes(controller) == {"compute-0": "idle", NODE: "idle"}
+    cluster.wait_for_nodes(controller, {"compute-0": "idle", NODE: "idle"})
