@@ -50,7 +50,7 @@ options:
     default: false
   credential:
     description:
-      - By which right. V(identity) is a managed identity of the machine, V(workload) a workload identity, V(sas) a
+      - Credentials. V(identity) is a managed identity of the machine, V(workload) a workload identity, V(sas) a
         shared access signature, V(none) none, for what anybody may read.
       - Only root can use the managed identity. For another user, V(identity) is what C(blob_staging_grants) of role
         P(hpcai.azure.blob_staging#role) grants the user's groups.

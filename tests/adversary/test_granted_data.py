@@ -70,6 +70,7 @@ def place(node: Callable[[str], Node], tmp_path: Path) -> Iterator[Place]:
     try:
         programs = installed()
     except NotHere as error:
+        # It says which program npm could not bring; without Azurite there is no account to attack.
         pytest.skip(str(error))
     one = node("0")
     gateway = one.sh("ip route show default").split()[2]

@@ -42,7 +42,7 @@ class Stuck:
     """A thread of a user that was killed and has not ended.
 
     :ivar pid: its process.
-    :ivar uid: whose it is; never root.
+    :ivar uid: its owner; never root.
     :ivar tracer: the process that traces it; 0 for none.
     """
 

@@ -58,7 +58,7 @@ class CpuFacts:
 def read_cpus(root: Root) -> CpuFacts:
     """Return the machine's CPUs and NUMA nodes.
 
-    :raises ValueError: sysfs holds a list of CPUs that is none, or none at all for a node.
+    :raises ValueError: sysfs holds an invalid list of CPUs, or has no list for a node.
     """
     online = CpuSet.parse_list(root.text(f"{_CPUS}/online") or "")
     if not online:

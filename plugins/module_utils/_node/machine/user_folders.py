@@ -28,7 +28,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TRIES = 1000
 """A user may recreate what root moves aside, as fast as root: root has to be first only once."""
 _LARGEST = 1 << 16
-"""Bytes of a file of ours."""
+"""Bytes to read of a file that root wrote."""
 
 
 class FolderProblem(RuntimeError):

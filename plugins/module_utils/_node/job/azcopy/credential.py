@@ -36,7 +36,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]*sig=[\x21-\x7e]+")
 
 @dataclass(frozen=True)
 class Credential:
-    """By which right.
+    """Credentials for Blob storage.
 
     :ivar kind: one of KINDS.
     :ivar client_id: with IDENTITY, which of the machine's; empty where there is but one.

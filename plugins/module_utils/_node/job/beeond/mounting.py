@@ -55,9 +55,7 @@ def prepare(mount_point: str, root: Root) -> None:
     try:
         with walk(root, mount_point, make_mode=0o755) as folder:
             if os.listdir(folder.handle):
-                raise OwnFailure(
-                    f"{mount_point} is not empty: move away what lies there, or choose another mount point"
-                )
+                raise OwnFailure(f"{mount_point} is not empty: move its content away, or choose another mount point")
     except FolderProblem as error:
         raise OwnFailure(str(error)) from None
     except OSError as error:

@@ -22,7 +22,7 @@ READY = f"{FOLDER}/ready"
 """A datagram socket: a user sends the id of an event that need not wait for him any longer."""
 SCHEMA = 1
 STALE_S = 20.0
-"""Age at which the file counts for nothing: the service writes it every 2 s, and waits 1.5 s at most for an answer."""
+"""Age at which the file is ignored: the service writes it every 2 s, and waits 1.5 s at most for an answer."""
 _SERVICE = "see 'systemctl status hpcai-events'"
 _OTHER = "another machine"
 

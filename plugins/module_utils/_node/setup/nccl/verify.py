@@ -73,7 +73,7 @@ class Verdict:
 def read_machine(root: Root) -> MachineFacts:
     """Return what is needed of the machine below ``root``.
 
-    :raises ValueError: sysfs holds a list of CPUs that is none.
+    :raises ValueError: sysfs holds an invalid list of CPUs.
     """
     cpus = read_cpus(root)
     return MachineFacts(cpus, CpuSet.parse_list(root.text(_PRESENT) or "") | cpus.online, read_pci(root))
