@@ -61,6 +61,18 @@ def test_nobody_moves_or_reads_another_users_folder_for_containers(alice: Any, b
         assert job(bob, host, f"{tried}; true") == ""
 
 
+def test_an_epilog_without_a_prolog_finds_no_containers(computes: list[Host]) -> None:
+    """pyxis' epilog lists the user's containers, also of a job that was cancelled before its prolog ran here.
+
+    Where enroot then tried to make the user's folder, as only root can, the epilog failed and drained the node.
+    """
+    listed = f"setpriv --reuid={NOBODYS} --regid={NOBODYS} --clear-groups env --ignore-environment PATH=/usr/bin:/bin"
+    for host in computes:
+        done = host.run(f"cd / && {listed} enroot list")
+        assert (done.rc, done.stdout, done.stderr) == (0, "", "")
+        assert host.run(f"cd / && {listed} touch /run/enroot/empty/container").rc != 0
+
+
 def test_cron_and_at_start_nothing_for_users(alice: Any, computes: list[Host]) -> None:
     """What they start is in no job: it has the node's GPUs and memory after the job, and no limit."""
     for host in computes:

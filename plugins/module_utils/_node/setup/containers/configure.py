@@ -17,7 +17,6 @@ from ...machine.run import CommandFailed, Run, must
 from ..managed_file import FileChange, apply_all, diff_of
 from .files import (
     APPARMOR,
-    RUNTIME_PARENT,
     TMPFILES,
     LinkChange,
     file_changes,
@@ -90,8 +89,7 @@ def at_boot(options: Options, root: Root, check: bool) -> list[str]:
 
 def _folders(options: Options, root: Root, run: Run, check: bool) -> list[str]:
     """What systemd-tmpfiles makes at each boot, now."""
-    wanted = {path: options.mode_of(path) for path in (RUNTIME_PARENT, *options.local_folders)}
-    lacking = {path: mode for path, mode in wanted.items() if not _has_mode(root.at(path), mode)}
+    lacking = {path: mode for path, mode in options.shared_folders.items() if not _has_mode(root.at(path), mode)}
     if lacking and not check and root.is_this_machine:
         must(run(["systemd-tmpfiles", "--create", root.at(TMPFILES)]))
     return [f"make {path}, mode {mode:04o}" for path, mode in lacking.items()]

@@ -26,7 +26,6 @@ CREDENTIALS = f"{CREDENTIAL_FOLDER}/.credentials"
 IMPORTER = "/usr/libexec/hpcai/pyxis-importer"
 HOOKS, EXTRA_HOOKS = "/etc/enroot/hooks.d", "/usr/share/enroot/hooks.d"
 APPARMOR, APPARMOR_OFF = "/etc/apparmor.d/enroot", "/etc/apparmor.d/disable/enroot"
-RUNTIME_PARENT = "/run/enroot"
 _CONTAINER_CLI = ("/usr/bin/nvidia-container-cli", "/usr/local/bin/nvidia-container-cli")
 ACR_USER = "00000000-0000-0000-0000-000000000000"
 """The user name that stands for a token, in every registry of Azure."""
@@ -86,7 +85,7 @@ def link_change(path: str, after: str | None) -> LinkChange:
 def file_changes(options: Options, root: Root) -> list[FileChange]:
     """Return the files that are the same on every machine of the cluster."""
     credentials = credentials_text(options)
-    settings = dict(options.settings)
+    settings = options.enroot_settings
     if credentials:
         settings.setdefault("ENROOT_CONFIG_PATH", CREDENTIAL_FOLDER)
     sysctl = "".join(f"-{key} = {value}\n" for key, value in sorted(options.sysctl.items()))
@@ -153,8 +152,8 @@ def credentials_text(options: Options) -> str:
 
 
 def _tmpfiles(options: Options) -> str:
-    folders = (RUNTIME_PARENT, *options.local_folders)
-    return HEADER + "".join(f"d {path} {options.mode_of(path):04o} root root -\n" for path in folders)
+    folders = options.shared_folders.items()
+    return HEADER + "".join(f"d {path} {mode:04o} root root -\n" for path, mode in folders)
 
 
 def _environ(variables: dict[str, str]) -> str:

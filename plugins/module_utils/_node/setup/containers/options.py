@@ -20,6 +20,9 @@ SETTINGS = f"{FOLDER}/{CONFIG}.json"
 
 APPARMOR = ("leave", "profile", "off")
 STICKY, CLOSED = 0o1777, 0o755
+RUNTIME_PARENT = "/run/enroot"
+EMPTY, EMPTY_MODE = f"{RUNTIME_PARENT}/empty", 0o555
+"""What enroot is given for a user's folder that root has not made."""
 _USER_PATHS = ("ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH")
 _USER_FOLDER = "/user-$(id -u)"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -59,8 +62,29 @@ class Options:
         parents = [path[: -len(_USER_FOLDER)] for path in paths if path.endswith(_USER_FOLDER)]
         return tuple(dict.fromkeys(filter(None, [*parents, self.cache_path])))
 
-    def mode_of(self, path: str) -> int:
-        """The permissions of a folder that all users share: closed if root makes what is in it."""
+    @property
+    def enroot_settings(self) -> dict[str, str]:
+        """What enroot reads of the settings.
+
+        pyxis runs ``enroot list`` as the job's user in each epilog, also where the job's prolog never ran, as on a node
+        that did not answer. enroot makes its folders first; where only root can, that would fail, and Slurm would drain
+        the node. An empty folder has no containers.
+        """
+        found = dict(self.settings)
+        for name in _USER_PATHS if self.root_makes_folders else ():
+            path = found.get(name, "")
+            if path.endswith(_USER_FOLDER):
+                found[name] = f"$(test -d {path} && echo {path} || echo {EMPTY})"
+        return found
+
+    @property
+    def shared_folders(self) -> dict[str, int]:
+        """The folders outside the scratch that all users share, with their permissions."""
+        folders = {path: self._mode_of(path) for path in (RUNTIME_PARENT, *self.local_folders)}
+        return {**folders, EMPTY: EMPTY_MODE} if self.root_makes_folders else folders
+
+    def _mode_of(self, path: str) -> int:
+        """The permissions of a folder: closed if root makes what is in it."""
         above = any(parent == path or parent.startswith(f"{path}/") for parent in self.user_folder_parents)
         return CLOSED if self.root_makes_folders and above else STICKY
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,24 @@ def test_parents_of_users_folders_are_closed_where_root_makes_these(node: Node) 
         ["/var/lib/enroot/data", "0755"],
         ["/var/lib/enroot/tmp", "1777"],
         ["/var/lib/enroot/images", "0755"],
+        ["/run/enroot/empty", "0555"],
     ]
+
+
+def test_enroot_has_no_containers_where_root_has_not_made_the_users_folder(node: Node, tmp_path: Path) -> None:
+    """pyxis asks in an epilog whose prolog never ran, and a failure drains the node."""
+    parent = tmp_path / "data"
+    parent.mkdir()
+    user = f"{parent}/user-$(id -u)"
+    do(node, settings={"ENROOT_DATA_PATH": user, "ENROOT_TEMP_PATH": "/tmp"}, root_makes_folders=True)
+    lines = (node.text("/etc/enroot/enroot.conf.d/50-hpcai.conf") or "").splitlines()[1:]
+    found = dict(line.split(" ", 1) for line in lines)
+    # As enroot evaluates a value: config::load of enroot 4.1.2.
+    evaluate = ["bash", "-euc", 'eval echo "$1"', "enroot", found["ENROOT_DATA_PATH"]]
+    assert subprocess.check_output(evaluate, text=True) == "/run/enroot/empty\n"
+    (parent / f"user-{os.getuid()}").mkdir()
+    assert subprocess.check_output(evaluate, text=True) == f"{parent}/user-{os.getuid()}\n"
+    assert found["ENROOT_TEMP_PATH"] == "/tmp"
 
 
 def test_the_kernel_is_told_what_it_does_not_have_yet(node: Node) -> None:
