@@ -39,14 +39,7 @@ def target(node: Callable[[str], Node], eventually: Eventually) -> Iterator[Node
         one.sh(f"cp --preserve /root/beeond.json {SETTINGS}")
         one.sh("find /tmp /dev/shm -xdev -user alice -delete", check=False)
         one.sh(f"umount {SMALL}; umount /var/tmp; mount -o remount,size=50%,nr_inodes=1000000 /tmp", check=False)
-        eventually(lambda: resumed(one), IDLE_S, one.state)
-
-
-def resumed(one: Node) -> bool:
-    """Whether the node takes jobs; a drain is undone, so that one attack that succeeds does not fail the next test."""
-    if "drain" in one.state():
-        one.cluster.ssh(one.controller, f"sudo scontrol update nodename={one.name} state=resume")
-    return one.state() == "idle"
+        eventually(one.resumed, IDLE_S, one.state)
 
 
 def fill(alice: Any, place: str) -> None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Users kill, stop and trace what is theirs while their jobs start, run and end: no node may be drained for it."""
+"""Users kill, stop and trace what is theirs while jobs start, run and end, and take ports: no node may be drained."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from simulated.node import Node
 Eventually = Callable[..., float]
 IDLE_S = 150
 """Seconds for a job to be gone: KillWait is 30 s, and nothing of this may last until UnkillableStepTimeout (600 s)."""
+PORT = 9003
+"""Of BeeGFS' storage server, shifted by beeond_port_shift."""
 ATTACKS = {
     "kills all of its processes": "kill -KILL -1",
     "stops all of its processes": "kill -STOP -1",
@@ -59,14 +61,7 @@ def target(node: Callable[[str], Node], eventually: Eventually) -> Iterator[Node
     eventually(lambda: one.state() == "idle", IDLE_S, one.state)
     yield one
     one.sh("pkill -KILL --uid alice", check=False)
-    eventually(lambda: resumed(one), IDLE_S, one.state)
-
-
-def resumed(one: Node) -> bool:
-    """Whether the node takes jobs; a drain is undone, so that one attack that succeeds does not fail the next test."""
-    if "drain" in one.state():
-        one.cluster.ssh(one.controller, f"sudo scontrol update nodename={one.name} state=resume")
-    return one.state() == "idle"
+    eventually(one.resumed, IDLE_S, one.state)
 
 
 def test_a_process_that_hangs_on_its_own_silent_fuse_server_is_freed(
@@ -113,3 +108,24 @@ def test_a_job_that_is_cancelled_while_it_starts_drains_nothing(
     for number in numbers:
         alice.run(f"scancel {number}; scancel --signal=KILL {number}")
     eventually(lambda: target.state() == "idle", IDLE_S, target.state)
+
+
+def test_a_user_who_holds_a_port_of_beeonds_drains_nothing(
+    alice: Any, bob: Any, target: Node, eventually: Eventually
+) -> None:
+    """Before, the next job with a BeeGFS failed its prolog, and slurmctld drained the node."""
+    hold = f'import socket, time; s = socket.socket(); s.bind(("", {PORT})); s.listen(); time.sleep(200)'
+    target.write("/opt/hold.py", hold.encode(), "0755")
+    alice.sbatch("--nodelist=compute-0 --ntasks=1 --mem=100 --time=5", "exec python3 /opt/hold.py")
+    held = f"ss --no-header --listening --tcp --numeric 'sport = :{PORT}'"
+    eventually(lambda: target.sh(held) != "", 60, lambda: target.sh(held))
+    number = bob.sbatch("--nodes=2 --mem=100 --constraint=beeond --time=2", "true")
+    try:
+        eventually(lambda: bob.job(number)["Restarts"] != "0", IDLE_S, lambda: (bob.job(number), target.state()))
+        said = f"AdminComment=hpcai: {target.name}: port {PORT}/tcp is taken by a process of user "
+        assert said in bob.check_output(f"scontrol show job {number}")
+    finally:
+        bob.run(f"scancel {number}")
+        alice.run("scancel --me")
+    eventually(lambda: "drain" in target.state() or target.state() == "idle", IDLE_S, target.state)
+    assert target.state() == "idle"

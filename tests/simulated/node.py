@@ -96,6 +96,12 @@ class Node:
         shown = self.cluster.ssh(self.controller, f"sinfo --noheader --format=%T --nodes={self.name}", check=False)
         return shown.strip()
 
+    def resumed(self) -> bool:
+        """Whether it is idle; a drain is undone, so that one attack that succeeds does not fail the next test."""
+        if "drain" in self.state():
+            self.cluster.ssh(self.controller, f"sudo scontrol update nodename={self.name} state=resume")
+        return self.state() == "idle"
+
     def runs_a_job(self) -> bool:
         """Whether a job on this very node ends well within ten seconds."""
         words = f"srun --immediate=5 --mpi=none --time=1 --nodelist={self.name} hostname"

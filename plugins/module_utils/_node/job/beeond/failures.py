@@ -11,8 +11,8 @@ class OwnFailure(RuntimeError):
     """This node's part cannot be had; the message is one line: what, where, what to do. The node is drained."""
 
 
-class NoSpace(RuntimeError):
-    """The scratch is full, which users can cause: the job goes back into the queue, and the node is not drained."""
+class UsersFault(RuntimeError):
+    """What users can cause, as a full scratch: the job goes back into the queue, and the node is not drained."""
 
 
 class PeerMissing(RuntimeError):

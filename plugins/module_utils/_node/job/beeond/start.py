@@ -9,6 +9,7 @@ Order: leftovers, own means (scratch, InfiniBand, ports), configuration, daemons
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from ...machine.writing import is_full
 from . import mounting, places, put_back, rendezvous, sweep, units
 from .address import Ask, address_of
 from .bounded import said
-from .failures import JobGone, NoSpace, OwnFailure, PeerMissing
+from .failures import JobGone, OwnFailure, PeerMissing, UsersFault
 from .job import Job
 from .joining import Peers, connects, join
 from .places import BEEGFS, BIND, FILES, Held
@@ -90,7 +91,7 @@ def start(job: Job, settings: Settings, machine: Machine, around: Around) -> Out
             _alone(job, held, machine)
         else:
             _together(job, held, settings, machine, around)
-    except NoSpace as lack:
+    except UsersFault as lack:
         return _put_back(f"{job.node}: {lack}", job, _roll_back(held, machine), around, is_jobs_own=True)
     except (OwnFailure, FolderProblem, OSError) as error:
         words = str(error)
@@ -101,7 +102,8 @@ def start(job: Job, settings: Settings, machine: Machine, around: Around) -> Out
         # Before anything is removed. A daemon that ended because of a full scratch need not have said so.
         full = is_full(error) if isinstance(error, OSError) else _is_full(settings, machine.root)
         left = _roll_back(held, machine)
-        if full:
+        # Before the start no service of the machine had the port: a user was faster than the daemon.
+        if full or os.strerror(errno.EADDRINUSE) in words:
             return _put_back(f"{job.node}: {words}", job, left, around, is_jobs_own=True)
         return Outcome(False, False, _with(words, left))
     except JobGone as gone:
@@ -157,7 +159,7 @@ def _refuse_full(settings: Settings, root: Root) -> None:
         scratch = os.path.dirname(settings.data_root)
         raise OwnFailure(f"{scratch} is not there ({error.strerror}), and the job's data would lie on it") from None
     if lack:
-        raise NoSpace(lack)
+        raise UsersFault(lack)
 
 
 def _is_full(settings: Settings, root: Root) -> bool:

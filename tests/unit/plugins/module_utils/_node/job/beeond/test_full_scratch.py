@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A scratch that users filled: the job goes back into the queue with the reason, and the node is not drained."""
+"""What users can cause, as a full scratch: the job goes back into the queue with the reason, and no node is drained."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 from .conftest import JOB, SETTINGS, Node
+from .test_release_7 import TAKEN
 
 FULL = replace(SETTINGS, least_free_mib=10**12)
 
@@ -96,3 +97,18 @@ def test_a_folder_that_finds_no_space_is_not_the_nodes_fault(node: Node, monkeyp
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
     assert "No space left on device" in done.words
+
+
+def test_a_port_that_a_user_took_before_the_daemon_is_not_the_nodes_fault(node: Node) -> None:
+    node.online.remove("gpu-3")
+
+    def die(command: tuple[str, ...]) -> None:
+        if "is-active" in command:
+            node.units["hpcai-beeond-storage@17.service"] = "failed"
+            node.file("/run/hpcai/beeond/17/storage.log", TAKEN)
+
+    node.during = die
+    done = node.start()
+    assert (done.good, done.started, node.state) == (True, False, "PENDING")
+    assert "Unable to bind to port: 9003" in done.words
+    assert node.left() == []
