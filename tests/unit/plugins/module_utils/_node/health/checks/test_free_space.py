@@ -137,6 +137,8 @@ def test_a_system_file_system_that_users_can_fill_only_warns(
     [
         # The user has taken all that a user can: root's 5 GiB are free.
         (5 * GIB // 4096, ""),
+        # Of 10 GiB for root half is left, which is enough.
+        (10 * GIB // 4096, ""),
         # Of 20 GiB for root only 5 are left: that was root.
         (20 * GIB // 4096, "5120 MiB of the 20480 MiB in / that are reserved for root are left"),
     ],
@@ -147,6 +149,13 @@ def test_what_is_reserved_for_root_is_not_users_to_fill(node: Node, reserved: in
     node.device("0:30", superblock(reserved))
     failed = [found for found in node.measure().findings if found.verdict == "fail"]
     assert [(found.summary, found.cause) for found in failed] == ([(summary, "node")] if summary else [])
+
+
+def test_a_reserve_counts_only_where_users_fill_the_rest(node: Node) -> None:
+    node.device("0:30", superblock(20 * GIB // 4096))
+    answer = node.measure()
+    assert answer.findings == ()
+    assert not [reading for reading in answer.readings if reading.name == "free_for_root"]
 
 
 @pytest.mark.parametrize("content", [b"", bytes(2048)], ids=["empty", "no ext4"])

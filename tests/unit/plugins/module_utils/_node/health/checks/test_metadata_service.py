@@ -84,4 +84,5 @@ def test_an_agent_that_the_rules_do_not_know_is_worth_a_warning(tmp_path: Path) 
     known = rules((0,), has_agent=True)
     answer = measure(tmp_path, listing(known), text=known)
     assert answer.findings == ()
+    assert answer.good.endswith("; Azure's guest proxy agent: Wireserver Audit - IMDS Audit")
     assert answer.readings[1].value == "Wireserver Audit - IMDS Audit"
