@@ -19,7 +19,7 @@ from simulated.hosts import plain
 Eventually = Callable[..., float]
 PRECIOUS = "/var/lib/attack-precious"
 UNIT = "attack-swap.service"
-IDLE_S, REMOVED_S = 120, 120
+IDLE_S, REMOVED_S, RACE_S = 120, 120, 3600
 FIRST_JOB = 3_900_000_001
 """Slurm does not give such numbers."""
 
@@ -127,7 +127,7 @@ def race(target: Target, tries: int) -> dict[str, Any]:
     return dict(json.loads(target.sh(f"python3 /run/attack-race.py {tries} {uid} {target.name}").splitlines()[-1]))
 
 
-@pytest.mark.parametrize("tries", [25, pytest.param(1000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("tries", [25, pytest.param(1000, marks=[pytest.mark.thorough, pytest.mark.timeout(RACE_S)])])
 def test_swapping_beeonds_folder_and_a_link_gains_nothing(target: Target, tries: int) -> None:
     """It gave the user a folder of his choice: root made one behind the link, and chowned it to him."""
     found = race(target, tries)
