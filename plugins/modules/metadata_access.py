@@ -18,13 +18,17 @@ description:
     loads it at boot, and C(slurmd) does not start without it. A drop-in of C(nftables.service) loads the site's own
     rules and this table in one transaction, so that a reload or restart leaves no gap.
   - Loads the rules again if somebody removed or changed them.
+  - nftables knows a connection by the user who opened its socket, and tasks of C(srun --mpi=pmix) inherit one that root
+    opened. So C(hpcai-metadata.service) also calls C(hpcnode metadata attach), which attaches a filter to the kernel
+    that looks at the user who connects. It needs C(hpcnode), which the module M(hpcai.azure.node_tools) installs,
+    cgroup v2 and Linux 5.1. Without these, as in containers, only the rules protect the metadata service.
   - Where Azure's guest proxy agent is installed, connections to its port are limited in the same way, because it
     forwards requests as root.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
   state:
-    description: V(absent) removes the rules, the service and the drop-in, and warns of what that means.
+    description: V(absent) removes the rules, the filter, the service and the drop-in, and warns of what that means.
     type: str
     choices: [present, absent]
     default: present

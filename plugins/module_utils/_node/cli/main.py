@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         grants,
         health,
         job,
+        metadata,
         nccl,
         pins,
         scratch,
@@ -47,7 +48,7 @@ PROGRAM = "hpcnode"
 SCHEMA = 1
 """Version of what ``--json`` prints."""
 
-_JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "grants", "slurm", "arbiter")
+_JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metadata", "grants", "slurm", "arbiter")
 NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS)
 """The sub-commands."""
 

@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+from ...machine.bpf import BpfError
 from ...machine.proxy_agent import ProxyAgent, read_proxy_agent
+from ...machine.root import Root
+from ...setup.metadata import connect
 from ...setup.metadata.loaded import CannotTell, difference
-from ...setup.metadata.rules import AGENT_PORT, NFT, RULES, SERVICE, TABLE
-from ...setup.metadata.wanted import SETTINGS, read_guard
+from ...setup.metadata.rules import AGENT_PORT, ATTACH, NFT, RULES, SERVICE, TABLE
+from ...setup.metadata.wanted import SETTINGS, MetadataProblem, read_guard, read_users
 from ..check import BOOT, FAIL, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 
 _OPEN = "every user of this machine reaches the metadata service, and can take the node's identity"
@@ -37,6 +40,10 @@ def _measure(context: Context) -> Answer:
     if agent is not None and str(AGENT_PORT) not in text:
         words = "Azure's guest proxy agent was installed after the rules were made, and forwards requests of all users"
         findings.append(Finding(WARN, words, hint="Run site.yml, which makes the rules again"))
+    unfiltered = _unfiltered(root)
+    if unfiltered:
+        words = f"{unfiltered}: a job that inherits one, as from slurmstepd's PMIx, can take the node's identity"
+        findings.append(Finding(WARN, words, hint=f"'{ATTACH}' as root, or site.yml"))
     return Answer(
         good=f"only root and listed users reach the metadata service{_words(agent)}",
         readings=(Reading("metadata_rules", differs or "loaded"),)
@@ -44,6 +51,14 @@ def _measure(context: Context) -> Answer:
         findings=tuple(findings),
         limit=f"the table inet {TABLE} is as in {RULES}",
     )
+
+
+def _unfiltered(root: Root) -> str:
+    """Where the kernel does not say, as in a container, only the rules count."""
+    try:
+        return connect.difference(root, read_users(root))
+    except (BpfError, MetadataProblem):
+        return ""
 
 
 def _words(agent: ProxyAgent | None) -> str:
@@ -55,7 +70,8 @@ CHECK = Check(
     title="Metadata service",
     explain=(
         "The rules of nftables that let only root and listed users reach Azure's metadata service are loaded, and are "
-        "those of /etc/hpcai/metadata.nft. A guest proxy agent of Azure that the rules do not know warns."
+        "those of /etc/hpcai/metadata.nft. Warns where the kernel lacks the filter that keeps jobs from connecting "
+        "sockets that root opened, and where the rules do not know a guest proxy agent of Azure."
     ),
     tiers=(PERIODIC, BOOT),
     measure=_measure,

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...machine.bpf import BpfError
 from ...machine.proxy_agent import read_proxy_agent
 from ...machine.root import Root
 from ...machine.run import Run, must
 from .. import daemon
 from ..managed_file import FileChange, apply_all, change_of
 from ..tools.events import SERVICE as EVENTS
+from . import connect
 from .loaded import CannotTell, difference
-from .rules import DROP_IN, NFT, RULES, SERVICE, TABLE, UNIT, drop_in, rules, unit
+from .rules import DROP_IN, HPCNODE, NFT, RULES, SERVICE, TABLE, UNIT, drop_in, rules, unit
 from .wanted import SETTINGS, MetadataProblem, Wanted, as_text, uids_of
 
 OPEN = (
@@ -70,7 +72,7 @@ def plan(root: Root, wanted: Wanted, run: Run, may_come: bool = False) -> Plan:
         return Plan(files, tuple(verbs))
     if facts.needs_daemon_reload or changed & {root.at(UNIT), root.at(DROP_IN)}:
         verbs.insert(0, "daemon-reload")
-    differs = _differs(text, run, may_come)
+    differs = _differs(text, run, may_come) or _unfiltered(root, wanted)
     if facts.active != "active":
         verbs.append("start")
     elif differs or root.at(RULES) in changed:
@@ -110,17 +112,27 @@ def _differs(text: str, run: Run, may_come: bool) -> str:
         return str(error)
 
 
+def _unfiltered(root: Root, wanted: Wanted) -> str:
+    """Where the kernel does not say, as in a container, or nothing could attach the filter, it is not missed."""
+    try:
+        return connect.difference(root, wanted.users) if root.exists(HPCNODE) else ""
+    except BpfError:
+        return ""
+
+
 def _removal(root: Root, wanted: Wanted, run: Run) -> Plan:
     # First the drop-in: nftables.service must not look for a file that is gone.
     files = _changes(root, {DROP_IN: None, SETTINGS: as_text(wanted), UNIT: None, RULES: None})
     loaded = run(["nft", "list", "table", "inet", TABLE]).rc == 0
     events = _events(wanted, run)
-    return Plan(files, events=events, removes=loaded or any(file.after is None for file in files))
+    removes = loaded or connect.is_attached(root) or any(file.after is None for file in files)
+    return Plan(files, events=events, removes=removes)
 
 
 def _remove(made: Plan, run: Run) -> None:
     # Nothing here is an error where no systemd runs, or the service is not there any more.
     run(["systemctl", "disable", SERVICE])
+    run([HPCNODE, "metadata", "detach"])
     apply_all(made.files)
     for command in (["systemctl", "daemon-reload"], ["systemctl", "stop", SERVICE]):
         run(command)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from .wanted import Wanted
 
@@ -18,6 +19,8 @@ SERVICE = "hpcai-metadata.service"
 UNIT = f"/etc/systemd/system/{SERVICE}"
 DROP_IN = "/etc/systemd/system/nftables.service.d/hpcai-metadata.conf"
 NFT = "/usr/sbin/nft"
+HPCNODE = "/usr/bin/hpcnode"
+ATTACH = f"{HPCNODE} metadata attach"
 _MARK = "# Written by the module hpcai.azure.metadata_access, which overwrites it."
 _COMMENT = re.compile(r'comment "([^"]*)"')
 
@@ -26,6 +29,33 @@ METADATA, HOST = "169.254.169.254", "168.63.129.16"
 AGENT, AGENT_PORT = "127.0.0.1", 3080
 """Where Azure's guest proxy agent listens. It runs as root, and eBPF leads all connections to the two addresses there
 before nftables sees them (Azure/GuestProxyAgent, proxy_agent/src/common/constants.rs)."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """TCP ports of an address that are kept for root and listed users."""
+
+    name: str
+    address: str
+    ports: tuple[int, ...]
+
+    @property
+    def match(self) -> str:
+        """The condition of a rule of nftables."""
+        several = f"{{ {', '.join(map(str, self.ports))} }}"
+        return f"ip daddr {self.address} tcp dport {self.ports[0] if len(self.ports) == 1 else several}"
+
+
+_AGENT_PLACE = Place("guest proxy agent", AGENT, (AGENT_PORT,))
+_AZURE_PLACES = (Place("metadata service", METADATA, (80,)), Place("host service", HOST, (80, 32526)))
+
+
+def places(has_agent: bool) -> tuple[Place, ...]:
+    """Return what is kept for root and listed users.
+
+    :param has_agent: whether Azure's guest proxy agent is on this machine.
+    """
+    return (*_AZURE_PLACES, _AGENT_PLACE) if has_agent else _AZURE_PLACES
 
 
 def rules(uids: Sequence[int], has_agent: bool) -> str:
@@ -40,14 +70,10 @@ def rules(uids: Sequence[int], has_agent: bool) -> str:
     may = ", ".join(str(uid) for uid in uids)
     # nft takes 128 characters of comment.
     who = may if len(may) <= 80 else f"{len(uids)} users, {hashlib.sha256(may.encode()).hexdigest()[:16]}"
-    places = [
-        (f"ip daddr {METADATA} tcp dport 80", "metadata service"),
-        (f"ip daddr {HOST} tcp dport {{ 80, 32526 }}", "host service"),
-    ]
-    agent = [(f"ip daddr {AGENT} tcp dport {AGENT_PORT}", "guest proxy agent")] if has_agent else []
-    output = "".join(f'        {where} jump guard comment "{name}"\n' for where, name in [*places, *agent])
+    output = "".join(f'        {place.match} jump guard comment "{place.name}"\n' for place in places(has_agent))
     forward = "".join(
-        f'        {where} counter reject with tcp reset comment "{name}, forwarded"\n' for where, name in places
+        f'        {place.match} counter reject with tcp reset comment "{place.name}, forwarded"\n'
+        for place in _AZURE_PLACES
     )
     return f"""\
 {_MARK}
@@ -95,7 +121,10 @@ Type=oneshot
 RemainAfterExit=yes
 # Nothing is done at a stop: the rules stay.
 ExecStart={NFT} -f {RULES}
+# A failure is ignored: hpcnode may be absent, and containers cannot. The health check metadata_service warns.
+ExecStartPost=-{ATTACH}
 ExecReload={NFT} -f {RULES}
+ExecReload=-{ATTACH}
 
 [Install]
 WantedBy=sysinit.target

@@ -75,3 +75,14 @@ def read_guard(root: Root) -> bool | None:
     if not isinstance(stated.get("guard"), bool):
         raise ConfigError(f"{root.at(SETTINGS)} has no usable guard: run site.yml, which writes it.")
     return bool(stated["guard"])
+
+
+def read_users(root: Root) -> tuple[str, ...]:
+    """Return the further users of the settings file.
+
+    :raises ConfigError: it cannot be used.
+    """
+    users = (read_config(root, CONFIG) or {}).get("users", [])
+    if not isinstance(users, list) or not all(isinstance(user, str) for user in users):
+        raise ConfigError(f"{root.at(SETTINGS)} has no usable users: run site.yml, which writes it.")
+    return tuple(users)

@@ -12,8 +12,11 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.metadata_service import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata import connect
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import RULES, rules
 
+from ...setup.metadata.filters import Kernel
 from ...setup.metadata.machine import NO_TABLE, listing
 from ..playing import context
 
@@ -86,3 +89,12 @@ def test_an_agent_that_the_rules_do_not_know_is_worth_a_warning(tmp_path: Path) 
     assert answer.findings == ()
     assert answer.good.endswith("; Azure's guest proxy agent: Wireserver Audit - IMDS Audit")
     assert answer.readings[1].value == "Wireserver Audit - IMDS Audit"
+
+
+def test_a_filter_that_the_kernel_lacks_is_worth_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Kernel(monkeypatch)
+    (found,) = measure(tmp_path, listing(TEXT)).findings
+    assert (found.verdict, found.hint) == ("warn", "'/usr/bin/hpcnode metadata attach' as root, or site.yml")
+    assert found.summary.startswith("the kernel lacks the filter for sockets that root opened: a job that inherits one")
+    connect.attach(Root(str(tmp_path)), ())
+    assert measure(tmp_path, listing(TEXT)).findings == ()

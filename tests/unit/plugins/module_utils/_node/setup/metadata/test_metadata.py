@@ -13,19 +13,22 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import apply_all
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata import configure, rules
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata import configure, connect, rules
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.loaded import CannotTell, difference
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.wanted import (
     SETTINGS,
     MetadataProblem,
     Wanted,
     read_guard,
+    read_users,
     uids_of,
 )
 
+from .filters import Kernel
 from .machine import Machine, listing
 
 WANTED = Wanted(guard=True)
+LOAD = "/usr/sbin/nft -f /etc/hpcai/metadata.nft"
 
 
 @pytest.fixture
@@ -64,11 +67,40 @@ def test_rules_that_somebody_flushed_are_loaded_again(machine: Machine) -> None:
     assert made.reasons == ("the kernel has no table inet hpcai_metadata",)
 
 
+def test_a_filter_that_the_kernel_lacks_is_attached_by_a_reload(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converge(machine, WANTED)
+    machine.file(rules.HPCNODE, "")
+    # A container: the kernel does not say.
+    assert not configure.plan(machine.root, WANTED, machine.run).changed
+    kernel = Kernel(monkeypatch)
+    made = configure.plan(machine.root, WANTED, machine.run)
+    assert made.verbs == ("reload",)
+    assert made.reasons == ("the kernel lacks the filter for sockets that root opened",)
+    connect.attach(machine.root, WANTED.users)
+    assert not configure.plan(machine.root, WANTED, machine.run).changed
+    kernel.programs.popitem()
+    # Nothing could attach it.
+    (machine.folder / rules.HPCNODE.lstrip("/")).unlink()
+    assert not configure.plan(machine.root, WANTED, machine.run).changed
+
+
+def test_a_filter_that_is_left_is_removed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    converge(machine, Wanted(guard=False))
+    Kernel(monkeypatch)
+    connect.attach(machine.root, ())
+    assert configure.plan(machine.root, Wanted(guard=False), machine.run).removes
+    connect.detach(machine.root)
+    assert not configure.plan(machine.root, Wanted(guard=False), machine.run).removes
+
+
 def test_another_user_is_a_reload(machine: Machine) -> None:
     converge(machine, WANTED)
     made = converge(machine, Wanted(guard=True, users=("telegraf", "1234")))
     assert made.verbs == ("reload",)
     assert "meta skuid { 0, 998, 1234 } accept" in str(machine.loaded)
+    assert read_users(machine.root) == ("telegraf", "1234")
 
 
 def test_a_user_that_the_machine_lacks_is_refused(machine: Machine) -> None:
@@ -95,6 +127,7 @@ def test_what_is_switched_off_is_removed_drop_in_first(machine: Machine) -> None
     assert machine.loaded is None
     assert machine.commands == [
         "systemctl disable hpcai-metadata.service",
+        "/usr/bin/hpcnode metadata detach",
         "systemctl daemon-reload",
         "systemctl stop hpcai-metadata.service",
         "nft delete table inet hpcai_metadata",
@@ -160,6 +193,12 @@ def test_no_job_starts_before_the_rules_are_loaded() -> None:
     assert "ExecStop" not in unit
 
 
+def test_the_filter_is_attached_wherever_the_rules_are_loaded_and_holds_up_nothing() -> None:
+    lines = rules.unit().splitlines()
+    assert lines.index("ExecStartPost=-/usr/bin/hpcnode metadata attach") > lines.index(f"ExecStart={LOAD}")
+    assert lines.index("ExecReload=-/usr/bin/hpcnode metadata attach") > lines.index(f"ExecReload={LOAD}")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -192,3 +231,6 @@ def test_a_damaged_settings_file_is_an_error(machine: Machine) -> None:
     machine.file(SETTINGS, '{"schema": 1, "guard": "yes"}')
     with pytest.raises(ConfigError, match="no usable guard"):
         read_guard(machine.root)
+    machine.file(SETTINGS, '{"schema": 1, "guard": true, "users": [7]}')
+    with pytest.raises(ConfigError, match="no usable users"):
+        read_users(machine.root)
