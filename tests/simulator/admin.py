@@ -33,6 +33,8 @@ EDITS: dict[str, tuple[type[Any], ...]] = {
     "model_version": (int,),
     "user_data": (str,),
     "identity": (bool,),
+    "boot_diagnostics": (bool,),
+    "console_log": (str, type(None)),
 }
 
 

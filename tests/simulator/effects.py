@@ -177,6 +177,7 @@ class Effects:
     def _create(self, instance: Instance) -> None:
         self._backend.create(self.node_spec(instance))
         self._wait(instance)
+        instance.host_keys = self._backend.host_keys(instance.vm_id)
         _settle(instance, "Succeeded", "running")
         self._report(f"{instance.name}: running at {instance.private_ipv4}")
 
@@ -243,6 +244,7 @@ class Effects:
         self._backend.replace(self.node_spec(instance))
         instance.show("Updating", "starting")
         self._wait(instance)
+        instance.host_keys = self._backend.host_keys(instance.vm_id)
         return "running"
 
     def _upgrade(self, instance: Instance) -> str:

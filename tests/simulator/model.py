@@ -154,6 +154,7 @@ class Model:
                 user_data=wanted.user_data,
                 identity=wanted.identity,
                 client_ids=wanted.client_ids,
+                boot_diagnostics=wanted.boot_diagnostics,
             )
             self.machines[machine.id.lower()] = machine
             self.resource_groups.add(machine.resource_group.lower())
@@ -188,6 +189,7 @@ class Model:
             user_data=wanted.user_data,
             identity=wanted.identity,
             client_ids=wanted.client_ids,
+            boot_diagnostics=wanted.boot_diagnostics,
         )
         scale_set.profile = virtual_machine_profile(
             scale_set,
@@ -249,6 +251,7 @@ class Model:
                 user_data=scale_set.user_data,
                 identity=scale_set.identity,
                 client_ids=scale_set.client_ids,
+                boot_diagnostics=scale_set.boot_diagnostics,
             )
             scale_set.growth += 1
             scale_set.members[instance_id or name.lower()] = instance

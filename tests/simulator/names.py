@@ -10,6 +10,8 @@ GUID and PREFIX plus six.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import random
 import uuid
 from collections.abc import Iterator
@@ -39,6 +41,13 @@ def instance_ids(first: list[int]) -> Iterator[int]:
         last += gap
         yield last
         gap = gap + 1 if gap < 9 else 2
+
+
+def public_key(seed: str) -> str:
+    """A public host key as in ``ssh_host_ed25519_key.pub``; the same seed gives the same key."""
+    kind, key = b"ssh-ed25519", hashlib.sha256(seed.encode()).digest()
+    blob = b"".join(len(part).to_bytes(4, "big") + part for part in (kind, key))
+    return f"ssh-ed25519 {base64.b64encode(blob).decode()} root@localhost"
 
 
 class Identities:

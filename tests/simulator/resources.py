@@ -96,6 +96,7 @@ class ScaleSet(Resource):
     user_data: str = ""
     identity: bool = True
     client_ids: tuple[str, ...] = ()
+    boot_diagnostics: bool = True
     placement_groups: list[str] = field(default_factory=list)
     model_version: int = 1
     provisioning_state: str = "Succeeded"
@@ -147,6 +148,11 @@ class Instance(Resource):
     """As it was handed over, with placeholders."""
     identity: bool = True
     client_ids: tuple[str, ...] = ()
+    boot_diagnostics: bool = True
+    host_keys: tuple[str, ...] = ()
+    """Public host keys that it printed on its serial console when its system was new."""
+    console_log: str | None = None
+    """The log of its serial console, where a test says what is in it."""
     provisioning_state: str = "Creating"
     power_state: str | None = "starting"
     has_network_profile: bool = True

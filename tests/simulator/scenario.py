@@ -88,6 +88,8 @@ class MachineScenario:
     """Whether machines have a managed identity (one assigned by the system)."""
     client_ids: tuple[str, ...] = ()
     """Client ids of further identities, assigned by the user."""
+    boot_diagnostics: bool = True
+    """Whether Azure keeps the log of the serial console, in storage that it manages."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ class ScaleSetScenario:
     """Whether machines have a managed identity (one assigned by the system)."""
     client_ids: tuple[str, ...] = ()
     """Client ids of further identities, assigned by the user."""
+    boot_diagnostics: bool = True
+    """Whether Azure keeps the log of the serial console, in storage that it manages."""
 
 
 @dataclass(frozen=True)

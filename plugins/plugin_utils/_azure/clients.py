@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
-from .cloud import Cloud
+from .cloud import Cloud, is_loopback
 from .deadline import Deadline
 from .errors import InventoryError
 from .policies import AllowLoopbackHttp, Bounded, OnlyLists, PatientRetry
@@ -30,7 +31,7 @@ class Clients:
         self._credential = credential
         self._only_lists = only_lists
         self._bounded = Bounded(deadline)
-        self._retry = PatientRetry(deadline)
+        self._deadline = deadline
         self._clients: dict[tuple[type, str], Any] = {}
 
     @property
@@ -61,29 +62,43 @@ class Clients:
 
         It does not register a resource provider by itself, as the SDK's own clients would.
         """
+        from azure.core.pipeline.policies import BearerTokenCredentialPolicy
+
+        bearer = BearerTokenCredentialPolicy(self._credential, self._cloud.scope)
+        return self._plain("", [*([AllowLoopbackHttp()] if self._cloud.plain_http else []), bearer])
+
+    def signed(self) -> Any:
+        """Return a client for addresses that carry a signature of their own. It sends no token."""
+        return self._plain("signed", [])
+
+    def may_read(self, address: str) -> bool:
+        """Say whether what comes from this address is protected on its way."""
+        parts = urlsplit(address)
+        return parts.scheme == "https" or (self._cloud.plain_http and is_loopback(parts.hostname))
+
+    def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients.values():
+            client.close()
+
+    def _plain(self, name: str, authentication: list[Any]) -> Any:
         from azure.core import PipelineClient
         from azure.core.pipeline import policies
 
-        key = PipelineClient, ""
+        key = PipelineClient, name
         if key not in self._clients:
             self._clients[key] = PipelineClient(
                 self._cloud.endpoint,
                 policies=[
                     policies.RequestIdPolicy(),
                     policies.UserAgentPolicy(_USER_AGENT),
-                    *([AllowLoopbackHttp()] if self._cloud.plain_http else []),
-                    self._retry,
-                    policies.BearerTokenCredentialPolicy(self._credential, self._cloud.scope),
+                    PatientRetry(self._deadline),
+                    *authentication,
                     self._bounded,
                 ],
                 use_env_settings=not self._cloud.loopback,
             )
         return self._clients[key]
-
-    def close(self) -> None:
-        """Close all connections."""
-        for client in self._clients.values():
-            client.close()
 
     def _client(self, kind: type, subscription_id: str) -> Any:
         key = kind, subscription_id
@@ -98,7 +113,8 @@ class Clients:
                 credential_scopes=[self._cloud.scope],
                 per_call_policies=policies,
                 per_retry_policies=[self._bounded],
-                retry_policy=self._retry,
+                # One for each client: it holds what follows it in the client's pipeline, authentication included.
+                retry_policy=PatientRetry(self._deadline),
                 user_agent=_USER_AGENT,
                 polling_interval=_POLL_S,
                 # A proxy of the environment is for reaching Azure, not for reaching this machine.

@@ -131,6 +131,14 @@ def test_the_login_node_is_reached_directly_and_all_others_through_it(ops: Path,
     assert "StrictHostKeyChecking=accept-new" in proxy
 
 
+def test_where_verified_keys_are_required_ssh_accepts_no_other(ops: Path, source: Source) -> None:
+    hosts = variables(ops, source, hpcai_verify_host_keys="required")
+
+    settings = ssh_settings(hosts["compute00000H"]["ansible_ssh_common_args"], "10.0.0.1")
+    assert settings["stricthostkeychecking"] == "true"
+    assert "StrictHostKeyChecking=yes" in settings["proxycommand"]
+
+
 @pytest.mark.parametrize("chosen", ["", "compute000003"])
 def test_the_jump_host_can_be_chosen(ops: Path, source: Source, chosen: str) -> None:
     hosts = variables(ops, source, hpcai_jump_host=chosen)

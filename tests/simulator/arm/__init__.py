@@ -16,7 +16,7 @@ from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from simulator import TOKEN, admin, misbehaviour
-from simulator.arm import impacts, longrunning, machines, network, scale_sets, set_instances
+from simulator.arm import boot_diagnostics, impacts, longrunning, machines, network, scale_sets, set_instances
 from simulator.arm.context import Context, context
 from simulator.arm.errors import ArmError, refusal, subscription_not_found
 from simulator.arm.paging import query
@@ -44,7 +44,7 @@ def create_app(state: Context) -> Flask:
     """The application for one simulator."""
     app = Flask("simulator", static_folder=None)
     app.config["context"] = state
-    for blueprint in (scale_sets, set_instances, machines, network, impacts, longrunning, admin):
+    for blueprint in (boot_diagnostics, scale_sets, set_instances, machines, network, impacts, longrunning, admin):
         app.register_blueprint(blueprint.blueprint)
     app.wsgi_app = LowerCasePaths(app.wsgi_app)  # type: ignore[method-assign]
     app.before_request(_begin)
@@ -65,7 +65,7 @@ def _begin() -> Response | None:
     misbehaviour.delay(context().options.latency_ms / 1000)
     g.fault = context().faults.applying(text)
     answer = misbehaviour.before(g.fault, context().faults, refusal) if g.fault else None
-    if answer is None:
+    if answer is None and not request.path.startswith(boot_diagnostics.STORAGE):
         _check_request()
     return answer
 
@@ -81,9 +81,9 @@ def _finish(response: Response) -> Response:
     response.headers["x-ms-correlation-request-id"] = str(uuid.uuid4())
     dropped = bool(g.get("dropped"))
     status = 0 if dropped else response.status_code
-    context().requests["arm"].add(
-        request.method, request.environ["simulator.path"], unquote(request.query_string.decode()), status
-    )
+    # Who has the signature of a log's address may read the log.
+    asked = "" if request.path.startswith(boot_diagnostics.STORAGE) else unquote(request.query_string.decode())
+    context().requests["arm"].add(request.method, request.environ["simulator.path"], asked, status)
     if dropped:
         misbehaviour.drop()
     return response

@@ -103,6 +103,9 @@ class Backend(Protocol):
     def wait_ready(self, vm_id: str, timeout: float) -> None:
         """Return once the machine answers (ssh for a real one); raise NodeNotReady after ``timeout`` seconds."""
 
+    def host_keys(self, vm_id: str) -> tuple[str, ...]:
+        """The public host keys of a machine that answers, each as in a file ``ssh_host_*_key.pub``."""
+
     def close(self) -> None:
         """Remove every machine and the network."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from simulator import names
 from simulator.authority import Authority
 from simulator.backends import Backend, BackendError, NetworkSpec, NodeSpec
 
@@ -45,6 +46,10 @@ class NoneBackend:
 
     def wait_ready(self, vm_id: str, timeout: float) -> None:
         """A machine that does not exist is always ready."""
+
+    def host_keys(self, vm_id: str) -> tuple[str, ...]:
+        """A key that nobody has the other half of, always the same for a machine."""
+        return (names.public_key(vm_id),)
 
     def close(self) -> None:
         """Nothing was made."""

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from simulator import names
 from simulator.backends import BackendError, NetworkSpec, NodeNotReady, NodeSpec
 
 
@@ -77,6 +78,10 @@ class RecordingBackend:
     def wait_ready(self, vm_id: str, timeout: float) -> None:
         """Note it."""
         self._note("wait_ready", vm_id)
+
+    def host_keys(self, vm_id: str) -> tuple[str, ...]:
+        """Another key for each fresh system."""
+        return (names.public_key(f"{vm_id} {self.copies[vm_id]}"),)
 
     def close(self) -> None:
         """Note it."""

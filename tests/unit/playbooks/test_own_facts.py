@@ -44,6 +44,7 @@ def test_the_check_of_the_inventory_leaves_each_host_its_own_facts(
     check, *_rest = yaml.safe_load((REPOSITORY / "playbooks/site.yml").read_text(encoding="utf-8"))
     assert check["name"] == "Check the inventory"
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(HOSTS), encoding="utf-8")
+    (tmp_path / "tasks").symlink_to(REPOSITORY / "playbooks/tasks")
     (tmp_path / "play.yml").write_text(yaml.safe_dump([check, GATHER]), encoding="utf-8")
 
     done = ansible_playbook(tmp_path, "-i", "hosts.yml", "play.yml")

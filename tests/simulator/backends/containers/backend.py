@@ -130,6 +130,10 @@ class ContainersBackend:
 
         machine.wait_until(answers, timeout, failed)
 
+    def host_keys(self, vm_id: str) -> tuple[str, ...]:
+        """The public halves of the keys that its sshd has."""
+        return machine.host_keys(self._podman, self._container(self._known(vm_id)))
+
     def close(self) -> None:
         """Remove every machine and the network."""
         self._reboots.close()

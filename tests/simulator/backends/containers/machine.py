@@ -86,6 +86,12 @@ def ssh_argv(address: str, user: str, key: str) -> list[str]:
     ]
 
 
+def host_keys(podman: Podman, name: str) -> tuple[str, ...]:
+    """The public host keys of a running machine."""
+    text = podman.run("exec", name, "sh", "-c", "cat /etc/ssh/ssh_host_*_key.pub")
+    return tuple(line for line in text.splitlines() if line)
+
+
 def wait_until(answers: Callable[[], bool], timeout: float, failed: Callable[[], NodeNotReady]) -> None:
     """Ask until the answer is yes; raise what ``failed`` makes when time is up."""
     began = time.monotonic()

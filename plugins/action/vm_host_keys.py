@@ -1,0 +1,141 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Writes the host keys of virtual machines, as Azure knows them, for ssh on the machine where Ansible runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ..plugin_utils._azure import known_hosts
+from ..plugin_utils._azure.boot_diagnostics import read_logs
+from ..plugin_utils._azure.connecting import CONNECTION, by_door, connected
+from ..plugin_utils._azure.console_keys import Console, read_console
+from ..plugin_utils._azure.deadline import Deadline
+from ..plugin_utils._azure.errors import InventoryError
+from ..plugin_utils._azure.machine_keys import Machine, Outcome, judge, machines_of_hosts
+from ..plugin_utils._azure.targets import Target, look, make_target
+
+_SPEC: dict[str, dict[str, Any]] = {
+    **CONNECTION,
+    "machines": {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "name": {"type": "str"},
+            "azure_id": {"type": "str", "required": True},
+            "vm_id": {"type": "str", "required": True},
+        },
+    },
+    "hosts": {"type": "list", "elements": "str"},
+    "path": {"type": "path"},
+    "known": {"type": "str", "choices": ["compare", "skip"], "default": "compare"},
+    "required": {"type": "bool", "default": False},
+    "timeout": {"type": "int", "default": 300},
+}
+
+
+class ActionModule(ActionBase):
+    """hpcai.azure.vm_host_keys."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Read what the machines printed on their consoles, and write it if it contradicts nothing."""
+        super().run(tmp, task_vars)
+        _result, options = self.validate_argument_spec(
+            _SPEC, required_by={"machines": ["path"]}, required_one_of=[["machines", "hosts"]]
+        )
+        # What a credential that fails has to say stands in our own error.
+        logging.getLogger("azure").addHandler(logging.NullHandler())
+        try:
+            machines = [
+                Machine(
+                    item["name"] or item["azure_id"],
+                    make_target(item["azure_id"], item["vm_id"]),
+                    Path(options["path"]),
+                )
+                for item in options["machines"] or []
+            ]
+            hosts = map(str, options["hosts"] or [])
+            of_hosts, left_out = machines_of_hosts(hosts, (task_vars or {}).get("hostvars") or {}, options["path"])
+            return self._work(options, [*machines, *of_hosts], left_out)
+        except InventoryError as error:
+            raise AnsibleError(str(error)) from None
+        except OSError as error:
+            raise AnsibleError(f"{error.filename}: {error.strerror or error}") from None
+
+    def _work(self, options: Mapping[str, Any], machines: list[Machine], left_out: list[str]) -> dict[str, Any]:
+        before = {machine.path: known_hosts.read_file(machine.path) for machine in machines}
+        known = {machine: known_hosts.known_keys(before[machine.path], machine.target.vm_id) for machine in machines}
+        wanted = [machine for machine in machines if options["known"] == "compare" or not known[machine]]
+        outcome = judge(known, self._consoles(options, {machine.target for machine in wanted}))
+        problems = [*outcome.contradictions, *(outcome.refusals(left_out) if options["required"] else [])]
+        if problems:
+            raise InventoryError(" ".join(["No host key was written.", *problems]))
+        lines = outcome.lines()
+        if not self._task.check_mode:
+            for path, added in lines.items():
+                known_hosts.append(path, before[path], added)
+        return _result(outcome, left_out, before, lines)
+
+    def _consoles(self, options: Mapping[str, Any], targets: set[Target]) -> dict[Target, Console]:
+        """Return what the console of each machine shows. What goes wrong is why it shows nothing."""
+        found: dict[Target, Console] = {}
+        deadline = Deadline(options["timeout"])
+        for subscription in sorted({target.subscription.lower() for target in targets}):
+            members = sorted(
+                (target for target in targets if target.subscription.lower() == subscription),
+                key=lambda target: target.azure_id,
+            )
+            try:
+                found |= self._of_subscription(options, subscription, members, deadline)
+            except InventoryError as error:
+                found |= {target: Console(lacks=str(error)) for target in members}
+        return found
+
+    def _of_subscription(
+        self, options: Mapping[str, Any], subscription: str, members: list[Target], deadline: Deadline
+    ) -> dict[Target, Console]:
+        ((get, _subscriptions),) = by_door(options, {subscription}, self._loader)
+        with connected(get, deadline, only_lists=False) as clients:
+            logs = read_logs(clients, members, deadline)
+        # Afterwards: an id that has this vmId now had it before, because a vmId is never given again.
+        with connected(get, deadline, only_lists=True) as clients:
+            present = set(look(clients, members).present)
+        return {
+            target: Console(lacks="Azure has no such machine any more.")
+            if target not in present
+            else Console(lacks=str(log))
+            if isinstance(log, InventoryError)
+            else read_console(log)
+            for target, log in logs.items()
+        }
+
+
+def _result(
+    outcome: Outcome, left_out: list[str], before: Mapping[Path, str], lines: Mapping[Path, str]
+) -> dict[str, Any]:
+    return {
+        "changed": bool(lines),
+        "verified": [
+            {"name": machine.name, "vm_id": machine.target.vm_id, "keys": [key.fingerprint for key in keys]}
+            for machine, keys in outcome.shown.items()
+        ],
+        "known": [machine.name for machine in outcome.known],
+        "unverified": [{"name": machine.name, "reason": reason} for machine, reason in outcome.unverified.items()],
+        "left_out": left_out,
+        "warnings": outcome.warnings(),
+        "diff": [
+            {"before_header": str(path), "after_header": str(path)}
+            | {"before": before[path], "after": known_hosts.with_lines(before[path], added)}
+            for path, added in lines.items()
+        ],
+    }

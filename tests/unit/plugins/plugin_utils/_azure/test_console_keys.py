@@ -1,0 +1,182 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Host keys are read from consoles as Ubuntu, RHEL 9 and Debian write them, and from no text of users."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.console_keys import read_console
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.host_keys import complete_key
+
+ED25519 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINdl5VwOM5h6uq1Z098Xi5fvyJSQDcCcEnZZYvHS/fNh"
+EVIL = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFLC6yXTpYmdkQstt6l2vzoJHRkQfvFllD3sVNg0L3o"
+ECDSA = (
+    "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBHN14OCnYTeMh09qRzmWhtXsCgMOQu5S4WLksyBkQs"
+    "NFil50MPdN8EoE0hh4dw70UzctiMXmQW/vStGeeyLv7OA="
+)
+RSA = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAIQDT0Wo3uY0eGm1tWm2oPm4bYdA9s8mXbY9Qm0mQvVx3Tw=="
+BEGIN, END = "-----BEGIN SSH HOST KEY KEYS-----", "-----END SSH HOST KEY KEYS-----"
+
+UBUNTU = f"""\
+[    0.000000] Linux version 6.8.0-1030-azure (buildd@lcy02-amd64-087) #35~22.04.1-Ubuntu SMP Mon May 26
+[    0.000000] Command line: BOOT_IMAGE=/boot/vmlinuz-6.8.0-1030-azure ro console=tty1 console=ttyS0 earlyprintk=ttyS0
+[   12.061204] cloud-init[603]: Generating public/private ed25519 key pair.
+[   12.088112] cloud-init[603]: The key fingerprint is:
+
+Ubuntu 22.04.5 LTS compute000003 ttyS0
+
+compute000003 login: <14>Nov 24 08:00:19 cloud-init: #############################################################
+<14>Nov 24 08:00:19 cloud-init: -----BEGIN SSH HOST KEY FINGERPRINTS-----
+<14>Nov 24 08:00:19 cloud-init: 256 SHA256:uNiVztksCsDhcc0u9e8BrWYYdBgZlWeLlGNrWzGyLOk root@compute000003 (ED25519)
+<14>Nov 24 08:00:19 cloud-init: -----END SSH HOST KEY FINGERPRINTS-----
+<14>Nov 24 08:00:19 cloud-init: #############################################################
+{BEGIN}
+{ECDSA} root@compute000003
+{ED25519} root@compute000003
+{RSA} root@compute000003
+{END}
+[   19.707112] cloud-init[1187]: Cloud-init v. 25.1.4-0ubuntu0~22.04.1 finished at Tue, 24 Nov 2026 08:00:19 +0000.
+"""
+# Without a name of the machine, what follows the key is empty.
+BLANK = " "
+RHEL_9 = f"""\
+[    0.000000][    T0] Linux version 5.14.0-570.12.1.el9_6.x86_64 (mockbuild@x64-builder) #1 SMP PREEMPT_DYNAMIC
+[    0.000000][    T0] Command line: BOOT_IMAGE=(hd0,gpt2)/vmlinuz-5.14.0 console=tty1 console=ttyS0,115200n8
+[   21.337019] cloud-init[1402]: Cloud-init v. 24.4-3.el9 running 'modules:final' at Tue, 24 Nov 2026 08:00:21 +0000.
+ci-info: no authorized SSH keys fingerprints found for user azureuser.
+{BEGIN}
+{ECDSA}{BLANK}
+{ED25519}{BLANK}
+{END}
+
+AlmaLinux 9.6 (Sage Margay)
+Kernel 5.14.0-570.12.1.el9_6.x86_64 on an x86_64
+
+compute000003 login: """
+DEBIAN = f"""\
+\x1b[0m\x1b[37mGNU GRUB  version 2.06 [    0.000000] Linux version 6.1.0-37-cloud-amd64 (debian-kernel)
+[    0.000000] Command line: BOOT_IMAGE=/boot/vmlinuz-6.1.0-37-cloud-amd64 ro console=tty0 console=ttyS0,115200
+
+Debian GNU/Linux 12 debian ttyS0
+
+debian login: {BEGIN}
+{ED25519} root@debian
+[    9.915581] hv_utils: KVP IC version 4.0
+{RSA} root@debian
+{END}
+"""
+DISTRIBUTIONS = {"ubuntu": UBUNTU, "rhel": RHEL_9, "debian": DEBIAN}
+SHOWN = {"ubuntu": [ECDSA, ED25519, RSA], "rhel": [ECDSA, ED25519], "debian": [ED25519, RSA]}
+
+
+def keys(log: str) -> list[str]:
+    """The keys that a console shows."""
+    return [str(key) for key in read_console(log).keys]
+
+
+def lacks(log: str) -> str:
+    """Why a console shows none."""
+    console = read_console(log)
+    assert not console.keys
+    return console.lacks
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r\r\n"])
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_keys_of_each_distribution(name: str, end: str) -> None:
+    assert keys(DISTRIBUTIONS[name].replace("\n", end)) == SHOWN[name]
+
+
+def block(*lines: str) -> str:
+    """Lines between the marks."""
+    return "\n".join([BEGIN, *lines, END]) + "\n"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[   99.1] cloud-init[4711]: ",
+        "cloud-init[4711]: ",
+        "<14>Nov 24 08:00:19 cloud-init: ",
+        " ",
+        "\r",
+        "x\r",
+        "\x1b[2K",
+    ],
+)
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_line_with_anything_before_its_key_is_no_key(name: str, prefix: str) -> None:
+    forged = "".join(f"{prefix}{line}\n" for line in block(EVIL).splitlines())
+    log = DISTRIBUTIONS[name]
+    kernel, _newline, rest = log.partition("\n")
+
+    for text in (f"{kernel}\n{forged}{rest}", f"{log}\n{forged}", log.replace(f"{END}\n", f"{prefix}{EVIL}\n{END}\n")):
+        assert keys(text) == SHOWN[name]
+
+
+@pytest.mark.parametrize("separator", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_only_a_line_feed_ends_a_line(separator: str) -> None:
+    forged = separator.join(["[   99.1] x[4711]: ", BEGIN, EVIL, END])
+    kernel, _newline, rest = UBUNTU.partition("\n")
+
+    assert keys(f"{kernel}\n{forged}\n{rest}") == SHOWN["ubuntu"]
+
+
+def test_log_without_its_beginning_shows_none() -> None:
+    assert "no beginning of a boot" in lacks(UBUNTU.partition("earlyprintk=ttyS0\n")[2])
+    assert "no beginning of a boot" in lacks("")
+    assert "no beginning of a boot" in lacks(block(EVIL) + UBUNTU.partition("\n")[2])
+
+
+def test_keys_before_the_kernel_are_none() -> None:
+    assert keys(block(EVIL) + UBUNTU) == SHOWN["ubuntu"]
+
+
+def test_console_without_keys_says_so() -> None:
+    assert "shows no host keys" in lacks(UBUNTU.replace(BEGIN, ""))
+    assert "shows no host keys" in lacks(UBUNTU.replace(END, ""))
+
+
+def test_two_different_blocks_are_as_good_as_none() -> None:
+    assert "different sets" in lacks(UBUNTU + block(EVIL))
+    assert "different sets" in lacks(UBUNTU + block(ED25519, EVIL))
+
+
+def test_block_that_is_repeated_is_no_other_one() -> None:
+    assert keys(UBUNTU + block(ED25519)) == SHOWN["ubuntu"]
+
+
+def test_block_that_begins_anew_counts_from_there() -> None:
+    assert keys(UBUNTU.replace(BEGIN, f"{BEGIN}\n{RSA} x\n{BEGIN}")) == SHOWN["ubuntu"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ED25519[:-4],
+        f"{ED25519}AAAA",
+        f"{ED25519[:40]}[    9.9] hv_utils: KVP {ED25519[40:]}",
+        ED25519.replace("ssh-ed25519", "ssh-rsa"),
+        ECDSA.replace("nistp256 ", "nistp384 ", 1),
+        "ssh-dss AAAAB3NzaC1kc3MAAACBAL3bJ4WVn1N5nnKVKdhQf4z48Moki88rcC0lDP0bz3en",
+        "ssh-ed25519 AAAA!!!!",
+        "ssh-ed25519",
+        "ssh-ed25519  " + ED25519.split()[1],
+        "*,x " + ED25519,
+        "",
+    ],
+)
+def test_damaged_key_is_none(line: str) -> None:
+    assert complete_key(line) is None
+    assert "damaged" in lacks(UBUNTU.partition(BEGIN)[0] + block(line))
+
+
+def test_fingerprint_is_the_one_of_ssh_keygen() -> None:
+    key = complete_key(f"{ED25519} root@x")
+
+    assert key is not None
+    assert key.fingerprint.startswith("ssh-ed25519 SHA256:")
+    assert len(key.fingerprint) == len("ssh-ed25519 SHA256:") + 43
