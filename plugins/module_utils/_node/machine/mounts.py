@@ -15,6 +15,8 @@ from .disks import BlockDevice
 from .root import Root
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
+_DELETED = "//deleted"
+"""The kernel says so behind a folder that was removed while it is mounted elsewhere. No path has it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ def _parse(line: str) -> Mount | None:
     if not found or len(first) < 6 or len(last) < 3:
         return None
     options = dict.fromkeys([*first[5].split(","), *last[2].split(",")])
-    return Mount(first[2], _plain(first[3]), _plain(first[4]), last[0], _plain(last[1]), tuple(options))
+    return Mount(
+        first[2], _plain(first[3]).removesuffix(_DELETED), _plain(first[4]), last[0], _plain(last[1]), tuple(options)
+    )
 
 
 def _plain(text: str) -> str:

@@ -59,6 +59,13 @@ def test_mounts_with_their_options_and_odd_names(tmp_path: pathlib.Path) -> None
     assert mounts[5].root == "/enroot"
 
 
+def test_a_folder_that_was_removed_while_mounted_has_its_path(tmp_path: pathlib.Path) -> None:
+    """As Linux 6.1 writes it; such a bind mount of a job was not known as one, and stayed."""
+    line = "82 230 9:127 /beeond/17/files//deleted /beeond rw,nosuid,nodev - xfs /dev/md127 rw\n"
+    (mount,) = read_mounts(tree(tmp_path, self__mountinfo=line))
+    assert (mount.root, mount.mountpoint) == ("/beeond/17/files", "/beeond")
+
+
 def test_the_device_of_a_mount_by_number_and_else_by_name(tmp_path: pathlib.Path) -> None:
     mounts = read_mounts(tree(tmp_path, self__mountinfo=MOUNTINFO))
     # The root's source says nothing (/dev/root), the number of btrfs is its own.
