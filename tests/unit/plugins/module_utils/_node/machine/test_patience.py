@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,8 +17,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import p
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long each sleep was; time passes in sleeps alone."""
     naps: list[float] = []
-    monkeypatch.setattr(time, "sleep", naps.append)
-    monkeypatch.setattr(time, "monotonic", lambda: sum(naps))
+    # Of this module alone: threads of other tests may sleep meanwhile.
+    monkeypatch.setattr(patience, "time", SimpleNamespace(sleep=naps.append, monotonic=lambda: sum(naps)))
     return naps
 
 
