@@ -10,6 +10,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,7 +69,7 @@ class Systemd:
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long the module slept, which takes no time here."""
     times: list[float] = []
-    monkeypatch.setattr(daemon.time, "sleep", times.append)
+    monkeypatch.setattr(daemon, "time", SimpleNamespace(sleep=times.append))
     return times
 
 
