@@ -24,8 +24,8 @@ from hardware.vm import HOST, Machine
 # What drains a node and lets it back is looked at on the simulated cluster, the checks on recorded and played kernels.
 pytestmark = pytest.mark.thorough
 PERIOD_S = 30
-WITHIN_S = PERIOD_S + 60
-"""A period, the checks on an emulated processor, the report, and the arbiter's next look."""
+WITHIN_S = PERIOD_S + 150
+"""A period, the checks on an emulated processor that other tests keep busy, the report, and the arbiter's next look."""
 OURS = "hpcai: health: "
 GPU = "0001:00:00.0"
 # The machine has no GPUs, so of those that its size promises here only the kernel's log can tell; and no way out.
