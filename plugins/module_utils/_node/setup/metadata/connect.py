@@ -79,7 +79,7 @@ def detach(root: Root, *kinds: int, but: str = "") -> bool:
 
 
 def is_attached(root: Root) -> bool:
-    """Whether the kernel has a filter of ours; not where it does not say."""
+    """Return whether the kernel has a filter of this module; False if the kernel does not answer."""
     try:
         return any(_ours(root, kind) for kind in KINDS)
     except bpf.BpfError:

@@ -240,6 +240,17 @@ class Node:
                 self.requeue = int(word[-1])
         return 0, "", ""
 
+    def let_storage_die(self, log: str) -> None:
+        """Let the storage daemon of job 17 end after its start, with this log; another node's never comes."""
+        self.online.remove("gpu-3")
+
+        def die(command: tuple[str, ...]) -> None:
+            if "is-active" in command:
+                self.units["hpcai-beeond-storage@17.service"] = "failed"
+                self.file("/run/hpcai/beeond/17/storage.log", log)
+
+        self.during = die
+
     def _reach(self, address: str, port: int) -> bool:
         return port == 9003 and address.partition("address-of-")[2] not in self.unreachable
 

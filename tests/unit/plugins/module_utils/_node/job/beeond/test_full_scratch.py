@@ -100,14 +100,7 @@ def test_a_folder_that_finds_no_space_is_not_the_nodes_fault(node: Node, monkeyp
 
 
 def test_a_port_that_a_user_took_before_the_daemon_is_not_the_nodes_fault(node: Node) -> None:
-    node.online.remove("gpu-3")
-
-    def die(command: tuple[str, ...]) -> None:
-        if "is-active" in command:
-            node.units["hpcai-beeond-storage@17.service"] = "failed"
-            node.file("/run/hpcai/beeond/17/storage.log", TAKEN)
-
-    node.during = die
+    node.let_storage_die(TAKEN)
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
     assert "Unable to bind to port: 9003" in done.words

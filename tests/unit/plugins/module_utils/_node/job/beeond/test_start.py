@@ -169,14 +169,7 @@ def test_a_management_that_ends_while_it_is_asked_makes_nobody_guilty(node: Node
     ],
 )
 def test_a_daemon_that_dies_fails_at_once_with_its_own_words(node: Node, log: str, words: str) -> None:
-    node.online.remove("gpu-3")
-
-    def die(command: tuple[str, ...]) -> None:
-        if "is-active" in command:
-            node.units["hpcai-beeond-storage@17.service"] = "failed"
-            node.file("/run/hpcai/beeond/17/storage.log", log)
-
-    node.during = die
+    node.let_storage_die(log)
     done = node.start()
     assert not done.good
     assert done.words == f"a daemon of job 17 has ended: storage: {words}"
