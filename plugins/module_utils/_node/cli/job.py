@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Callable
 
 from ..job.hooks.kinds import KINDS
+from ..job.hooks.record import Failure
 from ..machine.root import Root
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
@@ -21,7 +23,9 @@ They lie in /etc/hpcai/KIND.d and run in the order of their names (50-gpu). slur
 /usr/libexec/hpcai/KIND. Each script has a limit in seconds, and is ended with all that it started when that is over.
 The first one of a prolog that fails ends it, of the others all run. A file that is not root's, that others may write,
 or that is not executable counts as a failure. A script of a prolog that exits with 75 has the job requeued, with its
-last line as the reason, instead of the node drained.
+last line as the reason, instead of the node drained. Where the role health_checks was, a prolog or epilog that
+fails otherwise asks the arbiter first. If no more nodes may be out, or nobody answers, the node stays, and the job of a
+prolog is requeued.
 
 status tells which scripts there are and what failed last in this boot. Changes nothing.
 
@@ -69,7 +73,7 @@ def _execute(args: argparse.Namespace) -> Answer:
 def _run(args: argparse.Namespace, root: Root) -> Answer:
     from ..job.hooks.runner import run_kind
 
-    done = run_kind(args.kind, root, os.environ)
+    done = run_kind(args.kind, root, os.environ, ask=partial(_ask, root))
     scripts = [
         {"name": one.name, "cause": one.cause, "last_line": one.last_line, "seconds": round(one.seconds, 3)}
         for one in done.ran
@@ -79,6 +83,22 @@ def _run(args: argparse.Namespace, root: Root) -> Answer:
         words = done.given_back or f"{args.kind}: {len(done.ran)} passed"
         return Answer(GOOD, words, {**data, "reason": None, "given_back": done.given_back})
     return Answer(BAD, done.failure.reason, {**data, "reason": done.failure.reason})
+
+
+def _ask(root: Root, failure: Failure, seconds: float) -> str:
+    """Ask the arbiter, where there is one, whether this node may go out for a script that failed; return why not."""
+    import calendar
+    import time
+
+    from ..health.telling.ask import ask_for_script
+    from ..health.telling.files import ScriptFault
+    from ..health.telling.settings import is_set_up
+
+    if not is_set_up(root):
+        return ""
+    at = calendar.timegm(time.strptime(failure.time, "%Y-%m-%dT%H:%M:%SZ"))
+    given = ask_for_script(root, failure.job, ScriptFault(failure.kind, failure.summary, at), seconds)
+    return "" if given.refuse else given.words
 
 
 def _status(_args: argparse.Namespace, root: Root) -> Answer:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...machine.atomic import remove_file, write_file
@@ -19,7 +19,7 @@ from .summing import Runs
 
 TOLD = f"{RUN_FOLDER}/told.json"
 ASKED = f"{RUN_FOLDER}/asked/prolog.json"
-"""A job's prolog waits for an answer. hpcai-health-report.path watches the folder."""
+"""A job's prolog or epilog waits for an answer. hpcai-health-report.path watches the folder."""
 ANSWERED = f"{RUN_FOLDER}/answered.json"
 
 
@@ -34,6 +34,20 @@ class Told:
     report: Report | None = None
     sent: float = 0.0
     runs: Runs = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ScriptFault:
+    """A script of a prolog or an epilog that failed by the machine's own fault.
+
+    :ivar kind: ``prolog`` or ``epilog``.
+    :ivar summary: the script, what it said, and the job.
+    :ivar time: when, in whole seconds since the epoch.
+    """
+
+    kind: str
+    summary: str
+    time: int
 
 
 @dataclass(frozen=True)
@@ -69,18 +83,27 @@ def write_told(root: Root, told: Told) -> None:
     _write(root, TOLD, {"report": text, "sent": told.sent, "runs": told.runs})
 
 
-def ask(root: Root, question: str) -> None:
+def ask(root: Root, question: str, fault: ScriptFault | None = None) -> None:
     """Leave a question.
 
+    :param fault: the script that failed, where one did; it stands in the node's report until the question is answered.
     :raises OSError: it cannot be written.
     """
     remove_file(root.at(ANSWERED))
-    _write(root, ASKED, {"question": question})
+    _write(root, ASKED, {"question": question, "fault": asdict(fault) if fault else None})
 
 
 def asked(root: Root) -> str:
     """Return the mark of the question that waits; empty if none does."""
     return str(_read(root, ASKED).get("question") or "")
+
+
+def asked_fault(root: Root) -> ScriptFault | None:
+    """Return the failed script that the question which waits is about; None where it is about none."""
+    try:
+        return ScriptFault(**_read(root, ASKED)["fault"])
+    except (LookupError, TypeError):
+        return None
 
 
 def answer(root: Root, given: Answered) -> None:

@@ -2,9 +2,9 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Putting the report into the node's record at slurmctld, and waiting for the arbiter where a job's prolog asks it to.
+"""Putting the report into the node's record at slurmctld, and waiting for the arbiter where a prolog or epilog asks.
 
-Not from inside the prolog: Slurm's commands there would hang where slurmctld does.
+Not from inside these: Slurm's commands there would hang where slurmctld does.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
 from ...slurm import own_node, slurmd_env
 from ...slurm.arbiter import seen
-from ...slurm.arbiter.message import FORM, Report, decode, encode
+from ...slurm.arbiter.message import FORM, Fault, Report, decode, encode
 from ...slurm.own_node import NoController, Reach
 from ...slurm.slurmd_env import SlurmdEnv
 from .. import record
-from ..check import TIERS
+from ..check import OBSERVE, TIERS
 from . import files
 from .files import Answered, Told
 from .settings import Settings, read_settings
@@ -55,7 +55,7 @@ class Said:
 def tell(
     root: Root, run: Run, reach: Reach = own_node.reach, clock: Clock = time.time, pause: Pause = time.sleep
 ) -> Said:
-    """Tell slurmctld how the node is, if that is new or old, and answer a prolog that waits.
+    """Tell slurmctld how the node is, if that is new or old, and answer who waits.
 
     :param reach: what tells this machine's address as the controllers see it.
     """
@@ -87,6 +87,11 @@ def _tell_newest(
     report, runs = report_of([found for found in (record.read(root, tier) for tier in TIERS) if found], before.runs)
     if report is None:
         return None
+    fault = files.asked_fault(root)
+    if fault:
+        # Newer than the newest check, so that it counts although the node was brought back meanwhile.
+        first = Fault(fault.kind, OBSERVE, fault.summary, blocks=True)
+        report = replace(report, time=max(report.time, fault.time), faults=(first, *report.faults))
     # As it will stand there, with what there is no room for left out: that is what the next one is compared with.
     return _send(decode(encode(report)), replace(before, runs=runs), root, run, env, settings, reach, now, urgent)
 
@@ -149,7 +154,7 @@ def _wait(
     pause: Pause,
     tell_newest: Callable[[], Said],
 ) -> str:
-    """Wait until the node is drained, and answer the prolog. What is found meanwhile is told: it may be good again."""
+    """Wait until the node is drained, and answer. What is found meanwhile is told: it may be good again."""
     given = Answered(question, False, f"the arbiter has not drained this node within {ANSWER_S:g} s: see its journal")
     for pause_s in _pauses(clock() + ANSWER_S, clock, env.node_name):
         pause(pause_s)
@@ -164,7 +169,7 @@ def _wait(
             given = Answered(question, True, node.reason)
             break
     files.answer(root, given)
-    return f"the prolog {'refuses the job' if given.refuse else 'lets the job start'}: {given.words}"
+    return f"{'the node is out' if given.refuse else 'the node stays in scheduling'}: {given.words}"
 
 
 def _pauses(deadline: float, clock: Clock, name: str) -> Iterator[float]:

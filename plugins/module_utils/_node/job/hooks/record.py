@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 
 from ...machine.atomic import remove_file, write_file
 from ...machine.root import Root
+from ...slurm.arbiter.message import SUMMARY
 from ...slurm.reason import LONGEST, as_reason
 from .environment import NO_JOB
 from .kinds import KINDS
@@ -53,8 +54,16 @@ class Failure:
     @property
     def reason(self) -> str:
         """The node's reason in Slurm."""
+        return self._told(f"hpcai: {self.kind}: {self.script}: {self.words}", LONGEST)
+
+    @property
+    def summary(self) -> str:
+        """What the arbiter is told, of the length that it takes."""
+        return self._told(f"{self.script}: {self.words}", SUMMARY)
+
+    def _told(self, words: str, longest: int) -> str:
         job = "" if self.job == NO_JOB else f" (job {self.job})"
-        return as_reason(f"hpcai: {self.kind}: {self.script}: {self.words}", LONGEST - len(job)) + job
+        return as_reason(words, longest - len(job)) + job
 
     @property
     def words(self) -> str:

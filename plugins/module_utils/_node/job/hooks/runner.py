@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ...machine.config import ConfigError
 from ...machine.root import Root
 from ...machine.run import run as run_command
+from ...slurm.arbiter.reasons import PROLOG_SCRIPT
 from ..beeond.bounded import Bounded
 from . import record
 from .child import BURIAL_S, TERM_S, run_script
@@ -42,8 +43,9 @@ class Ran:
 class Outcome:
     """What became of a run.
 
-    :ivar failure: what failed; None where nothing did.
-    :ivar given_back: what became of a job that went back into the queue for its own reason; empty for others.
+    :ivar failure: what failed, as Slurm has to know it; None where nothing did, or something was done instead.
+    :ivar given_back: what was done instead of failing: the job went back into the queue, or the node stays. Empty where
+        nothing was.
     """
 
     kind: str
@@ -53,30 +55,57 @@ class Outcome:
     given_back: str = ""
 
 
-def run_kind(kind: str, root: Root, given: Mapping[str, str], run: Bounded = run_command) -> Outcome:
+Ask = Callable[[Failure, float], str]
+"""Asks whether the node may go out for a failure, for so many seconds; returns why not, or nothing."""
+
+
+def run_kind(
+    kind: str,
+    root: Root,
+    given: Mapping[str, str],
+    run: Bounded = run_command,
+    ask: Ask = lambda _failure, _seconds: "",
+) -> Outcome:
     """Run all scripts of a kind; a prolog only to the first failure.
 
+    Slurm drains the node of each prolog and epilog that fails. For what is a job's own, the job is requeued instead, as
+    it is where the node may not go out for a fault of its own.
+
     :param given: the environment that slurmd gave.
-    :param run: what asks slurmctld to requeue a job for its own reason.
+    :param run: what asks slurmctld to requeue a job.
     """
+    began = time.monotonic()
     job = job_of(given)
     scripts = scripts_of(root, kind)
+    settings, problem = Settings(), ""
     try:
         settings = read_settings(root)
     except ConfigError as error:
-        return _done(kind, job, root, [Ran(f"{CONFIG}.json", str(error))], "")
-    if not scripts:
-        return _done(kind, job, root, [], "")
+        problem = str(error)
+    if not scripts and not problem:
+        return _passed(kind, job, root, [])
+    env = environment(given, kind)
     log = Log(root, kind, job)
     try:
-        ran = _run_all(kind, scripts, settings, environment(given, kind), log)
-        given_back = _give_back(kind, job, ran, environment(given, kind), root, run, log)
+        ran = [Ran(f"{CONFIG}.json", problem)] if problem else _run_all(kind, scripts, settings, env, log)
+        failure = _failure_of(kind, job, root, ran, log)
+        if failure is None:
+            return _passed(kind, job, root, ran)
+        if kind == PROLOG and failure.cause == f"exit status {JOBS_OWN}":
+            instead = _give_back(f"{failure.script}: {failure.last_line or failure.cause}", job, env, root, run, log)
+            if instead:
+                # The node is good.
+                return _passed(kind, job, root, ran, instead)
+        instead = ""
+        # The health checks' own prolog has asked before it failed.
+        if kind in SLURMS_REASONS and not (failure.script == PROLOG_SCRIPT and failure.cause == "exit status 1"):
+            why = ask(failure, began + settings.limits[kind].total - time.monotonic())
+            instead = _stay(why, failure, env, root, run, log) if why else ""
     finally:
         log.close()
-    prune(root)
-    if given_back:
-        return Outcome(kind, job, tuple(ran), given_back=given_back)
-    return _done(kind, job, root, ran, log.path)
+        prune(root)
+    _keep(root, failure, kind in SLURMS_REASONS and not instead)
+    return Outcome(kind, job, tuple(ran), None if instead else failure, instead)
 
 
 def _run_all(kind: str, scripts: list[Script], settings: Settings, env: Mapping[str, str], log: Log) -> list[Ran]:
@@ -107,16 +136,21 @@ def _run_all(kind: str, scripts: list[Script], settings: Settings, env: Mapping[
     return ran
 
 
-def _give_back(kind: str, job: str, ran: list[Ran], env: Mapping[str, str], root: Root, run: Bounded, log: Log) -> str:
-    """Requeue the job if its prolog ended with JOBS_OWN, and return what became of it; nothing if the prolog fails."""
-    if kind != PROLOG or not ran or ran[-1].cause != f"exit status {JOBS_OWN}":
-        return ""
+def _stay(why: str, failure: Failure, env: Mapping[str, str], root: Root, run: Bounded, log: Log) -> str:
+    """Leave the node in scheduling, and return what became of the job; nothing if the prolog has to fail."""
+    log.line(f"the node stays in scheduling: {why}")
+    if failure.kind != PROLOG:
+        return f"the node stays in scheduling although {failure.reason}: {why}"
+    return _give_back(failure.summary, failure.job, env, root, run, log)
+
+
+def _give_back(words: str, job: str, env: Mapping[str, str], root: Root, run: Bounded, log: Log) -> str:
+    """Requeue the job, and return what became of it; nothing if it may still run, so that the prolog has to fail."""
     # Not above: few jobs need it, and each waits for its prolog.
     from .give_back import NotGivenBack, give_back
 
-    reason = f"{env.get('SLURMD_NODENAME', '')}: {ran[-1].name}: {ran[-1].last_line or ran[-1].cause}"
     try:
-        words = give_back(env, reason, root, run)
+        words = give_back(env, f"{env.get('SLURMD_NODENAME', '')}: {words}", root, run)
     except NotGivenBack as error:
         log.line(f"job {job} cannot be requeued, and the prolog fails: {error}")
         return ""
@@ -124,12 +158,17 @@ def _give_back(kind: str, job: str, ran: list[Ran], env: Mapping[str, str], root
     return words
 
 
-def _done(kind: str, job: str, root: Root, ran: list[Ran], log: str) -> Outcome:
+def _passed(kind: str, job: str, root: Root, ran: list[Ran], instead: str = "") -> Outcome:
+    if not instead:
+        record.note_success(root, kind)
+    return Outcome(kind, job, tuple(ran), given_back=instead)
+
+
+def _failure_of(kind: str, job: str, root: Root, ran: list[Ran], log: Log) -> Failure | None:
     bad = [one for one in ran if one.cause]
     if not bad:
-        record.note_success(root, kind)
-        return Outcome(kind, job, tuple(ran))
-    failure = Failure(
+        return None
+    return Failure(
         kind=kind,
         job=job,
         boot_id=record.boot_id(root),
@@ -138,10 +177,12 @@ def _done(kind: str, job: str, root: Root, ran: list[Ran], log: str) -> Outcome:
         last_line=bad[0].last_line[:500],
         others=tuple(one.name for one in bad[1:]),
         time=record.now(),
-        log=log,
+        log=log.path,
     )
+
+
+def _keep(root: Root, failure: Failure, to_report: bool) -> None:
     try:
-        record.write(root, failure, kind in SLURMS_REASONS)
+        record.write(root, failure, to_report)
     except OSError as error:
         sys.stderr.write(f"hpcnode job: the failure cannot be recorded ({error})\n")
-    return Outcome(kind, job, tuple(ran), failure)

@@ -25,7 +25,7 @@ class Decision:
     :ivar machines: what is known of machines, whatever becomes of the actions.
     :ivar nodes: how many nodes there are with a machine.
     :ivar allowed: how many of them may be out by the arbiter's hand.
-    :ivar out: which are, before anything is done.
+    :ivar out: which are, or because a prolog or epilog failed, before anything is done.
     :ivar refused: nodes that should be out and are not, because no more may be, with the reason that each would have.
     """
 
@@ -47,7 +47,7 @@ def decide(seen: Iterable[Seen], machines: Machines, settings: Settings, now: fl
     judged = [_judge_alone(one, machines, settings, now) for one in present]
     known: dict[str, Machine] = {**machines, **{one.machine.key: one.machine for one in judged if one.machine}}
     actions = [one.action for one in judged if one.action]
-    out = tuple(one.name for one in present if reasons.is_ours(one.node))
+    out = tuple(one.name for one in present if reasons.counts(one.node))
     allowed = settings.allowed(len(present))
     wanted = sorted((one for one in actions if one.kind == DRAIN), key=_by_urgency)
     places = max(0, allowed - len(out))
@@ -83,6 +83,6 @@ def _cap_words(out: int, allowed: int, settings: Settings, refused: Mapping[str,
     first, reason = next(iter(refused.items()))
     more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
     return (
-        f"{out} nodes are out for their health and {allowed} may be (max_out {settings.max_out}), so {first}{more} "
+        f"{out} nodes are out and {allowed} may be (max_out {settings.max_out}), so {first}{more} "
         f"stays in scheduling: {reason}. Look for what they share; health_checks_arbiter.max_out raises the limit"
     )

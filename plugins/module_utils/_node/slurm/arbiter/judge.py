@@ -43,10 +43,14 @@ def judge(one: Seen, machines: Machines, settings: Settings, now: float) -> Judg
     alert = _untold(one, settings, now)
     if alert or one.report is None or _is_of_earlier_boot(one, one.report):
         return Judged(alert=alert)
-    machine = _machine_of(one, one.report, machines, now)
-    if one.report.faults:
-        return _failing(one, one.report, machine, settings, now)
-    return _good(one, one.report, machine, now)
+    report = one.report
+    if reasons.is_ours(one.node):
+        # Out for its health already: a script that fails besides is no reason to be out longer.
+        report = replace(report, faults=tuple(fault for fault in report.faults if fault.check not in reasons.SCRIPTS))
+    machine = _machine_of(one, report, machines, now)
+    if report.faults:
+        return _failing(one, report, machine, settings, now)
+    return _good(one, report, machine, now)
 
 
 def _restarting(one: Seen, machines: Machines, settings: Settings, now: float) -> Judged:

@@ -22,7 +22,8 @@ LONGEST = 900
 MOST_FAULTS, MOST_UNKNOWN = 4, 8
 MOST_RUNS = 5
 """A fault's runs are counted so far: each step of the count is one more message."""
-_SUMMARY, _HOST = 120, 80
+SUMMARY, _HOST = 120, 80
+"""Characters of a fault's summary, and of a host."""
 # Eleven digits of seconds last until the year 5138. A longer number is damage, and cannot be compared with a clock.
 _NUMBER = re.compile(r"[0-9]{1,11}")
 _CHECK = re.compile(r"[A-Za-z0-9_]{1,64}")
@@ -119,7 +120,7 @@ def _fault(fault: Fault) -> str:
 
 def _short(text: str) -> str:
     plain = " ".join(text.encode("ascii", "replace").decode().split())
-    return plain if len(plain) <= _SUMMARY else f"{plain[: _SUMMARY - 3].rstrip()}..."
+    return plain if len(plain) <= SUMMARY else f"{plain[: SUMMARY - 3].rstrip()}..."
 
 
 def _plain(text: str) -> str:

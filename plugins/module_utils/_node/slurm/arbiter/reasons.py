@@ -18,13 +18,18 @@ PROLOG_SCRIPT = "30-health"
 """The prolog that ends a job's start for a node's health; the role health_checks brings it."""
 PROLOG = f"{OUR_PREFIX} prolog: {PROLOG_SCRIPT}: "
 """Begins the reason of a node that Slurm has drained because that script failed."""
+SCRIPTS = ("prolog", "epilog")
+"""A fault by such a name is a script that failed by the machine's own fault, and no check."""
+_SCRIPTS_REASONS = tuple(f"{OUR_PREFIX} {kind}: " for kind in SCRIPTS)
 _REPLACE = "replace: "
 _REBOOT = "reboot: "
 _HELD = re.compile(r" \(held: [^()]*\)$")
 
 
 def reason_for(report: Report, first: Fault) -> str:
-    """Return the reason of a node that has this fault among others."""
+    """Return the reason of a node that has this fault among others. What a script says is nothing to return it for."""
+    if first.check in SCRIPTS:
+        return as_reason(f"{OUR_PREFIX} {first.check}: {first.summary}", LONGEST)
     return _reason(HEALTH, report, first)
 
 
@@ -71,6 +76,11 @@ def is_held(reason: str) -> bool:
 def is_ours(node: NodeState) -> bool:
     """Whether the node is out by the arbiter, or by a prolog that failed for the node's health."""
     return node.out and node.reason.startswith((HEALTH, PROLOG))
+
+
+def counts(node: NodeState) -> bool:
+    """Whether the node counts among those that may be out: by the arbiter, or because a prolog or epilog failed."""
+    return node.out and node.reason.startswith((HEALTH, *_SCRIPTS_REASONS))
 
 
 def is_by_prolog(node: NodeState) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import job
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling import ask
 
 from ..job.hooks.conftest import Node
 
@@ -54,6 +56,18 @@ def test_run_answers_by_its_exit_status_and_names_the_cause(
     assert told["reason"] == "hpcai: prolog: 50-gpu: GPU 3 is missing (job 17)"
     [script] = told["scripts"]
     assert (script["name"], script["cause"]) == ("50-gpu", "exit status 4")
+
+
+def test_with_the_health_checks_a_script_that_fails_asks_the_arbiter(
+    node: Node, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setattr(ask, "ask_for_script", partial(ask.ask_for_script, clock=iter(range(0, 900, 60)).__next__))
+    node.file("/etc/hpcai/health_report.json", '{"schema": 1}')
+    node.script("50-unmount", "echo cannot unmount; exit 4", "epilog")
+    status, told = call("run", "epilog")
+    assert (status, told["reason"]) == (0, None)
+    assert "50-unmount: cannot unmount (job 17): nobody answered in time" in told["given_back"]
 
 
 def test_status_tells_of_the_failure_until_a_run_passes(

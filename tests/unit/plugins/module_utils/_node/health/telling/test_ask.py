@@ -12,8 +12,12 @@ import pathlib
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling import files
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.ask import Permission, ask
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.files import Answered
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.ask import (
+    Permission,
+    ask,
+    ask_for_script,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.files import Answered, ScriptFault
 
 from .playing import Node, check
 
@@ -83,3 +87,28 @@ def test_a_site_may_forbid_it(node: Node) -> None:
     given = asked(node, answer=Answered("", True, "drained"))
     assert (given.refuse, given.problem) == (False, PROBLEM)
     assert node.now == Node(node.folder).now
+
+
+def test_a_script_asks_beside_a_prolog_that_waits_already(node: Node) -> None:
+    """One answer does for both, and the arbiter hears of the script."""
+    files.ask(node.root, "6.1")
+    fault, heard = ScriptFault("prolog", "50-mine: no licence (job 7)", 1), []
+
+    def pause(seconds: float) -> None:
+        node.now += seconds
+        heard.append((files.asked(node.root), files.asked_fault(node.root)))
+        files.answer(node.root, Answered("6.1", True, "drained"))
+
+    given = ask_for_script(node.root, "7", fault, 50, node.clock, pause)
+    assert given == Permission(True, fault.summary, "drained")
+    assert heard == [("6.1", fault)]
+
+
+def test_a_site_that_lets_no_check_refuse_a_job_has_scripts_that_fail_all_the_same(node: Node) -> None:
+    node.write("/etc/hpcai/health_report.json", json.dumps({"schema": 1, "refuse_jobs": False}))
+
+    def pause(seconds: float) -> None:
+        node.now += seconds
+        files.answer(node.root, Answered(files.asked(node.root), True, "drained"))
+
+    assert ask_for_script(node.root, "7", ScriptFault("epilog", "50-mine: x", 1), 50, node.clock, pause).refuse

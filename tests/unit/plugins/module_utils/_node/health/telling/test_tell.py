@@ -12,10 +12,12 @@ import pathlib
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling import files, tell
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.files import ScriptFault
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.tell import Said
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.message import decode
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.message import Report, decode
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.own_node import NoController
 
+from ..playing import NOW
 from .playing import Node, check
 
 
@@ -139,7 +141,7 @@ def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node
 
     node_began = node.now
     said = tell.tell(node.root, node.run, node.reach, node.clock, pause)
-    assert said.words.endswith("the prolog refuses the job: hpcai: health: gpu_count: x")
+    assert said.words.endswith("the node is out: hpcai: health: gpu_count: x")
     given = files.answered(node.root, "7.1")
     assert given
     assert (given.refuse, given.words) == (True, "hpcai: health: gpu_count: x")
@@ -165,6 +167,24 @@ def test_what_is_found_while_a_prolog_waits_is_told_at_once(node: Node) -> None:
     assert len(updates(node)) == 2
     assert decode(node.extra).faults == ()
     assert told_after[0] < 10
+
+
+def test_a_script_that_failed_stands_first_in_the_report_until_it_is_answered(node: Node) -> None:
+    node.ran("periodic", check("gpu_count", "fail"), age=200)
+    files.ask(node.root, "7.1", ScriptFault("prolog", "50-mine: no licence (job 7)", int(node.now)))
+    seen: list[Report] = []
+
+    def pause(seconds: float) -> None:
+        seen.append(decode(node.extra))
+        node.now += seconds
+        node.state, node.reason = "IDLE+DRAIN", "hpcai: prolog: 50-mine: no licence (job 7)"
+
+    tell.tell(node.root, node.run, node.reach, node.clock, pause)
+    first = seen[0].faults[0]
+    assert (first.check, first.summary, first.blocks) == ("prolog", "50-mine: no licence (job 7)", True)
+    # Newer than the last check: what an operator resumed since then is drained for it all the same.
+    assert seen[0].time == int(NOW)
+    assert [fault.check for fault in decode(node.extra).faults] == ["gpu_count"]
 
 
 def test_a_prolog_that_waits_may_not_refuse_where_the_arbiter_does_nothing(node: Node) -> None:

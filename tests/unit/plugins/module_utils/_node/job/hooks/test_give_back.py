@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import Outcome, run_kind
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.record import Failure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import Ask, Outcome, run_kind
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import ENV_FILE, slurmd_env
 
@@ -45,10 +46,10 @@ def slurmctld() -> Slurmctld:
     return Slurmctld()
 
 
-def prolog(node: Node, slurmctld: Slurmctld, kind: str = "prolog") -> Outcome:
+def prolog(node: Node, slurmctld: Slurmctld, kind: str = "prolog", ask: Ask = lambda _failure, _s: "") -> Outcome:
     """Run the scripts of a kind for job 17."""
     node.file(ENV_FILE, slurmd_env("compute-0", ["10.0.0.4"]))
-    return run_kind(kind, node.root, {**JOB, **IDS}, slurmctld.run)
+    return run_kind(kind, node.root, {**JOB, **IDS}, slurmctld.run, ask)
 
 
 def test_the_job_is_requeued_with_the_reason_and_nothing_fails(node: Node, slurmctld: Slurmctld) -> None:
@@ -78,3 +79,56 @@ def test_other_kinds_and_other_statuses_fail_as_ever(node: Node, slurmctld: Slur
     done = prolog(node, slurmctld, kind)
     assert done.failure is not None
     assert slurmctld.asked == []
+
+
+def test_where_the_node_may_not_go_out_the_job_is_requeued_for_the_machines_fault(
+    node: Node, slurmctld: Slurmctld
+) -> None:
+    asked: list[tuple[str, float]] = []
+
+    def ask(failure: Failure, seconds: float) -> str:
+        asked.append((failure.summary, seconds))
+        return "the limit is reached"
+
+    node.script("50-mine", "echo no licence; exit 1")
+    done = prolog(node, slurmctld, ask=ask)
+    assert (done.failure, done.given_back, slurmctld.restarts) == (None, "job 17 was put back into the queue", 1)
+    [(said, seconds)] = asked
+    assert said == "50-mine: no licence (job 17)"
+    assert 60 < seconds < 100
+    # The node's own status tells it, and nobody waits for slurmctld to drain the node.
+    assert node.failure()
+    assert node.waiting() == []
+    assert "the node stays in scheduling: the limit is reached" in node.log()
+
+
+def test_an_epilog_leaves_the_node_in_where_it_may_not_go_out(node: Node, slurmctld: Slurmctld) -> None:
+    node.script("50-mine", "echo cannot unmount; exit 1", "epilog")
+    done = prolog(node, slurmctld, "epilog", lambda _failure, _seconds: "the limit is reached")
+    assert (done.failure, slurmctld.asked) == (None, [])
+    assert done.given_back.endswith("50-mine: cannot unmount (job 17): the limit is reached")
+
+
+def test_where_slurmctld_is_silent_the_machines_fault_fails_the_prolog_too(node: Node, slurmctld: Slurmctld) -> None:
+    slurmctld.silent = True
+    node.script("50-mine", "exit 1")
+    assert prolog(node, slurmctld, ask=lambda _failure, _seconds: "nobody answered").failure
+
+
+@pytest.mark.parametrize(("body", "asks"), [("exit 1", False), ("kill -9 $$", True), ("exit 127", True)])
+def test_the_health_checks_prolog_is_not_asked_twice(node: Node, slurmctld: Slurmctld, body: str, asks: bool) -> None:
+    asked: list[str] = []
+    node.script("30-health", body)
+
+    def ask(failure: Failure, _seconds: float) -> str:
+        asked.append(failure.script)
+        return ""
+
+    done = prolog(node, slurmctld, ask=ask)
+    assert done.failure
+    assert bool(asked) is asks
+
+
+def test_a_health_script_that_fails_asks_nobody(node: Node, slurmctld: Slurmctld) -> None:
+    node.script("50-mine", "exit 1", "health")
+    assert prolog(node, slurmctld, "health", lambda _failure, _seconds: "no").failure

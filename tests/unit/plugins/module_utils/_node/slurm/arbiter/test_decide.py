@@ -50,14 +50,17 @@ def test_where_all_fail_at_once_the_cap_holds(max_out: str, count: int, allowed:
 def test_at_the_cap_it_says_which_node_stays_in_and_why() -> None:
     decision = decide(cluster(3, LOST), {}, Settings(max_out="1"), NOW)
     assert decision.alerts[0].words == (
-        "1 nodes are out for their health and 1 may be (max_out 1), so compute-01 and 1 more stays in scheduling: "
+        "1 nodes are out and 1 may be (max_out 1), so compute-01 and 1 more stays in scheduling: "
         "hpcai: health: gpu_count: 7 of 8 GPUs: 0003:00:00.0 is not there. Look for what they share; "
         "health_checks_arbiter.max_out raises the limit"
     )
     assert set(decision.refused) == {"compute-01", "compute-02"}
 
 
-@pytest.mark.parametrize("reason", [OURS, BY_PROLOG, "hpcai: health: reboot: gpu_xid: x"])
+@pytest.mark.parametrize(
+    "reason",
+    [OURS, BY_PROLOG, "hpcai: health: reboot: gpu_xid: x", "hpcai: prolog: 50-mine: x", "hpcai: epilog: 50-mine: x"],
+)
 def test_nodes_that_are_out_by_us_take_a_place(reason: str) -> None:
     nodes = [seen(drained(reason, "compute-90"), said(90, LOST)), *cluster(2, LOST)]
     decision = decide(nodes, {}, Settings(max_out="2"), NOW)
@@ -65,7 +68,7 @@ def test_nodes_that_are_out_by_us_take_a_place(reason: str) -> None:
     assert drains(decision) == ["compute-00"]
 
 
-@pytest.mark.parametrize("reason", ["ticket 4711", "hpcai: boot: gpu: x", "hpcai: prolog: 50-mine: x"])
+@pytest.mark.parametrize("reason", ["ticket 4711", "hpcai: boot: gpu: x"])
 def test_nodes_that_are_out_by_others_take_none(reason: str) -> None:
     nodes = [seen(drained(reason, "compute-90"), said(90, LOST)), *cluster(2, LOST)]
     assert len(drains(decide(nodes, {}, Settings(max_out="2"), NOW))) == 2

@@ -20,6 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.ac
     UNREADABLE,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.judge import Judged, judge
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.message import Fault
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.records import Drain, Machine, Marked, Out
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.seen import Seen
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.settings import Settings
@@ -236,3 +237,18 @@ def test_a_report_of_an_earlier_boot_says_nothing_of_this_one() -> None:
 def test_a_spare_name_and_a_node_that_is_switched_off_are_no_nodes() -> None:
     assert judged(seen(node(states=("DOWN",), reason="hpcai: no such instance"), report(LOST))) == Judged()
     assert judged(seen(node(states=("IDLE", "CLOUD", "POWERED_DOWN")), report(LOST))) == Judged()
+
+
+SCRIPT = Fault("prolog", "observe", "50-mine: no licence (job 7)", blocks=True)
+
+
+def test_a_node_whose_prolog_failed_is_drained_in_slurms_place_and_by_no_rule_returned() -> None:
+    done = judged(seen(node(), report(SCRIPT, FULL)))
+    assert done.action
+    assert (done.action.kind, done.action.reason) == (DRAIN, "hpcai: prolog: 50-mine: no licence (job 7)")
+    assert kind(judged(seen(drained(done.action.reason), report()), done.action.machine)) == "nothing"
+
+
+def test_a_prolog_that_fails_on_a_node_that_is_out_changes_nothing() -> None:
+    assert kind(judged(seen(drained(OURS), report(SCRIPT, LOST)), out())) == "nothing"
+    assert kind(judged(seen(drained(OURS), report(SCRIPT)), out())) == RETURN
