@@ -100,6 +100,32 @@ def test_prolog_that_fails_drains_its_node_and_the_job_runs_elsewhere(
     assert status(bad)["status"] == 0
 
 
+def test_where_no_more_nodes_may_be_out_a_prolog_and_an_epilog_that_fail_drain_none(
+    controller: Host, alice: Any, node: Callable[[str], Node], broken: Callable[..., Node], eventually: Eventually
+) -> None:
+    """One of two nodes may be. Slurm itself would drain each one, as many as there are."""
+    other = node("3")
+    controller.check_output(f"scontrol update nodename={other.name} state=drain reason='hpcai: prolog: 50-mine: x'")
+    try:
+        one = broken("0", "prolog.d/50-gpu", "echo GPU 3 is missing; exit 1")
+        number = alice.sbatch("--nodelist=compute-0 --time=5", "true")
+        eventually(lambda: alice.is_put_back(number), 90, lambda: alice.job(number))
+        shown = alice.check_output(f"scontrol show job {number}")
+        assert f"AdminComment=hpcai: compute-0: 50-gpu: GPU 3 is missing (job {number})" in shown
+        eventually(lambda: one.state() == "idle", 60, one.state)
+        assert status(one)["status"] == 1
+        alice.run(f"scancel {number}")
+        one.sh("rm /etc/hpcai/prolog.d/50-gpu")
+        broken("0", "epilog.d/50-unmount", "echo cannot unmount /beeond; exit 1")
+        number = alice.srun("--nodelist=compute-0 --ntasks=1 --mpi=none", "sh -c 'echo $SLURM_JOB_ID'")
+        eventually(lambda: one.state() == "idle", 90, one.state)
+        said = one.sh(f"cat /var/log/hpcai/jobs/{number.strip()}.epilog.log")
+        assert "50-unmount: exit status 1" in said
+        assert "the node stays in scheduling: " in said
+    finally:
+        resume(other)
+
+
 def test_prolog_that_names_the_jobs_own_reason_requeues_the_job_and_keeps_the_node(
     alice: Any, broken: Callable[..., Node], eventually: Eventually
 ) -> None:
