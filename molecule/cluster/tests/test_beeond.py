@@ -155,9 +155,6 @@ def test_an_interactive_job_without_its_peers_is_cancelled(
     assert done.rc != 0
     eventually(lambda: good.state() == "idle", STOP_S, good.state)
     assert good.sh("ls /tmp/never-without-it", check=False) == ""
-    # slurmd 22.05 goes on to tell of a failed prolog of a job that cannot be requeued, every 15 s, and each time drains
-    # the node: an operator who has mended it restarts slurmd.
-    bad.sh("systemctl restart slurmd")
 
 
 def test_daemons_that_ignore_sigterm_and_users_that_stay_are_ended(

@@ -10,12 +10,15 @@ import argparse
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from ..job.hooks.kinds import KINDS
 from ..job.hooks.record import Failure
 from ..machine.root import Root
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
+
+if TYPE_CHECKING:
+    from ..job.hooks.runner import Decided
 
 _DESCRIPTION = """\
 run runs the scripts of a kind: prolog, before a job starts on this node; epilog, after it; health, from time to time.
@@ -24,8 +27,8 @@ They lie in /etc/hpcai/KIND.d and run in the order of their names (50-gpu). slur
 The first one of a prolog that fails ends it, of the others all run. A file that is not root's, that others may write,
 or that is not executable counts as a failure. A script of a prolog that exits with 75 has the job requeued, with its
 last line as the reason, instead of the node drained. Where the role health_checks was, a prolog or epilog that
-fails otherwise asks the arbiter first. If no more nodes may be out, or nobody answers, the node stays, and the job of a
-prolog is requeued.
+fails otherwise asks the arbiter to drain the node, and the job of a prolog is requeued. If no more nodes may be out, or
+nobody answers, the node stays.
 
 status tells which scripts there are and what failed last in this boot. Changes nothing.
 
@@ -85,20 +88,21 @@ def _run(args: argparse.Namespace, root: Root) -> Answer:
     return Answer(BAD, done.failure.reason, {**data, "reason": done.failure.reason})
 
 
-def _ask(root: Root, failure: Failure, seconds: float) -> str:
-    """Ask the arbiter, where there is one, whether this node may go out for a script that failed; return why not."""
+def _ask(root: Root, failure: Failure, seconds: float) -> Decided | None:
+    """Ask the arbiter, where there is one, whether this node may go out for a script that failed."""
     import calendar
     import time
 
     from ..health.telling.ask import ask_for_script
     from ..health.telling.files import ScriptFault
     from ..health.telling.settings import is_set_up
+    from ..job.hooks.runner import Decided
 
     if not is_set_up(root):
-        return ""
+        return None
     at = calendar.timegm(time.strptime(failure.time, "%Y-%m-%dT%H:%M:%SZ"))
     given = ask_for_script(root, failure.job, ScriptFault(failure.kind, failure.summary, at), seconds)
-    return "" if given.refuse else given.words
+    return Decided(given.refuse, given.words)
 
 
 def _status(_args: argparse.Namespace, root: Root) -> Answer:

@@ -154,11 +154,12 @@ def became_of(job: Job, controller: Controller) -> str:
     return _words(record, job) if plan(record, job) == LEAVE else ""
 
 
-def put_back(job: Job, controller: Controller, reason: str = "") -> str:
+def put_back(job: Job, controller: Controller, reason: str = "", may_hold: bool = True) -> str:
     """Put exactly this incarnation of the job back, and return what became of it.
 
-    :param reason: written to the job's AdminComment, where its user reads it. A job with a reason that was put back
-        several times before is held, so that it does not start on the same node without end.
+    :param reason: written to the job's AdminComment, where its user reads it.
+    :param may_hold: whether a job with a reason that was put back several times before is held, so that it does not
+        start on the same node without end.
     :raises Silent: it cannot be told that the job will not run.
     """
     record = ask(job, controller)
@@ -181,7 +182,7 @@ def put_back(job: Job, controller: Controller, reason: str = "") -> str:
         raise Silent(f"slurmctld leaves job {job.number} as it is: {said(answer)}")
     if answer.rc != 0:
         return _words(after, job)
-    if reason and chosen == REQUEUE and record.restarts >= MOST_RESTARTS:
+    if reason and may_hold and chosen == REQUEUE and record.restarts >= MOST_RESTARTS:
         # Its start is delayed after a requeue, so it cannot start before this. Its user may release it.
         controller.ask("scontrol", "uhold", name)
         return f"{done} and held: 'scontrol release {name}' once that is corrected"

@@ -25,14 +25,15 @@ class NotGivenBack(RuntimeError):
     """The job may still run, so that its prolog has to fail; the message says why."""
 
 
-def give_back(environment: Mapping[str, str], reason: str, root: Root, run: Bounded) -> str:
+def give_back(environment: Mapping[str, str], reason: str, root: Root, run: Bounded, may_hold: bool = True) -> str:
     """Requeue the job, or cancel one without a batch script, with the reason; return what became of it.
 
     :param environment: the scripts', as environment.py makes it.
+    :param may_hold: whether a job that was requeued several times before is held.
     :raises NotGivenBack: slurmctld does not say that the job will not run.
     """
     try:
         env = slurmd_env.read(root)
-        return put_back(job_of(environment), Controller(env.controllers if env else (), run), reason)
+        return put_back(job_of(environment), Controller(env.controllers if env else (), run), reason, may_hold)
     except (ConfigError, CommandFailed, OwnFailure, Silent) as error:
         raise NotGivenBack(str(error)) from None

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Optional
 
 from ...machine.config import ConfigError
 from ...machine.root import Root
@@ -55,8 +56,16 @@ class Outcome:
     given_back: str = ""
 
 
-Ask = Callable[[Failure, float], str]
-"""Asks whether the node may go out for a failure, for so many seconds; returns why not, or nothing."""
+@dataclass(frozen=True)
+class Decided:
+    """Whether the node was taken out for a failure, and why, or why not."""
+
+    is_out: bool
+    words: str
+
+
+Ask = Callable[[Failure, float], Optional[Decided]]
+"""Asks for so many seconds whether the node may go out for a failure; returns None where nobody decides that."""
 
 
 def run_kind(
@@ -64,12 +73,12 @@ def run_kind(
     root: Root,
     given: Mapping[str, str],
     run: Bounded = run_command,
-    ask: Ask = lambda _failure, _seconds: "",
+    ask: Ask = lambda _failure, _seconds: None,
 ) -> Outcome:
     """Run all scripts of a kind; a prolog only to the first failure.
 
     Slurm drains the node of each prolog and epilog that fails. For what is a job's own, the job is requeued instead, as
-    it is where the node may not go out for a fault of its own.
+    it is where somebody decides whether the node goes out for a fault of its own.
 
     :param given: the environment that slurmd gave.
     :param run: what asks slurmctld to requeue a job.
@@ -97,10 +106,10 @@ def run_kind(
                 # The node is good.
                 return _passed(kind, job, root, ran, instead)
         instead = ""
-        # The health checks' own prolog has asked before it failed.
-        if kind in SLURMS_REASONS and not (failure.script == PROLOG_SCRIPT and failure.cause == "exit status 1"):
-            why = ask(failure, began + settings.limits[kind].total - time.monotonic())
-            instead = _stay(why, failure, env, root, run, log) if why else ""
+        if kind in SLURMS_REASONS:
+            decided = _HAS_ASKED if failure.script == PROLOG_SCRIPT and failure.cause == "exit status 1" else None
+            decided = decided or ask(failure, began + settings.limits[kind].total - time.monotonic())
+            instead = _instead(decided, failure, env, root, run, log) if decided else ""
     finally:
         log.close()
         prune(root)
@@ -136,21 +145,31 @@ def _run_all(kind: str, scripts: list[Script], settings: Settings, env: Mapping[
     return ran
 
 
-def _stay(why: str, failure: Failure, env: Mapping[str, str], root: Root, run: Bounded, log: Log) -> str:
-    """Leave the node in scheduling, and return what became of the job; nothing if the prolog has to fail."""
-    log.line(f"the node stays in scheduling: {why}")
+_HAS_ASKED = Decided(True, "the health checks have asked")
+
+
+def _instead(decided: Decided, failure: Failure, env: Mapping[str, str], root: Root, run: Bounded, log: Log) -> str:
+    """Do what is to be done instead of failing, and return it; nothing if the prolog has to fail.
+
+    Also where the node is out: slurmctld may start the script of a job on its first node before it hears that another
+    node's prolog failed (``_rpc_prolog`` and ``prolog_complete`` of 22.05.8), and never does after the requeue.
+    """
+    words = f"the node {'is out' if decided.is_out else 'stays in scheduling'}: {decided.words}"
+    log.line(words)
     if failure.kind != PROLOG:
-        return f"the node stays in scheduling although {failure.reason}: {why}"
-    return _give_back(failure.summary, failure.job, env, root, run, log)
+        return f"{failure.reason}: {words}"
+    return _give_back(failure.summary, failure.job, env, root, run, log, may_hold=not decided.is_out)
 
 
-def _give_back(words: str, job: str, env: Mapping[str, str], root: Root, run: Bounded, log: Log) -> str:
+def _give_back(
+    words: str, job: str, env: Mapping[str, str], root: Root, run: Bounded, log: Log, may_hold: bool = True
+) -> str:
     """Requeue the job, and return what became of it; nothing if it may still run, so that the prolog has to fail."""
     # Not above: few jobs need it, and each waits for its prolog.
     from .give_back import NotGivenBack, give_back
 
     try:
-        words = give_back(env, f"{env.get('SLURMD_NODENAME', '')}: {words}", root, run)
+        words = give_back(env, f"{env.get('SLURMD_NODENAME', '')}: {words}", root, run, may_hold)
     except NotGivenBack as error:
         log.line(f"job {job} cannot be requeued, and the prolog fails: {error}")
         return ""

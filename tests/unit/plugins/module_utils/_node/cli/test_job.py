@@ -67,7 +67,7 @@ def test_with_the_health_checks_a_script_that_fails_asks_the_arbiter(
     node.script("50-unmount", "echo cannot unmount; exit 4", "epilog")
     status, told = call("run", "epilog")
     assert (status, told["reason"]) == (0, None)
-    assert "50-unmount: cannot unmount (job 17): nobody answered in time" in told["given_back"]
+    assert "50-unmount: cannot unmount (job 17): the node stays in scheduling: nobody answered" in told["given_back"]
 
 
 def test_status_tells_of_the_failure_until_a_run_passes(
