@@ -54,7 +54,7 @@ def supervised(work: Callable[[], int]) -> int:
             os._exit(status)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _frame: _pass_on(child, received))
-    status = _reap_until(child)
+    status = reap_until(child)
     for line in end():
         print(f"      ended a process that a step left running: {line}", flush=True)
     return status
@@ -65,7 +65,7 @@ def _pass_on(child: int, number: int) -> None:
         os.kill(child, number)
 
 
-def _reap_until(child: int) -> int:
+def reap_until(child: int) -> int:
     """Take the exit status of every process that ends below this one, until the child's, which is returned."""
     while True:
         ended, status = os.waitpid(-1, 0)

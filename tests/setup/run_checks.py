@@ -31,7 +31,8 @@ from steps import NOT_THOROUGH, STAND_INS, STEPS, Step, with_thorough_tests
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 LOGS = REPOSITORY / ".test-logs"
-COULD_NOT_RUN = 77
+MEASURED = pathlib.Path(__file__).with_name("measured.py")
+COULD_NOT_RUN, DID_NOT_START = 77, 127
 TAIL_LINES = 200
 HEARTBEAT_SECONDS = 60
 LANES = 4
@@ -47,13 +48,17 @@ PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+::.*)$", re.MULTILIN
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a step ended: passed, failed or skipped, a remark for the table, and which of its tests failed, with why."""
+    """How a step ended: passed, failed or skipped, a remark for the table, and which of its tests failed, with why.
+
+    ``cpu`` is the CPU time in seconds of all that it started and that had ended with it.
+    """
 
     name: str
     verdict: str
     seconds: float = 0.0
     remark: str = ""
     failures: tuple[str, ...] = ()
+    cpu: float = 0.0
 
 
 def environment(step: Step) -> dict[str, str]:
@@ -100,30 +105,26 @@ def last_line(log: pathlib.Path) -> str:
 def run(step: Step) -> Outcome:
     """Run one step into its log file."""
     LOGS.mkdir(exist_ok=True)
-    log = LOGS / f"{step.name}.log"
+    log, cpu = LOGS / f"{step.name}.log", LOGS / f"{step.name}.cpu"
+    cpu.unlink(missing_ok=True)
     began = time.monotonic()
     with log.open("wb") as output:
         output.write(f"$ {shlex.join(step.command)}\n".encode())
         output.flush()
-        try:
-            process = subprocess.Popen(
-                step.command,
-                cwd=REPOSITORY,
-                env=environment(step),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            output.write(f"{step.command[0]} did not start: {error}\n".encode())
-            process = None
-    if process is None:
-        return Outcome(step.name, "failed", remark=last_line(log))
+        process = subprocess.Popen(
+            (sys.executable, MEASURED, cpu, *step.command),
+            cwd=REPOSITORY,
+            env=environment(step),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     RUNNING.append(process)
     code = wait_for(process, step, log, began)
     RUNNING.remove(process)
-    return judge(step, code, log, time.monotonic() - began)
+    outcome = judge(step, code, log, time.monotonic() - began)
+    return dataclasses.replace(outcome, cpu=float(cpu.read_text(encoding="ascii")) if cpu.exists() else 0.0)
 
 
 def judge(step: Step, code: int | None, log: pathlib.Path, seconds: float) -> Outcome:
@@ -137,7 +138,8 @@ def judge(step: Step, code: int | None, log: pathlib.Path, seconds: float) -> Ou
     counts = summaries[-1]["counts"] if summaries else ""
     if code:
         failures = tuple(found["test"] for found in PYTEST_FAILURE.finditer(text))
-        return Outcome(step.name, "failed", seconds, counts or f"exit code {code}", failures)
+        remark = last_line(log) if code == DID_NOT_START else f"exit code {code}"
+        return Outcome(step.name, "failed", seconds, counts or remark, failures)
     # Where every test was skipped, nothing was tested.
     verdict = "passed" if not summaries or "passed" in counts else "skipped"
     return Outcome(step.name, verdict, seconds, counts or (last_line(log) if step.tells else ""))
@@ -227,13 +229,20 @@ def tell(outcomes: dict[str, Outcome], outcome: Outcome, shown: bool = True) -> 
 def summarize(outcomes: Sequence[Outcome], wall: float) -> str:
     """The closing table; its last line is the count other programs read."""
     width = max(len(outcome.name) for outcome in outcomes)
-    lines = [f"{o.name:{width}}  {o.verdict:7}  {o.seconds:6.0f} s  {o.remark}".rstrip() for o in outcomes]
+    lines = [
+        f"{o.name:{width}}  {o.verdict:7}  {o.seconds:6.0f} s  {o.cpu / 60:5.1f} CPU min  {o.remark}".rstrip()
+        for o in outcomes
+    ]
     counts = collections.Counter(outcome.verdict for outcome in outcomes)
     total = sum(outcome.seconds for outcome in outcomes)
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
     # Named here as well, because whoever reads the end of a long output must learn what it was.
     lines += [f"{o.name}: {failure}"[:400] for o in outcomes for failure in o.failures]
-    lines += ["", f"{total:.0f} s of steps, {wall:.0f} s in all; the whole output of each step is in .test-logs/"]
+    cpu = sum(outcome.cpu for outcome in outcomes) / 60
+    lines += [
+        "",
+        f"{total:.0f} s of steps, {cpu:.0f} CPU min, {wall:.0f} s in all; all output is in .test-logs/",
+    ]
     lines += [f"{counts['passed']} passed, {counts['failed']} failed{skipped}"]
     return "\n".join(lines)
 

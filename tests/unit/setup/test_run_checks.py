@@ -116,6 +116,17 @@ def test_a_run_of_nothing_but_skipped_tests_has_not_passed() -> None:
     assert outcome.verdict == "skipped"
 
 
+def test_cpu_time_counts_what_outlived_the_command_that_started_it(tmp_path: pathlib.Path) -> None:
+    """As a simulated machine does, whose container is nobody's child."""
+    done, busy = tmp_path / "done", tmp_path / "busy.py"
+    busy.write_text(f"import time\nwhile time.process_time() < 1: pass\nopen({str(done)!r}, 'w')\n")
+    script = f"sh -c 'setsid {sys.executable} {busy} &'; until test -e {done}; do sleep 0.1; done; sleep 0.3"
+    (outcome,) = run_checks.run_all([shell("nodes", script)])
+    assert outcome.verdict == "passed"
+    assert 1 <= outcome.cpu < 5
+    assert "CPU min" in run_checks.summarize([outcome], 1.0)
+
+
 def test_the_summary_ends_in_the_plain_count() -> None:
     outcomes = run_checks.run_all([shell("a", "exit 0"), shell("b", "exit 1"), shell("c", "exit 77")])
     assert run_checks.summarize(outcomes, 1.0).splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
