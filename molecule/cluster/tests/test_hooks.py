@@ -155,6 +155,8 @@ def test_epilog_that_fails_drains_its_node_after_the_job(
     number = alice.srun("--nodelist=compute-3 --ntasks=1 --mpi=none", "sh -c 'echo $SLURM_JOB_ID'")
     wanted = f"hpcai: epilog: 50-unmount: cannot unmount /beeond (job {number})"
     eventually(has_reason(controller, bad.name, wanted), 60, lambda: reason(controller, bad.name))
+    # The epilog waits until it sees that; a node that is resumed before has it wait on.
+    eventually(lambda: bad.state() == "drained", 60, bad.state)
 
 
 def test_reason_of_an_operator_stays(
