@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from functional.cluster.conftest import simulator
 
 from benchmarks import machine
 from benchmarks.measure import Sample, measure
+from cluster.conftest import simulator
 from simulated.cluster import REPOSITORY, Cluster, program
 
 NAME, PORT, NETWORK = "bench", 8590, "10.88.0.0/24"

@@ -16,7 +16,7 @@ PYTEST = ("python", "-m", "pytest")
 # of the tests. What a playbook refuses takes as long as what it does. Which hosts are chosen, how they are reached and
 # what their tags may hold is decided by code of ours on facts that have been read. Neither asks more of the versions.
 NODE = "tests/unit/plugins/module_utils/_node"
-INVENTORY = "tests/functional/inventory"
+INVENTORY = "tests/contract/inventory"
 OURS_ALONE = (
     "inventory_command",
     "inventory_connection",
@@ -78,16 +78,16 @@ STEPS = (
     Step("hardware", ("tests/setup/hardware.sh", "-m", NOT_THOROUGH), needs=("venv", "host"), limit=4800),
     Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), limit=4800),
     Step(
-        "nodes",
-        (*PYTEST, "tests/functional", "-m", f"nodes and {NOT_THOROUGH}", "--durations=25"),
+        "cluster",
+        (*PYTEST, "tests/cluster", "tests/contract", "-m", f"nodes and {NOT_THOROUGH}", "--durations=25"),
         needs=("venv", "stand-ins"),
         limit=4800,
     ),
     Step(
-        "functional", (*PYTEST, "tests/functional", "-m", f"not nodes and {NOT_THOROUGH}", "--durations=10"), limit=3600
+        "contract", (*PYTEST, "tests/contract", "-m", f"not nodes and {NOT_THOROUGH}", "--durations=25"), limit=3600
     ),
     Step("unit", (*PYTEST, "tests/unit"), quick=True, limit=2400),
-    Step("archive", (*PYTEST, "tests/functional/test_archive.py"), quick=True),
+    Step("archive", (*PYTEST, "tests/contract/test_archive.py"), quick=True),
     Step("sanity", ("python", "tests/setup/sanity.py"), quick=True, tells=True, limit=1800),
     Step("molecule-node", ("molecule", "test", "-s", "node"), needs=("venv", "stand-ins"), limit=1800),
     Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), needs=(), tells=True, limit=600),

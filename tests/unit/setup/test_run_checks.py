@@ -235,7 +235,7 @@ def test_an_interrupted_run_removes_the_simulators_it_has_started(tmp_path: path
 def test_the_thorough_run_leaves_no_test_out() -> None:
     commands = {step.name: with_thorough_tests(step).command for step in STEPS}
     assert commands["hardware"] == ("tests/setup/hardware.sh",)
-    assert commands["nodes"] == ("python", "-m", "pytest", "tests/functional", "-m", "nodes", "--durations=25")
-    assert commands["functional"][4:6] == ("-m", "not nodes")
+    assert commands["cluster"][3:7] == ("tests/cluster", "tests/contract", "-m", "nodes")
+    assert commands["contract"][4:6] == ("-m", "not nodes")
     assert commands["unit"] == ("python", "-m", "pytest", "tests/unit")
     assert not [words for words in commands.values() if "thorough" in " ".join(words)]

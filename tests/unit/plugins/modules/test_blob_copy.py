@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module blob_copy: what it refuses before azcopy is called. What it copies is in tests/functional/blob."""
+"""The module blob_copy: what it refuses before azcopy is called. What it copies is in tests/contract/blob."""
 
 from __future__ import annotations
 

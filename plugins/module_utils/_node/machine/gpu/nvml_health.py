@@ -6,7 +6,7 @@
 
 One GPU's health takes at most 35 calls of the library, and 45 where that is older than the functions that answer
 several questions at once. The state of its NVLinks is asked for apart: a call for each link, and three.
-tests/functional/gpu counts them.
+tests/contract/gpu counts them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""All files together. Their whole texts are the golden files of tests/unit/roles."""
+"""All files together. Their whole texts are the golden files of tests/contract/roles."""
 
 from __future__ import annotations
 

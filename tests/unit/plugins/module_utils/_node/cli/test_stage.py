@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""hpcnode stage: usage, and what needs no account. What does is in tests/functional/blob."""
+"""hpcnode stage: usage, and what needs no account. What does is in tests/contract/blob."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 """Runs one after another on the same target: what they take as it is, and what they copy again.
 
-azcopy is played here. The real one runs in tests/functional/blob.
+azcopy is played here. The real one runs in tests/contract/blob.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from simulator.backends import BackendError
 from simulator.backends.containers import apt_sources, inotify, podman, privilege
 from simulator.backends.containers.places import IMAGE_FILES, run_dir
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 ARCHIVE = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 

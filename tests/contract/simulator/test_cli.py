@@ -21,7 +21,7 @@ from simulator import clients, control
 from simulator.statedir import StateDir
 from simulator.testing import running
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS)}
 SCENARIO = """
 name: cli

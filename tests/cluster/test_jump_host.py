@@ -11,9 +11,8 @@ import subprocess
 import urllib.request
 from pathlib import Path
 
-from functional.inventory.reading import Finished, ansible
-from functional.inventory.test_inventory_shipped import copy_of_shipped
-
+from contract.inventory.reading import Finished, ansible
+from contract.inventory.test_inventory_shipped import copy_of_shipped
 from simulated.cluster import Cluster
 
 SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"

@@ -5,7 +5,7 @@
 """replace.yml on the real simulated cluster: a node that fell ill is moved, and moved again; then it is deleted.
 
 The physical host is played: a unit of the node's own moves it in at each boot, with sound hardware. Which nodes are
-meant, confirmed and refused is tested in tests/functional/inventory.
+meant, confirmed and refused is tested in tests/contract/inventory.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 """A controller for replace.yml: this machine, with commands that stand for slurmctld and the arbiter.
 
 The nodes do not answer ssh, unless a test plays one that does. What a deletion does at Slurm's configuration would be
-written here, so it is tested in tests/functional/cluster.
+written here, so it is tested in tests/cluster.
 """
 
 from __future__ import annotations

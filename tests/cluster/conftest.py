@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from collection import import_as_ansible_does
 from simulated.cluster import REPOSITORY, Cluster, Recap
 
 from .ops_repository import OpsRepository
+
+import_as_ansible_does()
 
 NAME, PORT, NETWORK = "functional", 8490, "10.79.0.0/24"
 FIRST_S = 2400

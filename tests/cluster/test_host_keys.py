@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 import requests
-from functional.inventory.reading import Finished, ansible
-from functional.inventory.test_inventory_shipped import copy_of_shipped
 
+from contract.inventory.reading import Finished, ansible
+from contract.inventory.test_inventory_shipped import copy_of_shipped
 from simulated.cluster import Cluster
 
 from .test_jump_host import SUBSCRIPTION

@@ -1,0 +1,23 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The collection as Ansible imports it in a run.
+
+A conftest calls it before the first test file is imported: what Python has imported itself, Ansible does not find.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+from ansible.plugins.loader import init_plugin_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
+
+COLLECTIONS = pathlib.Path(__file__).resolve().parents[1] / ".collections"
+
+
+def import_as_ansible_does() -> None:
+    """Have every import of the collection go through Ansible's own importer."""
+    if not AnsibleCollectionConfig.collection_finder:
+        init_plugin_loader([str(COLLECTIONS)])

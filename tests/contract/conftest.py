@@ -1,0 +1,46 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What all contract tests stand on: the collection as Ansible imports it, and running a playbook."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from collection import COLLECTIONS, import_as_ansible_does
+
+import_as_ansible_does()
+
+
+@pytest.fixture(scope="session")
+def ansible_playbook() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run ansible-playbook in a folder with an empty ansible.cfg, as a user who installed the collection."""
+
+    def run(folder: pathlib.Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        (folder / "ansible.cfg").touch()
+        env = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+        env |= {
+            "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+            "ANSIBLE_HOME": str(folder / ".ansible"),
+            "ANSIBLE_NOCOLOR": "1",
+        }
+        program = pathlib.Path(sys.executable).with_name("ansible-playbook")
+        return subprocess.run(
+            [str(program), *arguments],
+            cwd=folder,
+            env=env | environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
