@@ -110,6 +110,7 @@ def test_a_job_that_is_cancelled_while_it_starts_drains_nothing(
     eventually(lambda: target.state() == "idle", IDLE_S, target.state)
 
 
+@pytest.mark.thorough
 def test_a_user_who_holds_a_port_of_beeonds_drains_nothing(
     alice: Any, bob: Any, target: Node, eventually: Eventually
 ) -> None:

@@ -62,6 +62,7 @@ def test_it_is_kept_out_of_scheduling(cluster: Cluster, controller: str, run_wit
     assert reason.startswith("hpcai: site:")
 
 
+@pytest.mark.thorough
 def test_it_comes_back_with_the_next_run(
     cluster: Cluster, controller: str, inventory: Path, run_with_dead_node: Recap
 ) -> None:
@@ -79,6 +80,7 @@ def run_with_failing_node(cluster: Cluster, controller: str, inventory: Path) ->
     cluster.ssh(DEAD, "sudo systemctl unmask munge")
 
 
+@pytest.mark.thorough
 def test_node_that_fails_midway_does_not_hold_up_the_others(
     cluster: Cluster, controller: str, run_with_failing_node: Recap
 ) -> None:
@@ -88,6 +90,7 @@ def test_node_that_fails_midway_does_not_hold_up_the_others(
     assert cluster.nodes(controller)["compute-3"].startswith("drain")
 
 
+@pytest.mark.thorough
 def test_restart_that_a_cut_off_run_left_undone_is_made_good_and_an_operators_reason_is_not_touched(
     cluster: Cluster, controller: str, inventory: Path, run_with_failing_node: Recap
 ) -> None:

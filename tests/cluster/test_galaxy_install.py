@@ -45,6 +45,7 @@ def test_clone_changes_nothing_on_what_the_archive_made(cluster: Cluster, contro
     assert run.changed == 0, run.output
 
 
+@pytest.mark.thorough
 def test_check_mode_says_that_nothing_would_change(cluster: Cluster, controller: str, inventory: Path) -> None:
     """Neither to the installed archive's nodes nor by the clone, whose run it is."""
     run = cluster.site(inventory, "--check", "--diff")
@@ -64,6 +65,7 @@ def test_failed_source_fails_the_run_with_an_empty_ansible_cfg(controller: str, 
     assert set(run.hosts) == {"localhost"}, "no node may be touched"
 
 
+@pytest.mark.thorough
 def test_no_secret_in_what_a_run_prints(cluster: Cluster, controller: str, inventory: Path) -> None:
     """Not even where every value and difference is asked for."""
     key = cluster.ssh(controller, "sudo cat /etc/hpcai/munge.key").strip()

@@ -29,6 +29,7 @@ from simulator.backends.containers.podman import Podman
 
 pytestmark = [
     pytest.mark.nodes,
+    pytest.mark.thorough,
     pytest.mark.skipif(os.geteuid() != 0, reason="a folder with a machine's files needs root"),
     pytest.mark.timeout(900),
 ]

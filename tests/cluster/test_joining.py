@@ -157,6 +157,7 @@ def test_its_scratch_is_there_again_after_a_redeploy(cluster: Cluster, new: Node
     assert after == before
 
 
+@pytest.mark.thorough
 def test_without_metadata_service_it_goes_by_what_it_remembers(cluster: Cluster, new: Node) -> None:
     reach = f"reach{new.azure_id}"
     admin(cluster, "post", reach, {"imds": "blackhole"})
@@ -207,6 +208,7 @@ def _add(cluster: Cluster, controller: str) -> Node:
 
 
 @pytest.mark.usefixtures("third")
+@pytest.mark.thorough
 def test_metadata_service_that_fails_at_first_is_asked_again(cluster: Cluster, controller: str) -> None:
     admin(
         cluster,
@@ -227,6 +229,7 @@ def test_metadata_service_that_fails_at_first_is_asked_again(cluster: Cluster, c
 
 
 @pytest.mark.usefixtures("third")
+@pytest.mark.thorough
 def test_without_the_secret_it_does_not_start_slurmd_and_says_why(cluster: Cluster, controller: str, old: Node) -> None:
     key = old.sh("cat /etc/munge/munge.key")
     admin(cluster, "delete", f"secrets/{VAULT}/{SECRET}")
@@ -262,6 +265,7 @@ def test_neither_image_nor_logs_hold_the_key(cluster: Cluster, old: Node, new: N
     assert not [text for text in told if key in text]
 
 
+@pytest.mark.thorough
 def test_next_run_of_site_yml_changes_only_what_says_that_it_is_the_sites(
     cluster: Cluster, inventory: Path, new: Node, old: Node
 ) -> None:

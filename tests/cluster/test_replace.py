@@ -28,6 +28,8 @@ SYSTEM_DISK, LOCAL_DISK = "/var/tmp/kept-by-the-system-disk", "/scratch/kept-by-
 MOVE_IN = """\
 #!/usr/bin/python3
 import os, shutil
+
+pytestmark = pytest.mark.thorough
 os.makedirs("/var/lib/hyperv", exist_ok=True)
 host = open("/root/next-host", "rb").read().strip()
 with open("/var/lib/hyperv/.kvp_pool_3", "wb") as pool:

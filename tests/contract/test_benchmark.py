@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 REPOSITORY = Path(__file__).parents[2]
 # 121 instances of each kind: two pages of virtual machines (120 a page), two of interfaces (100 a page).
 INSTANCES = 242

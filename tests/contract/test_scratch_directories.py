@@ -216,6 +216,7 @@ def test_mnt_that_is_no_mount_stays_as_it_is(machine: Machine) -> None:
     assert "only temporary_disk may take their place; there is no temporary disk" in " ".join(refused.stdout.split())
 
 
+@pytest.mark.thorough
 def test_disks_that_are_promised_and_lost_are_not_replaced(machine: Machine) -> None:
     machine.temporary_disk()
     done = machine.play("install", scratch_expected_count=8)
@@ -227,6 +228,7 @@ def test_disks_that_are_promised_and_lost_are_not_replaced(machine: Machine) -> 
     assert machine.sh("ls -A /mnt; ls -d /scratch 2>&1 || true").endswith("No such file or directory")
 
 
+@pytest.mark.thorough
 def test_the_role_refuses_and_the_node_finds_out_what_the_inventory_does_not_tell(machine: Machine) -> None:
     refused = machine.play(scratch_nvme_count=8)
     assert refused.returncode == 2

@@ -21,6 +21,8 @@ from hardware.baked_files import FOUND, GPU_STATE, IMDS_UNIT, NCCL_BLOCK, VM_SIZ
 from hardware.scratch import MOUNTPOINT, Scratch
 from hardware.vm import ALL, Machine
 
+# Not daily: test_scratch_boots.py, test_scratch_refusals.py and test_pins.py hold the daily part.
+pytestmark = pytest.mark.thorough
 SLOW = 200_000
 """Bytes a second and disk: a file system takes a minute to make."""
 BOUND_S = 1800
@@ -69,7 +71,6 @@ def test_steps_ran_in_their_order(node: Node) -> None:
     assert node.record("gpu")["boot_id"] == node.record("key")["boot_id"] == node.machine.boot_id()
 
 
-@pytest.mark.thorough
 def test_a_metadata_service_that_fails_first_is_asked_again(node: Node) -> None:
     journal = node.machine.run(f"journalctl --boot --no-pager --output=cat --unit={IMDS_UNIT}")
     answers = [line.split('" ')[1].split()[0] for line in journal.splitlines() if "/metadata/instance" in line]
@@ -78,7 +79,6 @@ def test_a_metadata_service_that_fails_first_is_asked_again(node: Node) -> None:
     assert node.record("instance")["verdict"] == "pass"
 
 
-@pytest.mark.thorough
 def test_the_images_own_service_does_not_get_the_last_word_on_nccl_conf(node: Node) -> None:
     # It wrote the file anew in this boot, before the step.
     assert node.machine.succeeds("systemctl is-active --quiet sku-customizations.service")
@@ -149,7 +149,6 @@ def test_a_gpu_less_keeps_slurmd_from_starting(node: Node) -> None:
     assert_blocked(node, node.start_again("gpu"), "gpu", "1 of 2 GPUs", VM_SIZE, "0002:00:00.0")
 
 
-@pytest.mark.thorough
 def test_a_driver_that_is_not_loaded_keeps_slurmd_from_starting(node: Node) -> None:
     # As where the kernel is newer than the modules that were built.
     node.machine.run("modprobe -r nvidia_uvm nvidia; mkdir /run/away; mv /lib/modules/*/extra/*.ko /run/away")
@@ -157,7 +156,6 @@ def test_a_driver_that_is_not_loaded_keeps_slurmd_from_starting(node: Node) -> N
     assert_blocked(node, node.start_again("gpu"), "gpu", "driver is not loaded")
 
 
-@pytest.mark.thorough
 def test_a_driver_that_does_not_answer_is_not_waited_for_long(node: Node) -> None:
     node.configure("gpu", {"timeout": 10})
     node.later("sed -i s/10/30/ /etc/hpcai/gpu.json")
@@ -170,16 +168,14 @@ def test_a_driver_that_does_not_answer_is_not_waited_for_long(node: Node) -> Non
     assert status["steps"]["directories"]["verdict"] == "pass"
 
 
-@pytest.mark.thorough
 def test_an_unknown_vm_size_keeps_slurmd_from_starting(node: Node) -> None:
     node.imds({"vmSize": "Standard_Nonesuch_v9"})
     assert_blocked(node, node.start_again("instance"), "instance", "Standard_Nonesuch_v9")
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("settings", "step"),
-    [("node", "instance"), pytest.param("scratch", "scratch", marks=pytest.mark.thorough)],
+    [("node", "instance"), ("scratch", "scratch")],
 )
 def test_broken_settings_keep_slurmd_from_starting(node: Node, settings: str, step: str) -> None:
     path = f"/etc/hpcai/{settings}.json"
@@ -188,7 +184,6 @@ def test_broken_settings_keep_slurmd_from_starting(node: Node, settings: str, st
     assert_blocked(node, node.start_again(step), step, path, "no JSON")
 
 
-@pytest.mark.thorough
 def test_missing_settings_of_a_known_size_are_no_hindrance(node: Node) -> None:
     # Clocks and NCCL may be left as they are; the number of disks is the VM size's.
     node.machine.run("cd /etc/hpcai; mkdir away; mv gpu.json directories.json away")
@@ -198,7 +193,6 @@ def test_missing_settings_of_a_known_size_are_no_hindrance(node: Node) -> None:
     assert node.is_started()
 
 
-@pytest.mark.thorough
 def test_no_metadata_service_is_got_along_without_by_what_is_remembered(node: Node) -> None:
     node.machine.run(f"systemctl stop {IMDS_UNIT}")
     node.later(f"systemctl start {IMDS_UNIT}")
@@ -210,7 +204,6 @@ def test_no_metadata_service_is_got_along_without_by_what_is_remembered(node: No
     assert node.is_started()
 
 
-@pytest.mark.thorough
 def test_no_metadata_service_and_nothing_known_keeps_slurmd_from_starting(node: Node) -> None:
     node.imds(refusing=403)
     node.machine.run("mkdir /run/away; mv /var/lib/hpcai/instance.json /var/lib/hpcai/joining.json /run/away")
@@ -218,7 +211,6 @@ def test_no_metadata_service_and_nothing_known_keeps_slurmd_from_starting(node: 
     assert_blocked(node, node.start_again("instance"), "instance", "nothing else says what this machine is")
 
 
-@pytest.mark.thorough
 def test_a_slow_metadata_service_is_waited_for(node: Node) -> None:
     node.imds(drip=0.01)
     status = node.start_again("instance")
@@ -227,7 +219,6 @@ def test_a_slow_metadata_service_is_waited_for(node: Node) -> None:
     assert node.is_started()
 
 
-@pytest.mark.thorough
 def test_a_key_that_comes_later_lets_slurmd_start(node: Node) -> None:
     node.machine.run("mv /etc/munge/munge.key /etc/munge/away")
     node.later("test -e /etc/munge/munge.key || mv /etc/munge/away /etc/munge/munge.key")
@@ -238,7 +229,6 @@ def test_a_key_that_comes_later_lets_slurmd_start(node: Node) -> None:
     assert node.status()["state"] == "ready"
 
 
-@pytest.mark.thorough
 def test_a_full_system_disk_is_said_and_leaves_nothing_half_written(node: Node) -> None:
     node.machine.run("mount -t tmpfs -o size=4k tmpfs /var/lib/hpcai; head -c 4096 /dev/zero > /var/lib/hpcai/all")
     node.later("umount /var/lib/hpcai")
@@ -247,7 +237,6 @@ def test_a_full_system_disk_is_said_and_leaves_nothing_half_written(node: Node) 
     assert "Make room" in node.status()["steps"]["instance"]["action"]
 
 
-@pytest.mark.thorough
 def test_a_step_whose_record_cannot_be_written_is_done_all_the_same(node: Node) -> None:
     node.machine.run("systemctl stop slurmd.service hpcai-gpu.service")
     node.machine.run("mount -t tmpfs -o size=4k tmpfs /run/hpcai; head -c 4096 /dev/zero > /run/hpcai/all")
@@ -258,7 +247,6 @@ def test_a_step_whose_record_cannot_be_written_is_done_all_the_same(node: Node) 
     assert "cannot be written" in node.journal("gpu")
 
 
-@pytest.mark.thorough
 def test_a_full_scratch_is_told(node: Node) -> None:
     node.machine.run(
         f"fallocate -l $(df -B1 --output=avail {MOUNTPOINT} | tail -n1) {MOUNTPOINT}/all || "
@@ -271,7 +259,6 @@ def test_a_full_scratch_is_told(node: Node) -> None:
     assert node.is_started()
 
 
-@pytest.mark.thorough
 def test_clocks_come_back_after_a_driver_reload(node: Node) -> None:
     machine = node.machine
     node.start_again("gpu")
@@ -285,7 +272,6 @@ def test_clocks_come_back_after_a_driver_reload(node: Node) -> None:
 # A boot that is cut short
 
 
-@pytest.mark.thorough
 def test_a_power_cut_in_the_boot_phase_is_made_good_by_the_next_boot(node: Node) -> None:
     machine = node.machine
     machine.run(

@@ -17,6 +17,9 @@ from hardware.controller import Task, play
 from hardware.scratch import Scratch
 from hardware.vm import EmulatorCrashed, Machine
 
+# Not daily: test_scratch_boots.py, test_scratch_refusals.py and test_pins.py hold the daily part.
+pytestmark = pytest.mark.thorough
+
 
 def test_two_disks_hang_on_each_numa_node(scratch: Scratch) -> None:
     told = scratch.machine.run("cd /sys/class/nvme; for c in nvme*; do cat $c/serial $c/device/numa_node; done").split()
@@ -46,7 +49,6 @@ def test_the_machine_reaches_nothing_outside(machine: Machine) -> None:
     assert not machine.succeeds("timeout 3 bash -c ': < /dev/tcp/10.0.2.2/22'")
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "act",
     [lambda machine: machine.run("sleep 60"), lambda machine: play(machine, Task("ansible.builtin.ping"))],

@@ -42,8 +42,6 @@ FOLDERS = {
     "mountpoint": MOUNTPOINT,
     "folders": [{"path": "data/all", "group": "games", "mode": "2775"}],
 }
-# What a boot does to the scratch is in test_boot_phase.py too. Here are its rarer kinds, each a boot of its own.
-pytestmark = pytest.mark.thorough
 SLOW = 200_000
 """Bytes a second and disk: a file system takes a minute to make."""
 
@@ -118,6 +116,7 @@ def test_reboot_finds_the_array_under_another_number(node: Scratch) -> None:
     assert (again.failed, again.changed) == (False, False), again.msg
 
 
+@pytest.mark.thorough
 def test_status_tells_what_is_there(node: Scratch) -> None:
     told = json.loads(node.machine.run("hpcnode scratch status --json"))
     assert MOUNTPOINT in json.dumps(told)
@@ -137,6 +136,7 @@ def test_redeploy_with_blank_disks_builds_anew_at_boot(node: Scratch) -> None:
     machine.run(f"echo kept > {MOUNTPOINT}/file; sync")
 
 
+@pytest.mark.thorough
 def test_one_blank_disk_among_ours_builds_anew_at_boot(node: Scratch) -> None:
     machine = node.machine
     machine.power_cut()
@@ -147,6 +147,7 @@ def test_one_blank_disk_among_ours_builds_anew_at_boot(node: Scratch) -> None:
     assert not machine.succeeds(f"test -e {MOUNTPOINT}/file")
 
 
+@pytest.mark.thorough
 def test_power_cut_during_mkfs_is_made_good_at_boot(node: Scratch) -> None:
     machine = node.machine
     # From blank disks, by the service, and slowly enough to be cut off.
@@ -166,6 +167,7 @@ def test_power_cut_during_mkfs_is_made_good_at_boot(node: Scratch) -> None:
     assert (again.failed, again.changed) == (False, False), again.msg
 
 
+@pytest.mark.thorough
 def test_a_disk_gone_at_boot_is_not_passed_over(node: Scratch) -> None:
     machine = node.machine
     machine.power_cut()

@@ -13,6 +13,9 @@ import pytest
 from hardware import qemu
 from hardware.scratch import MOUNTPOINT, Scratch
 
+# Not daily: test_scratch_boots.py, test_scratch_refusals.py and test_pins.py hold the daily part.
+pytestmark = pytest.mark.thorough
+
 
 def stripes(scratch: Scratch) -> dict[str, int]:
     """Geometry of the file system and of the array below it, in bytes."""
@@ -47,7 +50,6 @@ def test_builds_then_leaves_alone(scratch: Scratch) -> None:
     )
 
 
-@pytest.mark.thorough
 def test_builds_what_the_options_say(scratch: Scratch) -> None:
     four = [disk for disk in scratch.disks() if disk][:4]
     wanted: dict[str, object] = {
@@ -73,7 +75,6 @@ def test_builds_what_the_options_say(scratch: Scratch) -> None:
     assert scratch.machine.run("blkid -o value -s LABEL /dev/md12?").strip() == "fast"
 
 
-@pytest.mark.thorough
 def test_one_disk_needs_no_array(scratch: Scratch) -> None:
     disk = scratch.disks()[3]
     built, again = scratch.plays({"devices": [disk]}, {"devices": [disk]})
@@ -95,7 +96,6 @@ def test_too_few_disks_are_an_error_before_anything_is_written(scratch: Scratch)
     assert scratch.mounted() == ""
 
 
-@pytest.mark.thorough
 def test_mounts_again_what_was_unmounted(scratch: Scratch) -> None:
     [built] = scratch.plays({})
     assert built.changed, built.msg
@@ -119,7 +119,6 @@ def test_mounts_again_what_was_unmounted(scratch: Scratch) -> None:
     assert scratch.machine.run(f"cat {MOUNTPOINT}/file") == "kept\n"
 
 
-@pytest.mark.thorough
 def test_absent_takes_away_what_is_ours(scratch: Scratch) -> None:
     built, foreseen = scratch.plays({}, {"state": "absent", "check": True})
     assert built.changed, built.msg

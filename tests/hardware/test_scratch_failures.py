@@ -14,6 +14,8 @@ from hardware import qemu
 from hardware.scratch import Scratch
 from hardware.vm import ALL
 
+# Not daily: test_scratch_boots.py, test_scratch_refusals.py and test_pins.py hold the daily part.
+pytestmark = pytest.mark.thorough
 SLOW = 200_000
 """Bytes a second and disk: a file system takes a minute to make."""
 
@@ -40,7 +42,6 @@ def test_cleans_up_when_mkfs_is_killed(scratch: Scratch) -> None:
     assert len(scratch.members()) == qemu.DISKS
 
 
-@pytest.mark.thorough
 def test_cleans_up_when_mdadm_fails_midway(scratch: Scratch) -> None:
     # The real program does its work, and then seems to fail: superblocks and a running array are left.
     scratch.replace_program(
@@ -59,7 +60,6 @@ exec /sbin/mdadm "$@\"""",
     assert scratch.mounted()
 
 
-@pytest.mark.thorough
 def test_two_runs_at_once_do_not_meet(scratch: Scratch) -> None:
     # Slowly enough that the second begins while the first is at work.
     scratch.machine.throttle(5 * SLOW, *ALL)
@@ -75,7 +75,6 @@ def test_two_runs_at_once_do_not_meet(scratch: Scratch) -> None:
     assert len(scratch.members()) == qemu.DISKS
 
 
-@pytest.mark.thorough
 def test_rebuilds_when_a_disk_was_blanked(scratch: Scratch) -> None:
     [built] = scratch.plays({})
     assert built.changed, built.msg
@@ -89,7 +88,6 @@ def test_rebuilds_when_a_disk_was_blanked(scratch: Scratch) -> None:
     assert len(scratch.members()) == qemu.DISKS
 
 
-@pytest.mark.thorough
 def test_rebuilds_when_a_disk_is_gone(scratch: Scratch) -> None:
     [built] = scratch.plays({})
     assert built.changed, built.msg

@@ -87,6 +87,7 @@ def test_refuses_the_disk_that_the_system_runs_from(scratch: Scratch) -> None:
     assert scratch.machine.succeeds("touch /var/tmp/still-there; sync; test -e /bin/sh")
 
 
+@pytest.mark.thorough
 def test_takes_an_occupied_disk_that_is_forced_and_no_other(scratch: Scratch) -> None:
     first, second, *rest = scratch.disks()
     scratch.machine.run(f"mkfs.xfs -q -L old {first}; {PARTITION.format(disk=second)}; udevadm settle")
@@ -100,6 +101,7 @@ def test_takes_an_occupied_disk_that_is_forced_and_no_other(scratch: Scratch) ->
     assert scratch.digests() != before
 
 
+@pytest.mark.thorough
 def test_half_a_permission_writes_nothing(scratch: Scratch) -> None:
     first, second, *_rest = scratch.disks()
     scratch.machine.run(f"mkfs.xfs -q -L old {first}; mkfs.ext4 -q {second}; udevadm settle")

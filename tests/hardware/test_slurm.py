@@ -17,6 +17,8 @@ from hardware import qemu
 from hardware.controller import Task, play
 from hardware.slurm import CPUS, OF_THE_HOST, OneNode
 
+# Not daily: test_scratch_boots.py, test_scratch_refusals.py and test_pins.py hold the daily part.
+pytestmark = pytest.mark.thorough
 DENIED, ALLOWED = "EPERM", "ENXIO"
 """What the kernel says of a device that the cgroup bars, and of one that it lets through and that has no driver."""
 

@@ -85,6 +85,7 @@ def impatient(controller: Host) -> Iterator[None]:
     controller.check_output("scontrol reconfigure")
 
 
+@pytest.mark.thorough
 def test_of_four_nodes_with_a_beegfs_a_dead_one_harms_only_itself(
     alice: Any,
     node: Callable[[str], Node],
@@ -138,6 +139,7 @@ def test_retired_node_leaves_when_its_job_has_ended_by_itself(
     assert f"NodeName=compute-[0,3,{VANISHED}] " in conf(controller)
 
 
+@pytest.mark.thorough
 def test_second_run_changes_nothing(azure: Cluster, inventory_source: Path, retired: Recap) -> None:
     again = azure.playbook("playbooks/retire.yml", inventory_source, "-e", f"retire=compute-{RETIRED}")
     assert again.rc == 0, again.output
@@ -145,6 +147,7 @@ def test_second_run_changes_nothing(azure: Cluster, inventory_source: Path, reti
     assert f"Gone already: compute-{RETIRED}" in " ".join(again.output.split())
 
 
+@pytest.mark.thorough
 def test_instance_that_is_gone_from_azure_leaves_by_the_next_run_of_site_yml(
     controller: Host, forgotten: Recap
 ) -> None:

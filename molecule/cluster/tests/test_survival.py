@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from testinfra.host import Host
 
 from simulated.cluster import RESOURCE_GROUP, SCALE_SET, Cluster
@@ -36,6 +37,7 @@ def running(computes: list[Host]) -> int:
     return sum(int(host.run(f"pgrep --count --full '^[^ ]*sleep {SECONDS}$'").stdout) for host in computes)
 
 
+@pytest.mark.thorough
 def test_jobs_outlive_a_slurmctld_that_is_restarted_and_one_that_is_killed(
     controller: Host, computes: list[Host], alice: Any, eventually: Callable[..., float]
 ) -> None:

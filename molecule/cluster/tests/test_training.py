@@ -144,6 +144,7 @@ def remains(nodes: list[Node]) -> list[list[str]]:
 
 # A job that was put back waits for its first credentials' end.
 @pytest.mark.timeout(900)
+@pytest.mark.thorough
 def test_a_training_is_killed_and_resumes_from_its_newest_whole_checkpoint(
     alice: Any, node: Callable[[str], Node], account: Account, data: str, job: str, eventually: Eventually
 ) -> None:

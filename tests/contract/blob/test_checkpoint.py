@@ -127,6 +127,7 @@ def wait_for(done: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.thorough
 def test_killed_while_it_is_published_the_last_whole_one_is_restored(
     job: Job, capsys: pytest.CaptureFixture[str]
 ) -> None:

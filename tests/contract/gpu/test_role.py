@@ -148,6 +148,7 @@ def test_a_converged_node_costs_five_tasks(node: GpuNode) -> None:
     assert not [line for line in node.ran() if "is-enabled" not in line and "show" not in line]
 
 
+@pytest.mark.thorough
 def test_what_is_undone_is_as_if_it_had_never_been(node: GpuNode) -> None:
     node.write("/etc/hpcai/node.json", SETTINGS)
     node.play("main", **OPTIONS)

@@ -66,6 +66,7 @@ def test_machine_that_is_sound_is_put_to_work(source: Source, controller: Contro
     assert "Moved and at work: compute-3." in words(done)
 
 
+@pytest.mark.thorough
 def test_machine_that_came_back_on_a_bad_host_is_named(source: Source, controller: Controller) -> None:
     meant = {"hpcai_replace": "compute-3", "hpcai_replace_confirm": True}
     bad = health(source, failed="7 of 8 GPUs: 0003:00:00.0 is not there")

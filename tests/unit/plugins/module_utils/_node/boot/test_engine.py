@@ -173,6 +173,7 @@ def test_what_cannot_even_be_killed_is_left_and_said(
 ) -> None:
     """A process in a driver that does not answer: it stays, and the boot goes on."""
     killed: list[int] = []
+    monkeypatch.setattr(child, "_BURIAL_S", 0.2)
     monkeypatch.setattr(os, "killpg", lambda pid, number: killed.append(pid))
     outcome = machine.perform(make_step(sleep, limit_s=0.2)).outcome
     monkeypatch.undo()
@@ -186,6 +187,7 @@ def test_a_step_that_hangs_holds_no_file_and_no_lock(
 ) -> None:
     """Else whoever reads our output would wait for it, and so would the next run."""
     killed: list[int] = []
+    monkeypatch.setattr(child, "_BURIAL_S", 0.2)
     monkeypatch.setattr(os, "killpg", lambda pid, number: killed.append(pid))
     machine.perform(make_step(sleep, limit_s=0.2))
     monkeypatch.undo()

@@ -84,6 +84,7 @@ def test_an_answer_too_many_is_not_waited_for() -> None:
 def test_what_cannot_be_killed_is_called_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
     with monkeypatch.context() as patched:
+        patched.setattr(child, "_BURIAL_S", 0.2)
         patched.setattr(os, "killpg", lambda pid, number: killed.append(number))
         with pytest.raises(child.Overdue, match="cannot be killed") as caught, child.Child(answers(then=60)) as working:
             working.answer(0.1)
