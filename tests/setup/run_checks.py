@@ -42,6 +42,8 @@ RUNNING: list[subprocess.Popen[bytes]] = []
 """Steps' processes, to be ended with this one."""
 # pytest's own last line: "=== 12 passed, 1 skipped in 3.21s ===".
 PYTEST_SUMMARY = re.compile(r"^=+ (?P<counts>\d+ (?:passed|failed|skipped|error)[^=]*) in [\d.]+s.*=+$", re.MULTILINE)
+# The row of docs/evidence.md that records it.
+WHOLE_RUN = re.compile(r"^\| `make test-all` \| [^|]*\b(?P<commit>[0-9a-f]{7,40})\b", re.MULTILINE)
 # A line of its short summary: "FAILED tests/unit/test_a.py::test_b - AssertionError: ...".
 PYTEST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+::.*)$", re.MULTILINE)
 
@@ -259,7 +261,24 @@ def chosen(arguments: argparse.Namespace) -> list[Step]:
     wanted = [with_thorough_tests(step) for step in STEPS] if arguments.all else STEPS
     if arguments.only:
         return [step for step in wanted if step.name in arguments.only]
-    return [step for step in wanted if (step.quick or not arguments.quick) and (arguments.all or not step.exhaustive)]
+    wanted = [step for step in wanted if (step.quick or not arguments.quick) and (arguments.all or not step.exhaustive)]
+    return wanted if arguments.all else [step for step in wanted if not is_left_out(step)]
+
+
+def is_left_out(step: Step) -> bool:
+    """Whether all that the step is about was tested as it is now by the last whole run; say so."""
+    evidence = (REPOSITORY / "docs/evidence.md").read_text(encoding="utf-8")
+    whole = WHOLE_RUN.search(evidence)
+    if not step.watches or not whole:
+        return False
+    # 1: something differs. 128: this clone does not reach back so far.
+    command = ["git", "diff", "--quiet", whole["commit"], "--", *step.watches]
+    same = subprocess.run(command, cwd=REPOSITORY, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    if same:
+        print(
+            f"{step.name} is left out: {' and '.join(step.watches)} are as in the last whole run ({whole['commit']})."
+        )
+    return same
 
 
 def main() -> int:

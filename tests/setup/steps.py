@@ -36,6 +36,8 @@ VERSION_MATRIX = (
     *(*PYTEST, "tests/unit/plugins", f"--ignore={NODE}"),
     *(INVENTORY, *(f"--ignore={INVENTORY}/test_{name}.py" for name in OURS_ALONE)),
 )
+# The simulator's own tests.
+SIMULATOR = "tests/contract/simulator"
 # Where stand-ins for the release files of enroot and pyxis are built.
 STAND_INS = ".cache/enroot_pyxis"
 NOT_THOROUGH = "not thorough"
@@ -55,6 +57,8 @@ class Step:
     venv: str = ".venv"
     # What `make test-all` runs in the command's place.
     whole: tuple[str, ...] = ()
+    # Part of `make test` only where one of these has changed since the last whole run that docs/evidence.md records.
+    watches: tuple[str, ...] = ()
     # Part of `make test-all` alone.
     exhaustive: bool = False
     # Its last line of output belongs into the summary.
@@ -92,7 +96,17 @@ STEPS = (
         needs=("venv", "stand-ins"),
         limit=4800,
     ),
-    Step("contract", (*PYTEST, "tests/contract", "-m", f"not nodes and {NOT_THOROUGH}", "--durations=25"), limit=3600),
+    Step(
+        "contract",
+        (*PYTEST, "tests/contract", f"--ignore={SIMULATOR}", "-m", f"not nodes and {NOT_THOROUGH}", "--durations=25"),
+        limit=3600,
+    ),
+    Step(
+        "simulator",
+        (*PYTEST, SIMULATOR, "-m", f"not nodes and {NOT_THOROUGH}", "--durations=10"),
+        watches=("tests/simulator", SIMULATOR),
+        limit=1800,
+    ),
     Step("unit", (*PYTEST, "tests/unit"), quick=True, limit=2400),
     Step("archive", (*PYTEST, "tests/contract/test_archive.py"), quick=True),
     Step("sanity", ("python", "tests/setup/sanity.py"), quick=True, tells=True, limit=1800),

@@ -236,6 +236,42 @@ def test_the_thorough_run_leaves_no_test_out() -> None:
     commands = {step.name: with_thorough_tests(step).command for step in STEPS}
     assert commands["hardware"] == ("tests/setup/hardware.sh",)
     assert commands["cluster"][3:7] == ("tests/cluster", "tests/contract", "-m", "nodes")
-    assert commands["contract"][4:6] == ("-m", "not nodes")
+    assert commands["contract"][5:7] == ("-m", "not nodes")
+    assert commands["tests-newest"][3:5] == ("tests/unit/plugins", "--ignore=tests/unit/plugins/module_utils/_node")
     assert commands["unit"] == ("python", "-m", "pytest", "tests/unit")
     assert not [words for words in commands.values() if "thorough" in " ".join(words)]
+
+
+def test_a_step_is_left_out_only_where_nothing_that_it_watches_has_changed_since_the_whole_run(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def git(*words: str) -> str:
+        identity = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        return subprocess.run(
+            ["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    step = Step("simulator", ("true",), watches=("tests/simulator",))
+    watched, evidence = tmp_path / "tests/simulator/model.py", tmp_path / "docs/evidence.md"
+    for file in (watched, evidence):
+        file.parent.mkdir(parents=True)
+        file.write_text("x\n")
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "x")
+    # No whole run is recorded, and then one is.
+    assert not run_checks.is_left_out(step)
+    commit = git("rev-parse", "--short=7", "HEAD")
+    evidence.write_text(f"| `make test-all` | fresh clone of {commit}, 2 CPUs | x |\n")
+    assert run_checks.is_left_out(step)
+    assert commit in capsys.readouterr().out
+    watched.write_text("y\n")
+    assert not run_checks.is_left_out(step)
+    # A clone that does not hold that commit, and a step that watches nothing.
+    evidence.write_text("| `make test-all` | fresh clone of 1234567, 2 CPUs | x |\n")
+    assert not run_checks.is_left_out(step)
+    assert not run_checks.is_left_out(shell("unit", "true"))
+
+
+def test_the_last_whole_run_is_recorded() -> None:
+    assert run_checks.WHOLE_RUN.search((REPOSITORY / "docs/evidence.md").read_text(encoding="utf-8"))
