@@ -36,6 +36,8 @@ VERSION_MATRIX = (
     *(*PYTEST, "tests/unit/plugins", f"--ignore={NODE}"),
     *(INVENTORY, *(f"--ignore={INVENTORY}/test_{name}.py" for name in OURS_ALONE)),
 )
+# The tests of what runs the tests.
+RUNNER = ("tests/unit/setup", "tests/unit/mutation")
 # The simulator's own tests.
 SIMULATOR = "tests/contract/simulator"
 # Where stand-ins for the release files of enroot and pyxis are built.
@@ -50,7 +52,7 @@ class Step:
 
     name: str
     command: tuple[str, ...]
-    # Part of `make check` as well, whose steps together take less than three minutes.
+    # Part of `make check` as well, whose steps together take less than 90 s on two CPUs that have nothing else to do.
     quick: bool = False
     # Steps that must have passed before this one makes sense. Nearly all take their programs from the environment.
     needs: tuple[str, ...] = ("venv",)
@@ -107,9 +109,16 @@ STEPS = (
         watches=("tests/simulator", SIMULATOR),
         limit=1800,
     ),
-    Step("unit", (*PYTEST, "tests/unit"), quick=True, limit=2400),
+    Step("unit-node", (*PYTEST, NODE, "-m", NOT_THOROUGH), quick=True, limit=2400),
+    Step(
+        "unit",
+        (*PYTEST, "tests/unit", f"--ignore={NODE}", *(f"--ignore={path}" for path in RUNNER)),
+        quick=True,
+        limit=900,
+    ),
+    Step("runner", (*PYTEST, *RUNNER), watches=("tests/setup", "tests/mutation", *RUNNER), limit=900),
     Step("archive", (*PYTEST, "tests/contract/test_archive.py"), quick=True),
-    Step("sanity", ("python", "tests/setup/sanity.py"), quick=True, tells=True, limit=1800),
+    Step("sanity", ("python", "tests/setup/sanity.py"), tells=True, limit=1800),
     Step("molecule-node", ("molecule", "test", "-s", "node"), needs=("venv", "stand-ins"), limit=1800),
     Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), needs=(), tells=True, limit=600),
     Step(
