@@ -15,9 +15,8 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ..plugin_utils._azure import known_hosts
-from ..plugin_utils._azure.boot_diagnostics import read_logs
 from ..plugin_utils._azure.connecting import CONNECTION, by_door, connected
-from ..plugin_utils._azure.console_keys import Console, read_console
+from ..plugin_utils._azure.console import Console, read_console, read_logs
 from ..plugin_utils._azure.deadline import Deadline
 from ..plugin_utils._azure.errors import InventoryError
 from ..plugin_utils._azure.machine_keys import Machine, Outcome, judge, machines_of_hosts

@@ -71,3 +71,16 @@ options:
     # A module's options cannot say that they come from the environment; its text has to. The annotation keeps the
     # yamllint of ansible-test away, which knows no text but one that is written out.
     MODULE: str = re.sub(r"    env:\n(?:      - name: \w+\n)+", "", DOCUMENTATION)
+
+    SOURCES = r"""
+options:
+  sources:
+    description:
+      - Files of inventory sources of P(hpcai.azure.azure_vmss#inventory). Each machine is asked for with the connection
+        options of the first source that looks into its subscription, so that nothing has to be configured twice.
+      - Without it, the connection options of the task apply. O(endpoint) and O(token) then default to the environment
+        variables E(HPCAI_AZURE_ENDPOINT) and E(HPCAI_AZURE_TOKEN).
+    type: list
+    elements: path
+    default: []
+"""

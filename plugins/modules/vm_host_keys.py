@@ -28,6 +28,7 @@ requirements:
   - azure-mgmt-compute >= 36.0.0
 extends_documentation_fragment:
   - hpcai.azure.azure_connection.module
+  - hpcai.azure.azure_connection.sources
 options:
   machines:
     description: The machines, each by what the inventory says of it. They need O(path). This or O(hosts) is needed.
@@ -69,15 +70,6 @@ options:
     description: Whether it is an error if the keys of a machine cannot be verified. Otherwise it is a warning.
     type: bool
     default: false
-  sources:
-    description:
-      - Files of inventory sources of P(hpcai.azure.azure_vmss#inventory). For each machine the connection options of
-        the first one count that looks into its subscription, so that nothing has to be configured twice.
-      - Without it, the connection options of the task count. O(endpoint) and O(token) then default to the environment
-        variables E(HPCAI_AZURE_ENDPOINT) and E(HPCAI_AZURE_TOKEN).
-    type: list
-    elements: path
-    default: []
   timeout:
     description: Seconds for all that is asked of Azure.
     type: int

@@ -27,6 +27,7 @@ requirements:
   - azure-identity >= 1.16.1, with O(send)
 extends_documentation_fragment:
   - hpcai.azure.azure_connection.module
+  - hpcai.azure.azure_connection.sources
 options:
   nodes:
     description: The nodes whose health was looked at, sound ones too. This or O(hosts) is needed.
@@ -66,22 +67,13 @@ options:
       - Send the reports to Azure. Azure takes a machine that is reported as unhealthy out of service, so drain it
         before. The subscription must be admitted to Guest Health Reporting, see the guide.
       - A report without the name of the physical host is not sent, because Azure takes none.
+      - Without it, O(sources) is not read.
     type: bool
     default: false
   keep_days:
     description: Days after which a physical host is forgotten on which a fault was not seen again.
     type: int
     default: 90
-  sources:
-    description:
-      - Files of inventory sources of P(hpcai.azure.azure_vmss#inventory). Each report is sent with the connection
-        options of the first one that looks into its subscription, so that nothing has to be configured twice.
-      - Without it, the connection options of the task count. O(endpoint) and O(token) then default to the environment
-        variables E(HPCAI_AZURE_ENDPOINT) and E(HPCAI_AZURE_TOKEN).
-      - Only read with O(send).
-    type: list
-    elements: path
-    default: []
   timeout:
     description: Seconds for all that is asked of Azure.
     type: int

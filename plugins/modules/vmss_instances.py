@@ -28,6 +28,7 @@ requirements:
   - azure-mgmt-compute >= 36.0.0
 extends_documentation_fragment:
   - hpcai.azure.azure_connection.module
+  - hpcai.azure.azure_connection.sources
 options:
   state:
     description:
@@ -55,15 +56,6 @@ options:
         description: Its C(vmId), the inventory's C(azure_vm_id).
         type: str
         required: true
-  sources:
-    description:
-      - Files of inventory sources of P(hpcai.azure.azure_vmss#inventory). For each instance the connection options of
-        the first one count that looks into its subscription, so that nothing has to be configured twice.
-      - Without it, the connection options of the task count. O(endpoint) and O(token) then default to the environment
-        variables E(HPCAI_AZURE_ENDPOINT) and E(HPCAI_AZURE_TOKEN).
-    type: list
-    elements: path
-    default: []
   timeout:
     description: Seconds for everything, Azure's work included. What is under way then goes on in Azure.
     type: int

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .console_keys import Console
-from .host_keys import HostKey
-from .known_hosts import as_lines, disagreement
+from .console import Console
+from .known_hosts import HostKey, as_lines, disagreement
 from .targets import Target, listed, make_target
 
 PATH_VARIABLE = "hpcai_known_hosts"

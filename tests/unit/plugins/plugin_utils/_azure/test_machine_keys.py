@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.console_keys import Console
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.host_keys import HostKey
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.console import Console
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.known_hosts import (
+    HostKey,
     append,
     known_keys,
     read_file,
