@@ -20,7 +20,7 @@ VERSION_SMOKE = (
     *PYTEST,
     *("tests/unit/plugins/filter", "tests/unit/plugins/inventory", "tests/unit/plugins/plugin_utils/_azure"),
     *(f"{INVENTORY}/test_inventory_{name}.py" for name in ("hosts", "shipped", "no_hosts")),
-    "tests/contract/playbooks/test_guard_play.py",
+    *("tests/contract/playbooks/test_guard_play.py", "tests/contract/modules"),
 )
 # What a playbook refuses takes as long as what it does. Which hosts are chosen, how they are reached and what their
 # tags may hold is decided by code of ours on facts that have been read. Neither asks more of the versions.
@@ -33,7 +33,7 @@ OURS_ALONE = (
     "replace_refusals",
 )
 VERSION_MATRIX = (
-    *(*PYTEST, "tests/unit/plugins", f"--ignore={NODE}"),
+    *(*PYTEST, "tests/unit/plugins", f"--ignore={NODE}", "tests/contract/modules"),
     *(INVENTORY, *(f"--ignore={INVENTORY}/test_{name}.py" for name in OURS_ALONE)),
 )
 # The tests of what runs the tests.

@@ -2,170 +2,24 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module node_tools, in this process and as Ansible sends it to a node."""
+"""The module node_tools as Ansible sends it."""
 
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import yaml
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES, all_commands
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.modules import node_tools
 
-RunModule = Callable[..., dict[str, Any]]
 AnsiblePlaybook = Callable[..., subprocess.CompletedProcess[str]]
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[4]
-
-
-@pytest.fixture
-def root(tmp_path: pathlib.Path) -> pathlib.Path:
-    """The root of a machine that has nothing yet."""
-    folder = tmp_path / "root"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands that went out."""
-    commands: list[list[str]] = []
-
-    def run(command: Sequence[str]) -> Result:
-        commands.append(list(command))
-        return Result(tuple(command), 0, "", "")
-
-    monkeypatch.setattr(node_tools, "run", run)
-    return commands
-
-
-def paths(root: pathlib.Path) -> set[str]:
-    """All there is below the root."""
-    return {str(path.relative_to(root)) for path in root.rglob("*")}
-
-
-def test_check_mode_tells_the_same_and_does_nothing(root: pathlib.Path, run_module: RunModule) -> None:
-    would = run_module(node_tools.main, check_mode=True, root=str(root))
-    assert paths(root) == set()
-    did = run_module(node_tools.main, root=str(root))
-    assert would["changed"] is did["changed"] is True
-    assert (would["written"], would["diff"]) == (did["written"], did["diff"])
-    again = run_module(node_tools.main, root=str(root))
-    assert (again["changed"], again["written"], again["removed"]) == (False, [], [])
-    assert again["diff"] == {"before": "", "after": ""}
-
-
-def test_restores_and_reports_an_edited_file(root: pathlib.Path, run_module: RunModule) -> None:
-    run_module(node_tools.main, root=str(root))
-    edited = (root / "usr/lib/hpcai/lib/hpcai_node/cli/main.py").resolve()
-    original = edited.read_bytes()
-    edited.write_bytes(original + b"# mine\n")
-    answer = run_module(node_tools.main, root=str(root))
-    shown = f"/{edited.relative_to(root)}"
-    assert (answer["changed"], answer["restored"], answer["written"]) == (True, [shown], [shown])
-    assert shown in answer["diff"]["before"]
-    assert edited.read_bytes() == original
-
-
-def test_absent_and_present_again(root: pathlib.Path, run_module: RunModule) -> None:
-    run_module(node_tools.main, root=str(root))
-    gone = run_module(node_tools.main, root=str(root), state="absent")
-    assert (gone["changed"], gone["written"]) == (True, [])
-    assert "/usr/bin/hpcnode" in gone["removed"]
-    assert not (root / "usr/lib/hpcai").exists()
-    assert run_module(node_tools.main, root=str(root), state="absent")["changed"] is False
-    assert run_module(node_tools.main, root=str(root))["restored"] == []
-
-
-def test_launcher_runs_on_the_given_interpreter(root: pathlib.Path, run_module: RunModule) -> None:
-    answer = run_module(node_tools.main, root=str(root), interpreter="/opt/python/bin/python3")
-    assert answer["interpreter"] == "/opt/python/bin/python3"
-    first = (root / "usr/bin/hpcnode").read_text(encoding="utf-8").splitlines()[0]
-    assert first == "#!/opt/python/bin/python3 -I"
-    answer = run_module(node_tools.main, root=str(root), interpreter="/usr/bin/python3")
-    assert answer["written"] == ["/usr/bin/hpcnode"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"wheel": "/tmp/a.whl"}, "missing parameter(s) required by 'wheel': wheel_sha256"),
-        ({"wheel": "/none.whl", "wheel_sha256": "0" * 64}, "the wheel /none.whl cannot be read"),
-        ({"interpreter": "/opt/my python"}, "hpcnode cannot be run by '/opt/my python'"),
-        ({"state": "latest"}, "value of state must be one of: present, absent"),
-    ],
-)
-def test_refuses_what_makes_no_sense_and_changes_nothing(
-    root: pathlib.Path, run_module: RunModule, arguments: dict[str, Any], words: str
-) -> None:
-    answer = run_module(node_tools.main, root=str(root), **arguments)
-    assert answer["failed"] is True
-    assert words in answer["msg"]
-    assert paths(root) == set()
-
-
-def test_says_what_is_in_the_way(root: pathlib.Path, run_module: RunModule) -> None:
-    (root / "usr/bin").mkdir(parents=True)
-    (root / "usr/bin/hpcnode").write_text("mine", encoding="utf-8")
-    answer = run_module(node_tools.main, root=str(root))
-    assert answer["msg"] == "/usr/bin/hpcnode was not made by this module: move it away"
-
-
-def test_a_full_disk_is_an_error_of_one_line(
-    root: pathlib.Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_arguments: Any) -> None:
-        raise OSError(28, "No space left on device", "/usr/lib/hpcai")
-
-    monkeypatch.setattr(node_tools.disk, "apply", full)
-    answer = run_module(node_tools.main, root=str(root))
-    assert answer["msg"] == "[Errno 28] No space left on device: '/usr/lib/hpcai'"
-
-
-def test_systemd_of_this_machine_is_not_told_of_another_root(
-    root: pathlib.Path, run_module: RunModule, told: list[list[str]]
-) -> None:
-    run_module(node_tools.main, root=str(root))
-    assert told == []
-
-
-@pytest.mark.parametrize(("booted", "commands"), [(True, [["systemctl", "daemon-reload"]]), (False, [])])
-def test_running_systemd_is_told_of_its_units(
-    root: pathlib.Path,
-    run_module: RunModule,
-    told: list[list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    booted: bool,
-    commands: list[list[str]],
-) -> None:
-    if booted:
-        (root / "run/systemd/system").mkdir(parents=True)
-
-    class ThisMachine(Root):
-        @property
-        def is_this_machine(self) -> bool:
-            return True
-
-        def at(self, path: str) -> str:
-            return str(root / path.lstrip("/"))
-
-    monkeypatch.setattr(node_tools, "existing_root", ThisMachine)
-    run_module(node_tools.main, check_mode=True)
-    assert told == []
-    run_module(node_tools.main)
-    assert told == commands
-    run_module(node_tools.main)
-    assert told == commands
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("pipelining", [True, False])
@@ -207,20 +61,3 @@ def test_as_ansible_sends_it(ansible_playbook: AnsiblePlaybook, tmp_path: pathli
 
     assert all(command.summary[:20] in hpcnode("--help") for command in all_commands())
     assert json.loads(hpcnode("sku", "ND96asr_v4", "--json"))["vm_size"] == "Standard_ND96asr_v4"
-
-
-def test_installed_tool_is_for_all_users(root: pathlib.Path, run_module: RunModule) -> None:
-    before = os.umask(0o077)
-    try:
-        run_module(node_tools.main, root=str(root))
-    finally:
-        os.umask(before)
-    for path in (root / "usr/lib/hpcai").rglob("*"):
-        if not path.is_symlink():
-            assert path.stat().st_mode & 0o7777 == (0o755 if path.is_dir() else 0o644), path
-    assert (root / "usr/bin/hpcnode").stat().st_mode & 0o7777 == 0o755
-
-
-def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
-    answer = run_module(node_tools.main, root="/there/is/none")
-    assert answer["msg"] == "root /there/is/none: there is no such folder"
