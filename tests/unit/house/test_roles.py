@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 import pytest
+import role_variables
 import yaml
 
 # `ansible_facts['x']` is the only way to a fact. These are no facts, but Ansible's own variables.
@@ -49,6 +50,23 @@ def defaults(role: pathlib.Path) -> dict[str, Any]:
     path = role / "defaults/main.yml"
     content = (load(path) or {}) if path.exists() else {}
     return {name: value for name, value in content.items() if not name.startswith("__")}
+
+
+def test_the_page_of_all_role_variables_is_up_to_date(repository: pathlib.Path) -> None:
+    assert role_variables.page(repository) == (repository / "docs/docsite/rst/role_variables.rst").read_text(
+        encoding="utf-8"
+    ), "run tests/setup/role_variables.py"
+
+
+def test_each_variable_starts_with_its_roles_name(roles: list[pathlib.Path]) -> None:
+    """Or with the collection's, where roles share it."""
+    wrong = [
+        f"{role.name}: {name}"
+        for role in roles
+        for name in options(role)
+        if not name.startswith((f"{role.name}_", "hpcai_"))
+    ]
+    assert not wrong
 
 
 def test_each_role_has_argument_specs_and_a_readme(roles: list[pathlib.Path]) -> None:
