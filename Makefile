@@ -4,7 +4,7 @@
 
 # Each target sets up what it needs; on Debian 12, 13 or Ubuntu 24.04 nothing but make and git has to be there.
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-all test-hardware mutants site site-down docs bench clean
+.PHONY: help setup check test test-all test-hardware release-check mutants site site-down docs bench clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ test-all: setup ## everything of make test, the tests marked thorough and the mu
 
 test-hardware: setup ## the tests on an emulated machine with NVMe disks and NUMA nodes
 	@tests/setup/hardware.sh
+
+release-check: setup ## install the archive of the release before, upgrade to this one while a job runs, run again
+	@tests/setup/host.sh
+	@.venv/bin/python -m pytest tests/release --timeout=3600
 
 mutants: setup ## turn each decision of the health checks round, and tell which no test notices (ONLY="swap judge")
 	@PYTHONPATH=tests:tests/setup .venv/bin/python -m mutation.health_checks $(ONLY)

@@ -23,16 +23,26 @@ class OpsRepository:
     cluster: Cluster
 
     @classmethod
-    def create(cls, path: Path, cluster: Cluster) -> OpsRepository:
-        """Build the archive, install it below ``path``, and write what a user would: nothing but the two files."""
-        built = path / "built"
-        _run("collection", "build", str(REPOSITORY), "--output-path", str(built))
-        (archive,) = built.glob("hpcai-azure-*.tar.gz")
-        _run("collection", "install", str(archive), "--collections-path", str(path / "collections"), "--offline")
+    def create(cls, path: Path, cluster: Cluster, source: Path = REPOSITORY) -> OpsRepository:
+        """Build the archive, install it below ``path``, and write what a user would: nothing but the two files.
+
+        :param source: the clone that the archive is built from.
+        """
+        made = cls(path, cluster)
+        made.install(source)
         (path / "ansible.cfg").write_text("", encoding="utf-8")
         (path / "site.yml").write_text(SITE, encoding="utf-8")
         cluster.write_inventory(path)
-        return cls(path, cluster)
+        return made
+
+    def install(self, source: Path) -> None:
+        """Build the archive of a clone, and install it in the place of the one that is there."""
+        built = self.path / "built"
+        _run("collection", "build", str(source), "--output-path", str(built), "--force")
+        (archive,) = built.glob("hpcai-azure-*.tar.gz")
+        where = ("--collections-path", str(self.path / "collections"))
+        _run("collection", "install", str(archive), *where, "--offline", "--force")
+        archive.unlink()
 
     def playbook(self, playbook: str, *arguments: str, inventory: str = "azure_vmss.yml") -> Recap:
         """Run a playbook in the repository; nothing of the clone is in reach."""
