@@ -30,6 +30,8 @@ from simulator.backends.containers.places import cache_dir
 BOOT_PATIENCE_S = 300.0
 ANSWER_PATIENCE_S = 180.0
 """Until ssh answers. Longer than any boot takes, also beside other work; what comes later is within BOOT_PATIENCE_S."""
+ASK_S = 120.0
+"""For one question whether the boot is over; it is asked again then."""
 COMMAND_LIMIT_S = 180.0
 HOST = "hardware"
 ZEROS = bytes(1 << 16)
@@ -170,7 +172,7 @@ class Machine:
         ask = "cat /proc/sys/kernel/random/boot_id; systemctl is-system-running --wait"
         answered = False
         while True:
-            answer = self._ssh(ask, 120)
+            answer = self._ssh(ask, ASK_S)
             lines = answer.stdout.split()
             answered = answered or bool(lines and lines[0] != before)
             if len(lines) == 2 and lines[0] != before:
@@ -251,9 +253,9 @@ class Machine:
 
     def _ssh(self, command: str, limit: float, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         argv = ["ssh", "-F", str(self.ssh_config), HOST, command]
-        try:
-            # The connection's master keeps standard error open: a file, unlike a pipe, does not wait for it.
-            with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        # The connection's master keeps standard error open: a file, unlike a pipe, does not wait for it.
+        with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+            try:
                 code = subprocess.run(
                     argv,
                     input=stdin,
@@ -264,12 +266,13 @@ class Machine:
                     timeout=limit,
                     check=False,
                 ).returncode
-                output.seek(0)
-                errors.seek(0)
-                done = subprocess.CompletedProcess(argv, code, output.read(), errors.read())
-        except subprocess.TimeoutExpired:
-            done = subprocess.CompletedProcess(argv, NO_ANSWER, "", f"no answer within {limit:.0f} s")
-        return done
+            except subprocess.TimeoutExpired:
+                code = NO_ANSWER
+                errors.write(f"no answer within {limit:.0f} s")
+            output.seek(0)
+            errors.seek(0)
+            # What came before the limit counts: a machine that still boots has told which boot it is.
+            return subprocess.CompletedProcess(argv, code, output.read(), errors.read())
 
     def _do(self, command: str, limit: float, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command in the machine, whose emulator is to be there before it and after it."""
