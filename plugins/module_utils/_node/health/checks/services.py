@@ -31,6 +31,8 @@ _IF_INSTALLED = ("chrony", "chronyd")
 """One service by two names, after the distribution."""
 _ON_ITS_WAY = ("activating", "reloading", "deactivating")
 _COMING = "on_their_way"
+_COMING_S = 120.0
+"""How long a service may start or stop; systemd allows 90 s. A prolog and an epilog within one restart are two runs."""
 
 
 def _measure(context: Context) -> Answer:
@@ -43,9 +45,12 @@ def _measure(context: Context) -> Answer:
     if not told:
         hint = "Try 'systemctl status'"
         return Answer(findings=(Finding(UNKNOWN, "systemd does not tell how services are", hint=hint),))
-    before = context.history.get(_COMING) or []
-    context.history.keep(_COMING, [name for name, state in told.items() if state.active in _ON_ITS_WAY])
-    findings = [*_judge(needed, told, before), *_judge_liked(liked, told)]
+    kept = context.history.get(_COMING)
+    before = kept if isinstance(kept, dict) else {}
+    coming = {name: before.get(name, context.now) for name, state in told.items() if state.active in _ON_ITS_WAY}
+    context.history.keep(_COMING, coming)
+    overdue = [name for name, since in coming.items() if context.now - since >= _COMING_S]
+    findings = [*_judge(needed, told, overdue), *_judge_liked(liked, told)]
     if context.tier not in (PROLOG, EPILOG):
         findings += _failed(context, states)
     running = [name for name, state in told.items() if state.is_active]
@@ -82,12 +87,12 @@ def _liked(context: Context) -> list[str]:
     return [*([_PERSISTENCE] if nvidia else []), *(_IF_INSTALLED if cluster_of(context.root) else ())]
 
 
-def _judge(needed: Mapping[str, str], states: Mapping[str, UnitState], before: Sequence[str]) -> Iterator[Finding]:
+def _judge(needed: Mapping[str, str], states: Mapping[str, UnitState], overdue: Sequence[str]) -> Iterator[Finding]:
     for name, who in needed.items():
         state = states.get(name)
         if state is None:
             yield Finding(UNKNOWN, f"systemd does not tell how {name} is", name, f"Try 'systemctl status {name}'")
-        elif state.active in _ON_ITS_WAY and not state.is_active and name not in before:
+        elif state.active in _ON_ITS_WAY and not state.is_active and name not in overdue:
             yield Finding(WARN, f"{name} is {state.words}", name, "The next run tells whether it comes")
         elif not state.is_active:
             words = f"{name} is {state.words}, and {who} {'need' if who.endswith('s') else 'needs'} it"

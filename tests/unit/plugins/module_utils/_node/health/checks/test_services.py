@@ -17,7 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.se
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
-from ..playing import ND_A100, context
+from ..playing import ND_A100, NOW, context
 
 RUNS, ENDED, STOPPED = "loaded active running success", "loaded failed failed exit-code", "loaded inactive dead success"
 COMES, LACKS, MASKED = "loaded activating auto-restart exit-code", "not-found inactive dead success", "masked x dead x"
@@ -30,7 +30,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.folder, self.history = folder, History()
         self.states: dict[str, str] = {"chrony": LACKS}
-        self.failed = ""
+        self.failed, self.now = "", NOW
         self.rc = {"show": 0, "list-units": 0}
         self.ran: list[str] = []
 
@@ -69,6 +69,7 @@ class Node:
             tier=tier,
             size=size,
             history=self.history,
+            now=self.now,
             options={"services": options},
         )
         return CHECK.measure(given)
@@ -118,12 +119,30 @@ def test_slurmd_is_not_asked_for_at_boot_as_it_waits_for_this(node: Node) -> Non
     assert node.measure("boot").findings == ()
 
 
-def test_one_that_comes_is_given_one_run(node: Node) -> None:
+def test_one_that_comes_is_given_two_minutes(node: Node) -> None:
     node.states["slurmd"] = COMES
     assert verdicts(node.measure()) == [("warn", "slurmd is activating (exit-code)")]
+    node.now += 119
+    assert verdicts(node.measure()) == [("warn", "slurmd is activating (exit-code)")]
+    node.now += 1
     assert verdicts(node.measure()) == [("fail", "slurmd is activating (exit-code), and jobs need it")]
     del node.states["slurmd"]
     assert node.measure().findings == ()
+    node.states["slurmd"] = COMES
+    assert verdicts(node.measure()) == [("warn", "slurmd is activating (exit-code)")]
+
+
+def test_a_prolog_and_an_epilog_within_one_restart_of_slurmd_are_no_failure(node: Node) -> None:
+    """slurmd ends its prolog before it stops, and the epilog follows at once."""
+    node.states["slurmd"] = "loaded deactivating stop-sigterm success"
+    assert verdicts(node.measure("prolog")) == [("warn", "slurmd is deactivating")]
+    assert verdicts(node.measure("epilog")) == [("warn", "slurmd is deactivating")]
+
+
+def test_what_an_earlier_release_kept_is_forgotten(node: Node) -> None:
+    node.history.keep("on_their_way", ["slurmd"])
+    node.states["slurmd"] = COMES
+    assert verdicts(node.measure()) == [("warn", "slurmd is activating (exit-code)")]
 
 
 def test_those_that_are_only_liked_warn(node: Node) -> None:
