@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -46,15 +47,22 @@ def simulator(*arguments: str) -> None:
     )
 
 
+@contextlib.contextmanager
+def simulated(name: str, port: int, network: str) -> Iterator[Cluster]:
+    """Three fresh nodes: ctl, compute_0 and compute_3. The key of this cluster is brought by site.yml."""
+    simulator("down", "--name", name)
+    simulator("up", "push", "--name", name, "--port", str(port), "--network", network)
+    try:
+        yield Cluster(f"http://127.0.0.1:{port}", REPOSITORY / ".simulator" / name, key_source="push")
+    finally:
+        simulator("down", "--name", name)
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Three fresh nodes: ctl, compute_0 and compute_3. The key of this cluster is brought by site.yml."""
-    simulator("down", "--name", NAME)
-    simulator("up", "push", "--name", NAME, "--port", str(PORT), "--network", NETWORK)
-    try:
-        yield Cluster(f"http://127.0.0.1:{PORT}", REPOSITORY / ".simulator" / NAME, key_source="push")
-    finally:
-        simulator("down", "--name", NAME)
+    """The cluster of all tests of this folder."""
+    with simulated(NAME, PORT, NETWORK) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.conftest import simulator
+from cluster.conftest import simulated
 from simulated.cluster import REPOSITORY, Cluster
 
 NAME, PORT, NETWORK = "release", 8510, "10.81.0.0/24"
@@ -21,13 +21,9 @@ NAME, PORT, NETWORK = "release", 8510, "10.81.0.0/24"
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Three fresh nodes: ctl, compute_0 and compute_3."""
-    simulator("down", "--name", NAME)
-    simulator("up", "push", "--name", NAME, "--port", str(PORT), "--network", NETWORK)
-    try:
-        yield Cluster(f"http://127.0.0.1:{PORT}", REPOSITORY / ".simulator" / NAME, key_source="push")
-    finally:
-        simulator("down", "--name", NAME)
+    """A cluster of its own, not yet configured."""
+    with simulated(NAME, PORT, NETWORK) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
