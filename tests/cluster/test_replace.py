@@ -20,6 +20,8 @@ import pytest
 from simulated.cluster import RESOURCE_GROUP, SCALE_SET, Cluster, Recap
 from simulated.node import Node, wait_for
 
+# A node on a bad host is moved and marked on the simulator daily, in tests/contract/inventory.
+pytestmark = pytest.mark.thorough
 NUMBER, NAME = "3", "compute-3"
 BAD, GOOD = "GGBB1", "GGBB2"
 DECIDED_S = 120
@@ -28,8 +30,6 @@ SYSTEM_DISK, LOCAL_DISK = "/var/tmp/kept-by-the-system-disk", "/scratch/kept-by-
 MOVE_IN = """\
 #!/usr/bin/python3
 import os, shutil
-
-pytestmark = pytest.mark.thorough
 os.makedirs("/var/lib/hyperv", exist_ok=True)
 host = open("/root/next-host", "rb").read().strip()
 with open("/var/lib/hyperv/.kvp_pool_3", "wb") as pool:

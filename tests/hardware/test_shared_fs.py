@@ -39,7 +39,6 @@ SERVER = "[nfsd]\nvers3=n\ngrace-time=10\nlease-time=10\n"
 # The end of an attempt, of the child that makes it, and of a slow machine.
 PATIENCE_S = LIMIT_S + 25
 
-
 pytestmark = pytest.mark.thorough
 
 
