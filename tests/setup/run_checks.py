@@ -260,9 +260,19 @@ def chosen(arguments: argparse.Namespace) -> list[Step]:
         os.environ["HPCAI_TESTS"] = f"thorough or {NOT_THOROUGH}"
     wanted = [with_thorough_tests(step) for step in STEPS] if arguments.all else STEPS
     if arguments.only:
-        return [step for step in wanted if step.name in arguments.only]
+        named = with_needs(arguments.only)
+        return [step for step in wanted if step.name in named]
     wanted = [step for step in wanted if (step.quick or not arguments.quick) and (arguments.all or not step.exhaustive)]
     return wanted if arguments.all else [step for step in wanted if not is_left_out(step)]
+
+
+def with_needs(names: Collection[str]) -> set[str]:
+    """These steps and all that they need, so that one of them by name runs on a fresh clone too."""
+    found, further = set[str](), set(names)
+    while further:
+        found |= further
+        further = {need for step in STEPS if step.name in found for need in step.needs} - found
+    return found
 
 
 def is_left_out(step: Step) -> bool:

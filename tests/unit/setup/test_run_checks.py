@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import re
 import signal
@@ -242,6 +243,11 @@ def test_the_thorough_run_leaves_no_test_out() -> None:
     assert commands["tests-newest"][3:5] == ("tests/unit/plugins", "--ignore=tests/unit/plugins/module_utils/_node")
     assert commands["unit-node"] == ("python", "-m", "pytest", "tests/unit/plugins/module_utils/_node")
     assert not [words for words in commands.values() if "thorough" in " ".join(words)]
+
+
+def test_a_step_by_name_brings_what_it_needs() -> None:
+    arguments = argparse.Namespace(only=["cluster"], all=False, quick=False)
+    assert [step.name for step in run_checks.chosen(arguments)] == ["venv", "host", "stand-ins", "cluster"]
 
 
 def test_a_step_is_left_out_only_where_nothing_that_it_watches_has_changed_since_the_whole_run(
