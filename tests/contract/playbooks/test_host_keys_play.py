@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Every playbook verifies host keys before it contacts a host."""
+"""Every playbook checks the inventory and verifies host keys before it contacts a host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 PLAYBOOKS = sorted((pathlib.Path(__file__).resolve().parents[3] / "playbooks").glob("*.yml"))
-STEP = "tasks/verify_host_keys.yml"
+STEP = "tasks/before_contact.yml"
 INVENTORY: dict[str, Any] = {
     "all": {
         "children": {"hpcai_controller": {"hosts": {"ctl": None}}, "hpcai_compute": {"hosts": {"compute-0": None}}},
@@ -38,9 +38,11 @@ def test_the_step_comes_before_the_first_contact(playbook: pathlib.Path) -> None
         before.append(task)
     else:
         pytest.fail(f"{playbook.name} does not import {STEP}")
+    step = yaml.safe_load((playbook.parent / STEP).read_text(encoding="utf-8"))
+    assert "hpcai.azure.vm_host_keys" in step[-1]
     # An assert runs where Ansible runs.
-    assert before
-    assert all("ansible.builtin.assert" in task for task in before)
+    assert len(step) > 1
+    assert all("ansible.builtin.assert" in task for task in [*before, *step[:-1]])
 
 
 @pytest.mark.parametrize(
