@@ -27,6 +27,7 @@ options:
     default: {}
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 seealso:
   - module: hpcai.azure.job_hooks
   - name: Guide to BeeOND

@@ -76,6 +76,7 @@ options:
     default: false
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   check_mode:
     description: Says what it would do, without changing anything. A missing package is only warned of.

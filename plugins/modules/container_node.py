@@ -46,6 +46,7 @@ options:
     default: true
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 seealso:
   - module: hpcai.azure.enroot_setup
   - module: hpcai.azure.node_directories

@@ -59,6 +59,7 @@ options:
     default: 1
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   check_mode:
     details:

@@ -91,6 +91,7 @@ options:
     default: true
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   diff_mode:
     description: Shows the files and the unit's state before and after.

@@ -22,6 +22,8 @@ description:
   - Runs where Ansible runs, whatever host the task is for. The playbook C(hpcai.azure.health_check) does all of it.
 author:
   - hpcai.azure contributors (@hpcai)
+extends_documentation_fragment:
+  - hpcai.azure.internal
 options:
   path:
     description: The folder, on the machine where Ansible runs. It is made if it is missing.

@@ -83,6 +83,7 @@ options:
     default: /
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   platform:
     description: Works on Debian, Ubuntu and Enterprise Linux 9, running or at rest.

@@ -53,6 +53,7 @@ options:
     type: dict
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   diff_mode:
     description: Shows each script and the settings before and after.

@@ -53,6 +53,7 @@ options:
     default: false
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   platform:
     description: Needs nftables 1.0 or later and systemd. In an image at rest the service is only enabled.

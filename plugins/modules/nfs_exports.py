@@ -61,6 +61,7 @@ options:
     default: false
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   diff_mode:
     description: Shows the file before and after.

@@ -29,6 +29,7 @@ options:
     elements: str
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   check_mode:
     description: Can run in check mode and says what each step would change, without changing anything.

@@ -93,6 +93,7 @@ options:
     default: 30
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   check_mode:
     details:

@@ -44,6 +44,7 @@ options:
     default: never
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   check_mode:
     description: Does the same in check mode, for it changes nothing that belongs to the node's set-up.

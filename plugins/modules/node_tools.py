@@ -59,6 +59,7 @@ options:
     default: /
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   diff_mode:
     description: Shows each path that is written or removed, before and after. A new version is one path.

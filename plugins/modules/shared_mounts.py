@@ -72,6 +72,7 @@ options:
     default: fail
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   check_mode:
     description: Says what it would do, without changing or mounting anything.

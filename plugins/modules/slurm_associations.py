@@ -52,6 +52,7 @@ options:
     default: 60
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   check_mode:
     details:

@@ -49,6 +49,7 @@ options:
     default: mariadb
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   check_mode:
     details:

@@ -49,6 +49,7 @@ options:
     default: []
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   diff_mode:
     description: Shows what it does.

@@ -57,6 +57,7 @@ options:
     default: false
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   check_mode:
     description: Says what it would record, without changing anything.

@@ -83,6 +83,7 @@ options:
     default: 60
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   check_mode:
     description: Says what it would do, without changing anything or waiting.

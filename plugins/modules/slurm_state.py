@@ -62,6 +62,7 @@ options:
     default: true
 extends_documentation_fragment:
   - hpcai.azure.node
+  - hpcai.azure.internal
 attributes:
   check_mode:
     description: Says what it would do, and refuses what it would refuse, without changing anything.

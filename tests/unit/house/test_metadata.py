@@ -37,6 +37,20 @@ def test_the_action_group_lists_every_module(repository: pathlib.Path, runtime: 
     assert set(runtime["action_groups"]["node"]) == modules
 
 
+def test_the_guide_lists_every_module_and_says_of_the_internal_ones_that_they_are(repository: pathlib.Path) -> None:
+    guide = (repository / "docs/docsite/rst/guide_modules.rst").read_text(encoding="utf-8")
+    public, internal = (
+        re.findall(r"^(?:- )?:ansplugin:`hpcai\.azure\.(\w+)#module`", part, re.MULTILINE)
+        for part in guide.split("\nInternal modules\n")
+    )
+    said = {
+        path.stem: "  - hpcai.azure.internal\n" in path.read_text(encoding="utf-8")
+        for path in (repository / "plugins/modules").glob("*.py")
+    }
+    assert sorted(public) == sorted(name for name, is_internal in said.items() if not is_internal)
+    assert sorted(internal) == sorted(name for name, is_internal in said.items() if is_internal)
+
+
 def test_the_floors_are_the_versions_tested_as_oldest(repository: pathlib.Path) -> None:
     floors = pins(repository / "requirements.txt", ">=")
     oldest = pins(repository / "tests/setup/constraints-oldest.txt", "==")

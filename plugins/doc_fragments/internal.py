@@ -1,0 +1,17 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is said of each module that belongs to a role or to a playbook."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Nobody else should call it."""
+
+    DOCUMENTATION = r"""
+notes:
+  - This module is internal. A role or a playbook of this collection calls it, and its options may change with any
+    release. Use that role or playbook.
+"""
