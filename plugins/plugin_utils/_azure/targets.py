@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .clients import Clients
+from .clients import Clients, read_list
 from .errors import Asking, InventoryError, explain, is_gone
-from .identifiers import name_of, resource_group_of, segment, subscription_of
-from .paging import collect
+from .resources import name_of, resource_group_of, segment, subscription_of
 
 _MOST_NAMED = 5
 
@@ -81,7 +80,7 @@ def make_target(azure_id: str, vm_id: str) -> Target:
     return target
 
 
-def look(clients: Clients, targets: Iterable[Target]) -> Found:
+def find_targets(clients: Clients, targets: Iterable[Target]) -> Found:
     """Return which of the targets are there, from complete lists.
 
     :raises InventoryError: Azure could not be asked, or another machine has the id by now.
@@ -117,7 +116,7 @@ def by_set(targets: Iterable[Target]) -> tuple[dict[SetName, list[Target]], list
     return sets, alone
 
 
-def numbers(scale_set: SetName, members: Iterable[Target]) -> list[str]:
+def instance_ids(scale_set: SetName, members: Iterable[Target]) -> list[str]:
     """Return the instance ids of members of a set.
 
     :raises InventoryError: there are none, or other words than numbers: to Azure they would be all of the set.
@@ -151,7 +150,7 @@ def _members(clients: Clients, scale_set: SetName) -> Mapping[str, str]:
     )
     try:
         return dict(
-            collect(
+            read_list(
                 calls.list(scale_set.group, scale_set.name), lambda vm: (str(vm.instance_id).lower(), str(vm.vm_id))
             )
         )

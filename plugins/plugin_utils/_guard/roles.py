@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from .._azure.identifiers import resource_group_of, subscription_of
-from .._azure.scope import covers, names_any_place
+from .._azure.resources import resource_group_of, subscription_of
+from .._azure.selection import covers, names_any_place
 
 ROLES = ("controller", "login", "compute", "image")
 _NAMED_HOSTS = 3

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._azure import physical_hosts
+from .._azure import hardware_faults
 from .._azure.errors import InventoryError
 from .._azure.hardware_faults import faults_of, machine_of
 from .gather import Asked
@@ -27,23 +27,23 @@ def find(asked: Iterable[Asked], folder: str) -> list[dict[str, Any]]:
 
     :raises InventoryError: the record cannot be read.
     """
-    file = Path(folder) / physical_hosts.FILE
+    file = Path(folder) / hardware_faults.RECORD_FILE
     try:
         text = file.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise InventoryError(f"{file} cannot be read: {error}") from None
-    record = physical_hosts.read(text, str(file))
+    record = hardware_faults.read_record(text, str(file))
     return [
         {"host_name": one.host, **suspect}
         for one in asked
         if (seen := _seen(one)) is not None
-        for suspect in physical_hosts.suspects(record, [seen])
+        for suspect in hardware_faults.suspects(record, [seen])
     ]
 
 
-def _seen(one: Asked) -> physical_hosts.Seen | None:
+def _seen(one: Asked) -> hardware_faults.MachineFaults | None:
     document = one.result.get("health")
     if not isinstance(document, Mapping):
         return None
@@ -53,4 +53,4 @@ def _seen(one: Asked) -> physical_hosts.Seen | None:
         # The report shows such a node as one that gave no result.
         return None
     known = dataclasses.replace(machine, vm_id=machine.vm_id or str(one.inventory.get("azure_vm_id") or ""))
-    return physical_hosts.Seen(known, tuple(faults_of(document)))
+    return hardware_faults.MachineFaults(known, tuple(faults_of(document)))

@@ -14,11 +14,10 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure import listing
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.answer import Answer
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.cloud import find_cloud
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.credentials import Identity
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.deadline import Deadline
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.concurrency import Deadline
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.credentials import Identity, find_cloud
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.facts import Listing
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.selection import Selection
 
 from .instances import SUBSCRIPTION, Nothing
@@ -104,7 +103,7 @@ class _Operations:
         return call
 
 
-def ask(azure: Azure, monkeypatch: pytest.MonkeyPatch, concurrency: int = 4, **selection: Any) -> Answer:
+def ask(azure: Azure, monkeypatch: pytest.MonkeyPatch, concurrency: int = 4, **selection: Any) -> Listing:
     monkeypatch.setattr(listing, "Clients", lambda *_arguments: azure)
     wanted = Selection(**{"subscription_ids": (SUBSCRIPTION,), "virtual_networks": False, **selection})
     cloud = find_cloud("AzureCloud", "http://127.0.0.1:1")
@@ -270,4 +269,4 @@ def test_an_answer_is_plain_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
     answer = ask(azure, monkeypatch, include_vms="all")
 
-    assert cast(Answer, json.loads(json.dumps(answer))) == answer
+    assert cast(Listing, json.loads(json.dumps(answer))) == answer

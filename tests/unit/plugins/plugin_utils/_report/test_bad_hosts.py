@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure import physical_hosts
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure import hardware_faults
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.hardware_faults import Fault, Machine
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report import bad_hosts
@@ -31,9 +31,9 @@ def asked(host: str, vm_id: str = "vm-9", **changes: Any) -> Asked:
 @pytest.fixture
 def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     """A report's folder with a record of HOSTA."""
-    seen = physical_hosts.Seen(Machine("compute-3", "vm-3", "HOSTA", TIME), (FAULT,))
-    record = physical_hosts.updated({}, [seen], 90)
-    (tmp_path / "hosts.json").write_text(physical_hosts.as_text(record), encoding="utf-8")
+    seen = hardware_faults.MachineFaults(Machine("compute-3", "vm-3", "HOSTA", TIME), (FAULT,))
+    record = hardware_faults.update_record({}, [seen], 90)
+    (tmp_path / "hosts.json").write_text(hardware_faults.record_text(record), encoding="utf-8")
     return tmp_path
 
 

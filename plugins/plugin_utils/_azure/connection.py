@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How a task comes to Azure: by connection options of its own, or by those of the inventory's sources."""
+"""How a task connects to Azure: by connection options of its own, or by those of the inventory's sources."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from .clients import Clients
-from .cloud import CLOUD_NAMES, Cloud
-from .credentials import AUTH_SOURCES, Identity, make_credential
-from .deadline import Deadline
+from .concurrency import Deadline
+from .credentials import AUTH_SOURCES, CLOUD_NAMES, Cloud, Identity, make_credential
 from .errors import InventoryError
-from .options import read_connection
-from .source_options import options_of_source, source_of
+from .options import read_connection, read_options
 
 CONNECTION: dict[str, dict[str, Any]] = {
     "cloud": {"type": "str", "default": "AzureCloud", "choices": list(CLOUD_NAMES)},
@@ -37,7 +35,9 @@ _ENVIRONMENT = {"endpoint": "HPCAI_AZURE_ENDPOINT", "token": "HPCAI_AZURE_TOKEN"
 Get = Callable[[str], Any]
 
 
-def by_door(options: Mapping[str, Any], subscriptions: Iterable[str], loader: Any) -> list[tuple[Get, set[str]]]:
+def connections_for(
+    options: Mapping[str, Any], subscriptions: Iterable[str], loader: Any
+) -> list[tuple[Get, set[str]]]:
     """Return what gives the connection options, with the subscriptions that each such way leads to.
 
     :param loader: Ansible's data loader.
@@ -54,7 +54,7 @@ def by_door(options: Mapping[str, Any], subscriptions: Iterable[str], loader: An
 
 
 @contextmanager
-def connected(get: Get, deadline: Deadline, *, only_lists: bool) -> Iterator[Clients]:
+def connect(get: Get, deadline: Deadline, *, only_lists: bool) -> Iterator[Clients]:
     """Give clients that are closed afterwards.
 
     :raises InventoryError: nobody can sign in by these options.
@@ -81,3 +81,41 @@ def _credential(identity: Identity, cloud: Cloud) -> Any:
         ) from None
     except ValueError as error:
         raise InventoryError(f"auth_source: {identity.auth_source} cannot be used: {error}") from error
+
+
+PLUGIN = "hpcai.azure.azure_vmss"
+
+
+def options_of_source(path: str, loader: Any) -> Callable[[str], Any]:
+    """Return what gives the value of each option of a source: of the file, its templates and the environment.
+
+    :param loader: Ansible's data loader, which opens a vault.
+    :raises InventoryError: the file cannot be read, or is no source of this collection.
+    """
+    from ansible.errors import AnsibleError
+    from ansible.inventory.data import InventoryData
+    from ansible.plugins.inventory import BaseInventoryPlugin
+    from ansible.plugins.loader import inventory_loader
+
+    plugin = inventory_loader.get(PLUGIN)
+    if not plugin.verify_file(path):
+        raise InventoryError(f"{path} is no source of {PLUGIN}, or is not there any more.")
+    try:
+        # All that parsing a source does before it asks Azure.
+        BaseInventoryPlugin.parse(plugin, InventoryData(), loader, path)
+        plugin.read_source_options(path)
+    except AnsibleError as error:
+        raise InventoryError(f"{path}: {error}") from None
+    get: Callable[[str], Any] = plugin.get_option
+    return get
+
+
+def source_of(subscription: str, sources: Mapping[str, Callable[[str], Any]]) -> str:
+    """Return which of the sources looks into a subscription.
+
+    :raises InventoryError: none does.
+    """
+    for path, get in sources.items():
+        if subscription.lower() in read_options(get).selection.subscription_ids:
+            return path
+    raise InventoryError(f"subscription {subscription} is in none of these sources: {', '.join(sources) or 'none'}.")

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A bounded number of threads that ask, and one that listens.
+"""Requests in parallel, within one time limit.
 
-What is asked next depends on what was answered, so an answer may add more work. Answers are handled in the thread that
-calls :meth:`WorkQueue.drain`, one after the other: nothing there needs a lock.
+A bounded number of threads send requests, and one thread handles the results: what is asked next depends on what was
+answered, so a result may add more work. Results are handled in the thread that calls :meth:`WorkQueue.drain`, one after
+the other: nothing there needs a lock.
 """
 
 from __future__ import annotations
@@ -17,8 +18,40 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .deadline import Deadline
 from .errors import Asking, DeadlineExceeded
+
+
+class Deadline:
+    """A point in time after which nothing more is waited for.
+
+    :param seconds: how far away it is.
+    :param clock: a clock that is never set back.
+    :param sleep: how to wait.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._sleep = sleep
+        self._end = clock() + seconds
+
+    def remaining(self) -> float:
+        """Seconds that are left, never below zero."""
+        return max(0.0, self._end - self._clock())
+
+    def allows(self, seconds: float) -> bool:
+        """Say whether there is time to wait ``seconds`` and do something afterwards."""
+        return seconds < self.remaining()
+
+    def wait(self, seconds: float) -> None:
+        """Wait ``seconds``, or what is left."""
+        self._sleep(min(seconds, self.remaining()))
+
 
 # Requests know the deadline themselves and end with an error that says more; this waits a moment longer for it.
 _GRACE_SECONDS = 0.5

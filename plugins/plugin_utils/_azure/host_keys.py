@@ -2,19 +2,92 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which host keys of which machines are verified, and which ones ssh does not know yet."""
+"""Which host keys of which machines are verified, and the file of those that ssh knows."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hmac
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .console import Console
-from .known_hosts import HostKey, as_lines, disagreement
+from .console import Console, HostKey
 from .targets import Target, listed, make_target
+
+_HASHED = "|1|"
+
+
+def read_known_hosts(path: Path) -> str:
+    """Return the file's text; none if there is no file."""
+    try:
+        return path.read_text("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return ""
+
+
+def known_keys(text: str, name: str) -> tuple[HostKey, ...]:
+    """Return the keys that ssh knows under a name, without lines that have a marker (``@revoked``) or a pattern."""
+    keys = []
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) >= 3 and _names(fields[0], name.lower()):
+            keys.append(HostKey(fields[1], fields[2]))
+    return tuple(keys)
+
+
+def describe_mismatch(name: str, vm_id: str, path: Path, known: Iterable[HostKey], shown: Iterable[HostKey]) -> str:
+    """Say in which key ssh's file and the machine's console differ; empty if they agree."""
+    right = set(shown)
+    wrong = [key for key in known if key not in right]
+    if not wrong:
+        return ""
+    return (
+        f"{name}: {path} has the host key {_fingerprints(wrong)} for {vm_id}, which the machine's serial console does "
+        f"not show; it shows {_fingerprints(right)}. Another machine may have answered at the first contact. If you "
+        f"changed the keys or reimaged the machine: ssh-keygen -f {shlex.quote(str(path))} -R {vm_id}"
+    )
+
+
+def as_lines(vm_id: str, keys: Iterable[HostKey]) -> str:
+    """Return the lines of keys that ssh shall know under a name."""
+    return "".join(f"{vm_id.lower()} {key}\n" for key in keys)
+
+
+def with_lines(text: str, lines: str) -> str:
+    """Return the file's text with lines added."""
+    return text + ("\n" if text and lines and not text.endswith("\n") else "") + lines
+
+
+def append_lines(path: Path, text: str, lines: str) -> None:
+    """Add lines to the file, by one write at its end: ssh may be adding others at the same time.
+
+    :param text: what the file held.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with open(descriptor, "ab", buffering=0) as file:
+        file.write(with_lines(text, lines)[len(text) :].encode())
+
+
+def _names(field: str, name: str) -> bool:
+    if field.startswith(_HASHED):
+        try:
+            salt, digest = (base64.b64decode(part, validate=True) for part in field[len(_HASHED) :].split("|"))
+        except (ValueError, binascii.Error):
+            return False
+        # What ssh writes with HashKnownHosts.
+        return hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), digest)
+    return name in field.lower().split(",")
+
+
+def _fingerprints(keys: Iterable[HostKey]) -> str:
+    return ", ".join(sorted(key.fingerprint for key in keys))
+
 
 PATH_VARIABLE = "hpcai_known_hosts"
 _BY_SSH = ("ssh", "smart", "paramiko", "paramiko_ssh")
@@ -107,7 +180,7 @@ def machines_of_hosts(
     return machines, left_out
 
 
-def judge(known: Mapping[Machine, tuple[HostKey, ...]], consoles: Mapping[Target, Console]) -> Outcome:
+def compare_keys(known: Mapping[Machine, tuple[HostKey, ...]], consoles: Mapping[Target, Console]) -> Outcome:
     """Compare what ssh knows with what the consoles show.
 
     :param known: the keys that ssh has for each machine.
@@ -117,7 +190,7 @@ def judge(known: Mapping[Machine, tuple[HostKey, ...]], consoles: Mapping[Target
     for machine, keys in known.items():
         console = consoles.get(machine.target, Console())
         if console.keys:
-            wrong = disagreement(machine.name, machine.target.vm_id, machine.path, keys, console.keys)
+            wrong = describe_mismatch(machine.name, machine.target.vm_id, machine.path, keys, console.keys)
             if wrong:
                 outcome.contradictions.append(wrong)
                 continue

@@ -2,11 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+"""The groups of an instance."""
+
 from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.groups import groups_of, safe, scale_set_groups
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.publish import groups_of, safe, scale_set_groups
 
 from .instances import SUBSCRIPTION, make_facts, make_scale_set
 

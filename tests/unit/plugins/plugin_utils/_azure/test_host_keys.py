@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.console import Console
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.known_hosts import (
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.host_keys import (
     HostKey,
-    append,
+    Machine,
+    append_lines,
+    compare_keys,
     known_keys,
-    read_file,
+    machines_of_hosts,
+    read_known_hosts,
     with_lines,
 )
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.machine_keys import Machine, judge, machines_of_hosts
 
 ID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/"
 KEY, OTHER = HostKey("ssh-ed25519", "AAAAkey"), HostKey("ssh-ed25519", "AAAAother")
@@ -60,7 +62,7 @@ def test_what_ssh_knows_and_what_consoles_show_is_compared() -> None:
     known = {new: (), same: (KEY,), silent: (KEY,), wrong: (OTHER,), unknown: ()}
     shown = {one.target: Console((KEY,)) for one in (new, same, wrong)}
 
-    outcome = judge(known, {**shown, unknown.target: Console(lacks="why.")})
+    outcome = compare_keys(known, {**shown, unknown.target: Console(lacks="why.")})
 
     assert (list(outcome.shown), outcome.known, outcome.unverified) == ([new, same], [silent], {unknown: "why."})
     assert outcome.lines() == {new.path: f"new {KEY}\n"}
@@ -73,7 +75,7 @@ def test_what_ssh_knows_and_what_consoles_show_is_compared() -> None:
 def test_key_of_a_kind_that_the_console_does_not_show_contradicts_it() -> None:
     (machine,) = machines("n")
 
-    outcome = judge({machine: (HostKey("ssh-rsa", "AAAAother"), KEY)}, {machine.target: Console((KEY,))})
+    outcome = compare_keys({machine: (HostKey("ssh-rsa", "AAAAother"), KEY)}, {machine.target: Console((KEY,))})
 
     assert len(outcome.contradictions) == 1
 
@@ -81,7 +83,7 @@ def test_key_of_a_kind_that_the_console_does_not_show_contradicts_it() -> None:
 def test_one_warning_counts_all_and_names_each_reason_once() -> None:
     found = machines(*(f"n{number}" for number in range(8)))
 
-    outcome = judge(dict.fromkeys(found, ()), {one.target: Console(lacks="why.") for one in found[1:]})
+    outcome = compare_keys(dict.fromkeys(found, ()), {one.target: Console(lacks="why.") for one in found[1:]})
 
     (warning,) = outcome.warnings()
     assert "of 8 of 8 machines" in warning
@@ -97,12 +99,12 @@ def test_lines_that_name_no_machine_are_no_keys_of_it() -> None:
 
 def test_lines_are_added_at_the_end_of_what_is_there_by_then(tmp_path: Path) -> None:
     path = tmp_path / "ssh" / "known"
-    assert read_file(path) == ""
-    append(path, "", "a\n")
-    before = read_file(path)
+    assert read_known_hosts(path) == ""
+    append_lines(path, "", "a\n")
+    before = read_known_hosts(path)
     path.write_text(f"{before}by ssh meanwhile\n", encoding="utf-8")
 
-    append(path, before, "b\n")
+    append_lines(path, before, "b\n")
 
-    assert read_file(path) == "a\nby ssh meanwhile\nb\n"
+    assert read_known_hosts(path) == "a\nby ssh meanwhile\nb\n"
     assert with_lines("no end", "b\n") == "no end\nb\n"

@@ -2,16 +2,22 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The SDK's pipeline with our policies, over a transport that answers as told."""
+"""The SDK's clients: retries, time limits, lists, pages, and classes that threads complete."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from io import BytesIO
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from azure.core.exceptions import ServiceRequestError, ServiceResponseError
+from azure.core.paging import ItemPaged
 from azure.core.pipeline import Pipeline
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy, ContentDecodePolicy
 from azure.core.pipeline.transport import HttpTransport
@@ -19,22 +25,29 @@ from azure.core.rest import HttpRequest
 from requests import Response
 from requests.structures import CaseInsensitiveDict
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.cloud import find_cloud
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.credentials import Identity, make_credential
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.deadline import Deadline
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.clients import (
+    AllowLoopbackHttp,
+    RefuseOtherThanLists,
+    RetryUntilDeadline,
+    TimeLimit,
+    complete_classes_one_at_a_time,
+    make_safe,
+    pages,
+    read_list,
+)
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.concurrency import Deadline
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.credentials import (
+    Identity,
+    find_cloud,
+    make_credential,
+)
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import (
     DeadlineExceeded,
     Throttled,
     UnreadableAnswer,
 )
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.policies import (
-    AllowLoopbackHttp,
-    Bounded,
-    OnlyLists,
-    PatientRetry,
-)
 
-from .test_deadline import Clock
+from .test_concurrency import Clock
 
 
 class Told(HttpTransport[Any, Any]):
@@ -81,9 +94,9 @@ def send(clock: Clock) -> Callable[..., Any]:
 
     def sending(*answers: Any, seconds: float = 60, url: str = "https://management.azure.com/x") -> Any:
         deadline = Deadline(seconds, clock, clock.sleep)
-        bounded = Bounded(deadline)
+        bounded = TimeLimit(deadline)
         transport = Told(*answers)
-        policies: list[Any] = [OnlyLists(), ContentDecodePolicy(), PatientRetry(deadline), bounded]
+        policies: list[Any] = [RefuseOtherThanLists(), ContentDecodePolicy(), RetryUntilDeadline(deadline), bounded]
         with Pipeline(transport, policies=policies) as pipeline:
             response = pipeline.run(HttpRequest("GET", url), stream=False)
         return response.http_response.status_code, bounded.requests, transport.options
@@ -164,7 +177,7 @@ def test_an_attempt_that_ends_with_the_deadline_says_so(clock: Clock) -> None:
             raise ServiceResponseError("Read timed out.")
 
     with (
-        Pipeline(Hanging(LIST), policies=[PatientRetry(deadline), Bounded(deadline)]) as pipeline,
+        Pipeline(Hanging(LIST), policies=[RetryUntilDeadline(deadline), TimeLimit(deadline)]) as pipeline,
         pytest.raises(DeadlineExceeded, match="no answer within the 10 seconds"),
     ):
         pipeline.run(HttpRequest("GET", "https://management.azure.com/x"))
@@ -197,3 +210,117 @@ def test_a_token_goes_over_plain_http_to_this_machine_only(url: str, allowed: bo
 
 def test_attempts_of_all_threads_are_counted(send: Callable[..., Any]) -> None:
     assert send((500, {}, "{}"), LIST)[1] == 2
+
+
+REPOSITORY = Path(__file__).resolve().parents[5]
+# Threads change places as often as they can, as they do by chance on a busy machine.
+FIRST_ANSWERS = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+from azure.mgmt.network import models
+from azure.mgmt.network._utils.model_base import Model, _deserialize
+if sys.argv[2] == "safe":
+    from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.clients import make_safe
+    make_safe("azure.mgmt.network")
+kinds = [kind for kind in vars(models).values() if isinstance(kind, type) and issubclass(kind, Model)]
+start, failed = threading.Barrier(8), []
+def work():
+    start.wait()
+    for kind in kinds:
+        try:
+            kind.__new__(kind)
+        except RuntimeError as error:
+            failed.append(error)
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(kinds), len(failed))
+"""
+
+
+def first_answers(how: str) -> tuple[int, int]:
+    """How many classes eight threads completed at the same time in a fresh process, and how many failed."""
+    command = [sys.executable, "-c", FIRST_ANSWERS, str(REPOSITORY / ".collections"), how]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    kinds, failures = done.stdout.split()
+    return int(kinds), int(failures)
+
+
+def test_no_thread_fails_over_another_ones_work() -> None:
+    pytest.importorskip("azure.mgmt.network._utils.model_base", reason="this release of the SDK completes no classes")
+    kinds, failures = first_answers("safe")
+    assert kinds > 500
+    assert failures == 0
+
+
+class Base:
+    """As the SDK's base of classes is, as far as it matters here; slow."""
+
+    _calculated: ClassVar[set[str]] = set()
+    inside, most = 0, 0
+
+    def __new__(cls) -> Any:
+        Base.inside += 1
+        Base.most = max(Base.most, Base.inside)
+        time.sleep(0.02)
+        Base.inside -= 1
+        Base._calculated.add(f"{cls.__module__}.{cls.__qualname__}")
+        return super().__new__(cls)
+
+
+def made_together(*kinds: type) -> int:
+    """Make an object of each class at the same time; how many threads were at work at most."""
+    Base.most = 0
+    threads = [threading.Thread(target=kind) for kind in kinds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return Base.most
+
+
+def test_classes_are_completed_one_by_one_and_used_together() -> None:
+    kinds = [type(f"Kind{number}", (Base,), {}) for number in range(4)]
+    assert made_together(*kinds) > 1
+    Base._calculated.clear()
+    complete_classes_one_at_a_time(Base)
+    assert made_together(*kinds) == 1
+    assert made_together(*kinds) > 1
+    assert isinstance(kinds[0](), kinds[0])
+
+
+def test_a_package_without_such_classes_is_left_alone() -> None:
+    make_safe("json")
+
+
+def listing(answers: dict[str | None, tuple[str | None, list[int]]]) -> ItemPaged[int]:
+    """What the SDK gives for a list whose pages are these, by their links."""
+
+    def extract(link: str | None) -> tuple[str | None, Iterator[int]]:
+        following, items = answers[link]
+        return following, iter(items)
+
+    return ItemPaged(lambda link: link, extract)
+
+
+def test_all_pages_are_read() -> None:
+    assert list(pages(listing({None: ("b", [1, 2]), "b": ("c", [3]), "c": (None, [])}))) == [[1, 2], [3], []]
+
+
+def test_items_are_converted() -> None:
+    assert read_list(listing({None: ("b", [1]), "b": (None, [2])}), lambda item: item * 10) == [10, 20]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {None: ("a", [1]), "a": ("a", [2])},
+        {None: ("a", [1]), "a": ("b", [2]), "b": ("c", [3]), "c": ("a", [4])},
+    ],
+)
+def test_pages_in_a_circle_end(answers: dict[str | None, Any]) -> None:
+    with pytest.raises(UnreadableAnswer, match="in a circle"):
+        read_list(listing(answers), id)
