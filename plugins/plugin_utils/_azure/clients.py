@@ -131,7 +131,7 @@ def make_safe(package: str) -> None:
     """Let one thread at a time complete the classes of a package, e.g. ``azure.mgmt.network``, that is imported.
 
     Each of the SDK's classes for answers is completed when its first object is made. Where threads do that at the same
-    time, one of them fails, the SDK hides it, and objects within the answer stay plain dicts, on the first answers only:
+    time, one of them fails, the SDK hides it, and objects within the answer stay plain dicts, on first answers only:
     "'dict' object has no attribute 'primary'", now and then (Azure/azure-sdk-for-python issue 47426, there in
     azure-mgmt-network 33.1; fixed for generated code in microsoft/typespec pull request 11236).
     """

@@ -17,9 +17,9 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import decide, look, outcome, records
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.judge import Judged
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.seen import Seen
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import decide, reconcile, records, status
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.decide import NodeDecision
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.observed import ObservedNode
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.settings import Settings
 
 from .playing import HUNG, LOST, NOW, Slurmctld, report
@@ -42,10 +42,12 @@ def cluster(count: int = 3) -> Slurmctld:
     return slurmctld
 
 
-def look_at(slurmctld: Slurmctld, root: Root, settings: Settings = SETTINGS, minutes: float = 0.0) -> look.Looked:
+def look_at(
+    slurmctld: Slurmctld, root: Root, settings: Settings = SETTINGS, minutes: float = 0.0
+) -> reconcile.Reconciled:
     """Look, so many minutes later."""
     slurmctld.now = NOW + minutes * 60
-    return look.look(root, slurmctld, settings, slurmctld.now)
+    return reconcile.reconcile(root, slurmctld, settings, slurmctld.now)
 
 
 def test_a_node_goes_and_comes_back_three_times_and_then_stays_out(root: Root) -> None:
@@ -59,10 +61,10 @@ def test_a_node_goes_and_comes_back_three_times_and_then_stays_out(root: Root) -
         look_at(slurmctld, root, minutes=began + 10)
         held = {"compute-1": f"{OURS} (held: 3 drains in 24 h)"} if turn == 2 else {}
         assert slurmctld.reasons() == held
-    assert outcome.read_status(root) is not None
+    assert status.read_status(root) is not None
     told = look_at(slurmctld, root, minutes=55).told
     assert [alert["kind"] for alert in told["alerts"]] == ["held"]
-    assert outcome.is_bad(told)
+    assert status.is_bad(told)
 
 
 def test_jobs_are_not_touched_and_each_node_gets_its_own_command(root: Root) -> None:
@@ -94,7 +96,7 @@ def test_a_reason_that_comes_in_between_is_not_overwritten(root: Root) -> None:
             slurmctld.nodes["compute-1"].update(state="IDLE+DRAIN", reason="ticket 4711")
         return answer
 
-    told = look.look(root, operator, SETTINGS, NOW).told
+    told = reconcile.reconcile(root, operator, SETTINGS, NOW).told
     assert slurmctld.reasons() == {"compute-1": "ticket 4711"}
     assert "somebody else has changed it" in told["actions"][0]["problem"]
     assert records.read(root, SETTINGS.records).machines == {}
@@ -108,7 +110,7 @@ def test_what_slurmctld_refuses_is_told_and_not_remembered_as_done(root: Root) -
     told = look_at(slurmctld, root).told
     assert slurmctld.reasons() == {"compute-2": OURS}
     assert told["out"] == ["compute-2"]
-    assert outcome.is_bad(told)
+    assert status.is_bad(told)
     assert list(records.read(root, SETTINGS.records).machines) == ["vm-2"]
 
 
@@ -120,8 +122,8 @@ def test_where_all_fail_the_cap_holds_look_after_look(root: Root) -> None:
         told = look_at(slurmctld, root, minutes=minute).told
         assert list(slurmctld.reasons()) == ["compute-0", "compute-1"]
         assert list(told["refused"]) == ["compute-2", "compute-3", "compute-4", "compute-5"]
-    assert outcome.is_bad(told)
-    assert "hpcai_health_cap_reached 1\n" in (root.text(f"/metrics/{outcome.METRICS_FILE}") or "")
+    assert status.is_bad(told)
+    assert "hpcai_health_cap_reached 1\n" in (root.text(f"/metrics/{status.METRICS_FILE}") or "")
 
 
 def test_a_restart_is_asked_of_slurm_and_the_node_is_marked_if_it_comes_back_ill(root: Root) -> None:
@@ -152,7 +154,7 @@ def test_a_restart_is_asked_of_slurm_and_the_node_is_marked_if_it_comes_back_ill
 def test_check_mode_changes_nothing(root: Root) -> None:
     slurmctld = cluster()
     slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
-    looked = look.look(root, slurmctld, SETTINGS, NOW, check=True)
+    looked = reconcile.reconcile(root, slurmctld, SETTINGS, NOW, check=True)
     assert [one.action.node for one in looked.done] == ["compute-1"]
     assert slurmctld.reasons() == {}
     assert not root.entries("/")
@@ -160,7 +162,7 @@ def test_check_mode_changes_nothing(root: Root) -> None:
 
 def test_a_silent_slurmctld_is_an_error_and_nothing_is_written(root: Root) -> None:
     with pytest.raises(CommandFailed, match="Unable to contact"):
-        look.look(root, Slurmctld(silent=True), SETTINGS, NOW)
+        reconcile.reconcile(root, Slurmctld(silent=True), SETTINGS, NOW)
     assert not root.entries("/")
 
 
@@ -206,14 +208,14 @@ def test_a_summary_with_a_nul_byte_still_drains_its_node(root: Root) -> None:
 def test_a_node_that_cannot_be_judged_costs_the_other_nodes_nothing(
     root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = decide.judge
+    real = decide.decide_node
 
-    def judge(one: Seen, *rest: Any) -> Judged:
+    def decide_node(one: ObservedNode, *rest: Any) -> NodeDecision:
         if one.name == "compute-0":
             raise OverflowError("int too large to convert to float")
         return real(one, *rest)
 
-    monkeypatch.setattr(decide, "judge", judge)
+    monkeypatch.setattr(decide, "decide_node", decide_node)
     slurmctld = cluster()
     slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
     told = look_at(slurmctld, root).told
@@ -247,7 +249,9 @@ def test_the_service_says_what_it_does_and_each_alert_once(root: Root) -> None:
         if len(pauses) == 4:
             slurmctld.says("compute-1", report(vm_id="vm-1", age=-60))
 
-    lines = list(islice(look.looks(root, slurmctld, SETTINGS, lambda: NOW + 60 * len(pauses), pause), 3))
+    lines = list(
+        islice(reconcile.reconcile_forever(root, slurmctld, SETTINGS, lambda: NOW + 60 * len(pauses), pause), 3)
+    )
     assert lines == [
         f"<6>node compute-1 drained: {OURS}",
         "<3>nothing is decided: 'scontrol --oneliner show nodes' failed (exit status 1): slurm_load_node error: Unable "
@@ -258,18 +262,18 @@ def test_the_service_says_what_it_does_and_each_alert_once(root: Root) -> None:
 
 
 def test_metrics_are_of_the_form_that_prometheus_reads(root: Root) -> None:
-    text = outcome.metrics(look_at(cluster(), root).told)
+    text = status.metrics(look_at(cluster(), root).told)
     lines = text.splitlines()
     assert [line.split()[:2] for line in lines[:2]] == [["#", "HELP"], ["#", "TYPE"]]
     values = {line.split()[0]: float(line.split()[1]) for line in lines if not line.startswith("#")}
-    assert set(values) == set(outcome.METRICS)
+    assert set(values) == set(status.METRICS)
     assert values["hpcai_health_arbiter_timestamp_seconds"] == NOW
     assert all(lines.count(f"# TYPE {name} gauge") == 1 for name in values)
 
 
 def test_status_of_another_schema_is_none(root: Root) -> None:
     look_at(cluster(), root)
-    told = json.loads(root.text(outcome.STATUS_FILE) or "")
+    told = json.loads(root.text(status.STATUS_FILE) or "")
     assert told["schema"] == 1
-    outcome.write_status(root, {"schema": 2})
-    assert outcome.read_status(root) is None
+    status.write_status(root, {"schema": 2})
+    assert status.read_status(root) is None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How two states of Slurm's files differ."""
+"""How two states of the configuration differ, and what each change needs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,84 @@ import pathlib
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import shipped
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.effects import Need, Release
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.shipped import Snapshot
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import conf_changes, known_keys
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.conf_changes import Need, Release, Snapshot
 
 OLD: Release = (22, 5)
+NEW: Release = (24, 11)
+NOTHING, RECONFIGURE, RESTART = Need.NOTHING, Need.RECONFIGURE, Need.RESTART
+
+
+@pytest.mark.parametrize(
+    ("key", "release", "slurmctld", "slurmd"),
+    [
+        ("SchedulerParameters", OLD, RECONFIGURE, RECONFIGURE),
+        ("SlurmdTimeout", OLD, RECONFIGURE, RECONFIGURE),
+        ("MaxJobCount", OLD, RESTART, RECONFIGURE),
+        ("maxjobcount", NEW, RECONFIGURE, RECONFIGURE),
+        ("TaskPlugin", OLD, RECONFIGURE, RESTART),
+        ("TaskPlugin", NEW, RECONFIGURE, RECONFIGURE),
+        ("ProctrackType", OLD, RESTART, RESTART),
+        ("GresTypes", OLD, RESTART, RESTART),
+        ("SlurmctldPort", NEW, RESTART, RECONFIGURE),
+        ("SlurmdPort", NEW, RECONFIGURE, RESTART),
+        ("AuthType", NEW, RESTART, RESTART),
+        ("KeyOfTheFuture", NEW, RESTART, RESTART),
+        ("KeyOfTheFuture", OLD, RESTART, RESTART),
+    ],
+)
+def test_each_key_needs_what_the_manual_says(key: str, release: Release, slurmctld: Need, slurmd: Need) -> None:
+    effect = conf_changes.effect_of(key, release)
+    assert (effect.slurmctld, effect.slurmd) == (slurmctld, slurmd)
+    assert effect.source
+
+
+def test_keys_with_an_effect_of_their_own_are_keys_of_slurm() -> None:
+    named = {
+        key
+        for name, keys in vars(conf_changes).items()
+        if name.isupper() and isinstance(keys, frozenset)
+        for key in keys
+    }
+    assert len(named) > 40
+    assert named <= known_keys.ALL
+
+
+def test_what_loses_jobs_says_so() -> None:
+    assert conf_changes.effect_of("SelectType", OLD).loses_jobs
+    assert conf_changes.effect_of("StateSaveLocation", NEW).loses_jobs
+    assert conf_changes.effect_of_partitions(is_removed=True).loses_jobs
+    assert not conf_changes.effect_of_partitions(is_removed=False).loses_jobs
+    assert not conf_changes.effect_of("ProctrackType", OLD).loses_jobs
+
+
+def test_slurmctld_of_old_is_never_reconfigured_with_other_nodes() -> None:
+    """It would end: "hostnames inconsistency detected"."""
+    assert conf_changes.effect_of_nodes((23, 11)).slurmctld is RESTART
+    assert conf_changes.effect_of_nodes((24, 11)).slurmctld is RECONFIGURE
+    assert conf_changes.effect_of_own_hardware(OLD).slurmd is RESTART
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "slurmctld", "slurmd"),
+    [
+        ("topology.conf", OLD, RECONFIGURE, RECONFIGURE),
+        ("cgroup.conf ConstrainCores", OLD, RECONFIGURE, RECONFIGURE),
+        ("cgroup.conf CgroupPlugin", OLD, RESTART, RESTART),
+        ("gres.conf", OLD, RESTART, RESTART),
+        ("gres.conf", NEW, RESTART, RECONFIGURE),
+        ("plugstack.conf", OLD, RECONFIGURE, RESTART),
+        ("job_container.conf", OLD, NOTHING, RESTART),
+        ("job_container.conf", NEW, RECONFIGURE, RESTART),
+        ("future.conf", NEW, RESTART, RESTART),
+    ],
+)
+def test_each_file_needs_what_its_manual_says(name: str, release: Release, slurmctld: Need, slurmd: Need) -> None:
+    effect = conf_changes.effect_of_file(name, release)
+    assert (effect.slurmctld, effect.slurmd) == (slurmctld, slurmd)
+    assert effect.needs_idle_node == (name == "job_container.conf")
+
+
 CONF = """\
 ClusterName=one
 SchedulerParameters=a
@@ -38,7 +111,7 @@ class Folder:
         """What the files say; names without ``.conf``."""
         for name, text in files.items():
             (self.path / f"{name}.conf").write_text(text, encoding="utf-8")
-        return shipped.read_snapshot(self.root, "/etc/slurm")
+        return conf_changes.read_snapshot(self.root, "/etc/slurm")
 
 
 @pytest.fixture
@@ -51,7 +124,7 @@ def differences(before: Snapshot, after: Snapshot, release: Release = OLD) -> li
     """What changed and what it needs."""
     return [
         (change.what, change.effect.slurmctld, change.effect.slurmd)
-        for change in shipped.changes(before, after, release)
+        for change in conf_changes.find_changes(before, after, release)
     ]
 
 
@@ -83,7 +156,7 @@ def test_nodes_are_named_as_host_lists(folder: Folder) -> None:
 
 def test_a_partition_that_goes_is_known_by_name(folder: Folder) -> None:
     before = folder.holds(slurm=CONF)
-    (change,) = shipped.changes(before, folder.holds(slurm=CONF[: CONF.index("PartitionName")]), OLD)
+    (change,) = conf_changes.find_changes(before, folder.holds(slurm=CONF[: CONF.index("PartitionName")]), OLD)
     assert (change.what, change.partition) == ("slurm.conf PartitionName=compute was removed", "compute")
     assert change.effect.loses_jobs
 
@@ -107,18 +180,20 @@ def test_no_value_stands_in_what_is_kept(folder: Folder) -> None:
 
 def test_a_node_is_told_only_what_restarts_its_slurmd(folder: Folder) -> None:
     snapshot = folder.holds(slurm=CONF, plugstack="required /usr/lib/hpcai/pyxis/spank_pyxis.so\n")
-    part = shipped.part_for_node(shipped.part_for_slurmd(snapshot, OLD), "compute-3")
+    part = conf_changes.part_for_node(conf_changes.part_for_slurmd(snapshot, OLD), "compute-3")
     assert sorted(part) == ["plugstack.conf", "slurm.conf NodeName=compute-3", "slurm.conf TaskPlugin"]
     bigger = folder.holds(slurm=CONF.replace("CPUs=2", "CPUs=4"))
     moved = folder.holds(slurm=CONF.replace("10.0.0.[5-6]", "10.0.0.[7-8]"))
     for after, changed in ((bigger, ["slurm.conf NodeName=compute-3 changed"]), (moved, [])):
-        then = shipped.part_for_node(shipped.part_for_slurmd(after, OLD), "compute-3")
-        assert [change.what for change in shipped.part_changes(part, then, "compute-3", OLD)] == changed
+        then = conf_changes.part_for_node(conf_changes.part_for_slurmd(after, OLD), "compute-3")
+        assert [change.what for change in conf_changes.part_changes(part, then, "compute-3", OLD)] == changed
     # A node that has no line, because it has no name yet.
-    assert "slurm.conf NodeName=" not in str(shipped.part_for_node(shipped.part_for_slurmd(snapshot, OLD), ""))
+    assert "slurm.conf NodeName=" not in str(
+        conf_changes.part_for_node(conf_changes.part_for_slurmd(snapshot, OLD), "")
+    )
 
 
 def test_digests_are_those_of_the_files_that_are_there(folder: Folder) -> None:
     folder.holds(slurm=CONF, gres="")
     (folder.path / "slurmdbd.conf").write_text("StoragePass=secret\n", encoding="utf-8")
-    assert list(shipped.file_digests(folder.root, "/etc/slurm")) == ["slurm.conf"]
+    assert list(conf_changes.file_digests(folder.root, "/etc/slurm")) == ["slurm.conf"]

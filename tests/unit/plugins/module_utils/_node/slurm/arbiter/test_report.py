@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import message
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.message import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import (
+    LONGEST,
+    MOST_FAULTS,
     Fault,
-    NoReport,
     Report,
+    UnreadableReport,
     decode,
     encode,
 )
@@ -49,9 +50,9 @@ def test_it_is_bounded_and_counts_what_it_has_no_room_for() -> None:
     faults = [Fault(f"check_with_a_long_name_{n}", "observe", ";" * 4000) for n in range(40)]
     text = encode(report(*faults, host="h" * 200, unknown=tuple(f"unknown_{n}" for n in range(50))))
     told = decode(text)
-    assert len(text) <= message.LONGEST
+    assert len(text) <= LONGEST
     assert told.failed == 40
-    assert 1 <= len(told.faults) < message.MOST_FAULTS
+    assert 1 <= len(told.faults) < MOST_FAULTS
     assert len(told.faults[0].summary) == 120
     assert told.could_not_tell("unknown_0")
     assert told.could_not_tell("unknown_49")
@@ -73,7 +74,7 @@ def test_it_is_bounded_and_counts_what_it_has_no_room_for() -> None:
     ],
 )
 def test_what_is_no_report_says_why(text: str, words: str) -> None:
-    with pytest.raises(NoReport, match=words):
+    with pytest.raises(UnreadableReport, match=words):
         decode(text)
 
 

@@ -33,7 +33,7 @@ ANY = "*"
 """Among the unknown checks: there are more than the report has room for."""
 
 
-class NoReport(ValueError):
+class UnreadableReport(ValueError):
     """A text that is no report that can be read; the message says why."""
 
 
@@ -135,9 +135,9 @@ def decode(text: str) -> Report:
     form, *words = text.split(";")
     name, slash, version = form.partition("/")
     if name != FORM or not slash:
-        raise NoReport("it is not written by hpcnode")
+        raise UnreadableReport("it is not written by hpcnode")
     if version != str(VERSION):
-        raise NoReport(
+        raise UnreadableReport(
             f"it has version {version}, and this hpcnode reads version {VERSION}: give both the same version"
         )
     try:
@@ -153,7 +153,7 @@ def decode(text: str) -> Report:
             unknown=tuple(filter(None, single.get("u", "").split(","))),
         )
     except (ValueError, LookupError) as error:
-        raise NoReport(f"it is damaged ({error!r})") from None
+        raise UnreadableReport(f"it is damaged ({error!r})") from None
 
 
 def _read_fault(text: str) -> Fault:

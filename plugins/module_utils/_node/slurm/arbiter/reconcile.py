@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""One look at all nodes: read, decide, do, write down; and looks one after the other."""
+"""One pass over all nodes: read, decide, act, record; and passes one after the other."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import Any
 
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
-from . import outcome, records, seen
-from .act import Done, carry_out
-from .actions import LOST, Alert
+from . import observed, records, status
+from .actions import LOST, Alert, Done, carry_out
 from .decide import decide
 from .settings import Settings
 
@@ -30,7 +29,7 @@ Pause = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class Looked:
+class Reconciled:
     """What a look came to.
 
     :ivar told: as plain values (``outcome.document``).
@@ -41,30 +40,30 @@ class Looked:
     done: tuple[Done, ...] = ()
 
 
-def look(root: Root, run: Run, settings: Settings, now: float, check: bool = False) -> Looked:
+def reconcile(root: Root, run: Run, settings: Settings, now: float, check: bool = False) -> Reconciled:
     """Look once.
 
     :param check: only say what would be done.
     :raises CommandFailed: slurmctld does not answer; nothing was done then.
     :raises OSError: what is known cannot be written down.
     """
-    nodes = seen.read(run)
+    nodes = observed.read_nodes(run)
     known = records.read(root, settings.records) if not check else _known_as_it_is(root, settings)
     decision = decide(nodes.values(), known.machines, settings, now)
     if known.problem:
         decision = replace(decision, alerts=(Alert(LOST, "", known.problem), *decision.alerts))
     if check:
         done = [Done(action) for action in decision.actions]
-        return Looked(outcome.document(decision, done, decision.machines, settings, now), tuple(done))
+        return Reconciled(status.document(decision, done, decision.machines, settings, now), tuple(done))
     done = carry_out(decision.actions, nodes, run)
     after = dict(decision.machines)
     after.update({one.action.machine.key: one.action.machine for one in done if not one.problem})
     # First what cannot be found out again.
     records.write(root, settings.records, after, now)
-    told = outcome.document(decision, done, after, settings, now)
-    outcome.write_status(root, told)
-    outcome.write_metrics(root, told, settings)
-    return Looked(told, tuple(done))
+    told = status.document(decision, done, after, settings, now)
+    status.write_status(root, told)
+    status.write_metrics(root, told, settings)
+    return Reconciled(told, tuple(done))
 
 
 def _known_as_it_is(root: Root, settings: Settings) -> records.Records:
@@ -75,15 +74,15 @@ def _known_as_it_is(root: Root, settings: Settings) -> records.Records:
         return records.Records({}, str(error))
 
 
-def looks(
+def reconcile_forever(
     root: Root, run: Run, settings: Settings, clock: Clock = time.time, pause: Pause = time.sleep
 ) -> Iterator[str]:
     """Look for ever, and yield lines for the journal: what was done, and what is new."""
     known: frozenset[str] = frozenset()
     while True:
         try:
-            looked = look(root, run, settings, clock())
-            now_known = {f"{WARNING}{outcome.alert_line(alert)}" for alert in looked.told["alerts"]}
+            looked = reconcile(root, run, settings, clock())
+            now_known = {f"{WARNING}{status.alert_line(alert)}" for alert in looked.told["alerts"]}
             yield from (f"{ERROR if one.problem else INFO}{one.words}" for one in looked.done)
         except (CommandFailed, OSError) as error:
             now_known = {f"{ERROR}nothing is decided: {error}"}

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the last look came to: for people, for programs and for Prometheus."""
+"""The result of the arbiter's last pass: for people, for programs and for Prometheus."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from typing import Any
 from ...machine.atomic import write_file
 from ...machine.readers import make_folder
 from ...machine.root import Root
-from .act import Done
-from .actions import BAD, CAP, HELD, UNTOLD
+from .actions import BAD, CAP, HELD, NO_DATA, Done
 from .decide import Decision
 from .records import Machines
 from .settings import Settings
@@ -105,7 +104,7 @@ def metrics(told: Mapping[str, Any]) -> str:
         "hpcai_health_nodes_refused": len(told["refused"]),
         "hpcai_health_nodes_held": _count(told, (HELD,)),
         "hpcai_health_nodes_to_replace": len(told["replace"]),
-        "hpcai_health_nodes_untold": _count(told, UNTOLD),
+        "hpcai_health_nodes_untold": _count(told, NO_DATA),
         "hpcai_health_actions_failed": sum(bool(one["problem"]) for one in told["actions"]),
         "hpcai_health_arbiter_timestamp_seconds": told["time"],
     }
@@ -124,9 +123,9 @@ def is_bad(told: Mapping[str, Any]) -> bool:
     return _count(told, BAD) > 0 or any(one["problem"] for one in told["actions"])
 
 
-def is_untold(told: Mapping[str, Any]) -> bool:
+def lacks_data(told: Mapping[str, Any]) -> bool:
     """Whether nothing is known of a node."""
-    return _count(told, UNTOLD) > 0
+    return _count(told, NO_DATA) > 0
 
 
 def lines(told: Mapping[str, Any]) -> list[str]:

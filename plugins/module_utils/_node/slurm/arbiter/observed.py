@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A node as the arbiter sees it: what slurmctld has of it, and what it says itself."""
+"""A node as the arbiter observes it: what slurmctld has of it, and what it reports itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from ...machine.run import Run, must
 from .. import nodes
-from ..node_text import records
-from ..nodes import NodeState
-from .message import FORM, NoReport, Report, decode
+from ..nodes import NodeState, parse_records
+from .report import FORM, Report, UnreadableReport, decode
 
 EXTRA, COMMENT = FIELDS = ("Extra", "Comment")
 """Fields of a node's record that hold a text of anybody's. Both are there from Slurm 22.05 to 25.11."""
@@ -25,7 +24,7 @@ _REPORT = re.compile(rf" (?:{'|'.join(FIELDS)})=({FORM}/\S+)")
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedNode:
     """A node.
 
     :ivar report: what it says; None where nothing can be read.
@@ -51,17 +50,17 @@ class Seen:
         return any(state.startswith("REBOOT") for state in self.node.states)
 
 
-def parse(shown: str) -> dict[str, Seen]:
+def parse_nodes(shown: str) -> dict[str, ObservedNode]:
     """Parse the output of ``scontrol --oneliner show nodes``. Its times are those of the machine that asked."""
     found = {}
-    texts = records(shown)
-    for name, node in nodes.parse(shown).items():
+    texts = parse_records(shown)
+    for name, node in nodes.parse_nodes(shown).items():
         text = texts[name]
         if text is None:
-            found[name] = Seen(node, None, nodes.TWICE)
+            found[name] = ObservedNode(node, None, nodes.TWICE)
             continue
         report, problem = _report_in(text.after_reason)
-        found[name] = Seen(node, report, problem, _epoch(text.field("BootTime")), _epoch(text.reason_given))
+        found[name] = ObservedNode(node, report, problem, _epoch(text.field("BootTime")), _epoch(text.reason_given))
     return found
 
 
@@ -71,7 +70,7 @@ def _report_in(texts: str) -> tuple[Report | None, str]:
     for text in _REPORT.findall(texts):
         try:
             reports.append(decode(text))
-        except NoReport as error:
+        except UnreadableReport as error:
             problem = f"its report cannot be read: {error}"
     return (max(reports, key=lambda report: report.time), "") if reports else (None, problem)
 
@@ -84,9 +83,9 @@ def _epoch(local: str) -> float | None:
         return None
 
 
-def read(run: Run) -> dict[str, Seen]:
+def read_nodes(run: Run) -> dict[str, ObservedNode]:
     """Ask slurmctld for all nodes.
 
     :raises CommandFailed: slurmctld does not answer.
     """
-    return parse(must(run(["scontrol", "--oneliner", "show", "nodes"])).stdout)
+    return parse_nodes(must(run(["scontrol", "--oneliner", "show", "nodes"])).stdout)

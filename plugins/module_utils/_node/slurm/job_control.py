@@ -2,7 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Letting nodes leave: no new jobs, and a look which jobs still run there. Nothing is ever killed."""
+"""Jobs on nodes: drain nodes that are to leave, list the jobs that still run there, and hold back new jobs.
+
+Nothing is ever killed.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class Drain:
     unknown: tuple[str, ...]
 
 
-def plan(known: Mapping[str, NodeState], names: Iterable[str]) -> Drain:
+def plan_drain(known: Mapping[str, NodeState], names: Iterable[str]) -> Drain:
     """Return which nodes to drain. Pure. One that is drained already keeps its reason, whoever gave it."""
     drain: list[str] = []
     as_it_is: dict[str, str] = {}
@@ -78,10 +81,10 @@ def jobs_on(names: Iterable[str], run: Run) -> list[Job]:
         return []
     command = ["squeue", "--noheader", "--noconvert", f"--states={_ON_A_NODE}", f"--nodelist={compress(wanted)}"]
     shown = must(run([*command, "--format=%A|%u|%T|%N"])).stdout
-    return parse(shown)
+    return parse_jobs(shown)
 
 
-def parse(shown: str) -> list[Job]:
+def parse_jobs(shown: str) -> list[Job]:
     """Parse lines of ``id|user|state|nodes``.
 
     :raises HostlistError: a line is none.
@@ -112,3 +115,46 @@ def busy(known: Mapping[str, NodeState], names: Iterable[str], jobs: Iterable[Jo
         if there or (node is not None and any(state in _BUSY for state in node.states)):
             found[name] = there
     return found
+
+
+RESERVATION = "hpcai-new-nodes"
+MINUTES = 5
+"""After so long it ends by itself, if whoever made it could not end it."""
+
+
+def is_held(run: Run) -> bool:
+    """Whether new jobs are held back."""
+    shown = run(["scontrol", "--oneliner", "show", "reservation", RESERVATION])
+    return shown.rc == 0 and any(
+        line.startswith(f"ReservationName={RESERVATION} ") for line in shown.stdout.splitlines()
+    )
+
+
+def slurmctld_answers(run: Run) -> bool:
+    """Whether a slurmctld answers; asked in a way that does not wait for one."""
+    return run(["scontrol", "ping"]).rc == 0
+
+
+def hold_new_jobs(run: Run) -> None:
+    """Let no new job start; those that run go on. For the time in which slurmctld learns names of spare nodes.
+
+    Such a node is idle from slurmctld's start until it is set down, and a pending job would be given it at once. A
+    reservation of all nodes is known before the first job is looked at, and it covers nodes that are added later.
+
+    :raises CommandFailed: slurmctld refused.
+    """
+    if is_held(run):
+        # Left by a run that was cut off: its time begins anew.
+        must(run(["scontrol", "update", f"ReservationName={RESERVATION}", f"EndTime=now+{MINUTES}minutes"]))
+        return
+    words = [f"ReservationName={RESERVATION}", f"Duration={MINUTES}", "StartTime=now"]
+    words += ["Nodes=ALL", "Users=root", "Flags=MAINT,IGNORE_JOBS"]
+    must(run(["scontrol", "create", "reservation", *words]))
+
+
+def release_new_jobs(run: Run) -> None:
+    """Let jobs start again.
+
+    :raises CommandFailed: slurmctld refused.
+    """
+    must(run(["scontrol", "delete", f"ReservationName={RESERVATION}"]))

@@ -2,10 +2,10 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a running daemon has taken of its configuration: a record that holds for one process only.
+"""Which configuration a running daemon has loaded: a record that holds for one process only.
 
 A process is its number and the moment of its start, so a record is worth nothing after a crash, a restart by somebody
-else or a boot, and says so. It lies in /run, which a boot empties.
+else or a boot, and says so. It is in /run, which a boot empties.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pathlib
 import time
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import seen
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.message import encode
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import observed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import encode
 
 from .playing import BOOTED, FULL, LOST, NOW, Slurmctld, report
 
@@ -20,7 +20,7 @@ RECORDED = pathlib.Path(__file__).parent.parent / "recorded"
 def test_a_nodes_report_reason_and_times_are_read() -> None:
     slurmctld = Slurmctld()
     slurmctld.add("compute-0", report(LOST), "IDLE+DRAIN", "hpcai: health: gpu_count: x")
-    one = seen.read(slurmctld)["compute-0"]
+    one = observed.read_nodes(slurmctld)["compute-0"]
     assert (one.report, one.problem) == (report(LOST), "")
     assert (one.node.reason, one.node.drained) == ("hpcai: health: gpu_count: x", True)
     assert (one.booted, one.reason_since) == (BOOTED, NOW)
@@ -30,12 +30,12 @@ def test_the_newest_report_counts_where_both_fields_have_one() -> None:
     old, new = encode(report(LOST, age=900)), encode(report(FULL, age=10))
     line = "NodeName=a State=IDLE BootTime=None Comment={} Extra={}"
     for fields in ((old, new), (new, old)):
-        assert seen.parse(line.format(*fields))["a"].report == report(FULL, age=10)
+        assert observed.parse_nodes(line.format(*fields))["a"].report == report(FULL, age=10)
 
 
 def test_what_cannot_be_read_is_a_problem_in_words() -> None:
     shown = "NodeName=a State=IDLE Extra=hpcai-health/2;t=1\nNodeName=b State=IDLE Extra=rack 4\n"
-    found = seen.parse(shown)
+    found = observed.parse_nodes(shown)
     assert found["a"].report is None
     assert found["a"].problem.startswith("its report cannot be read: it has version 2")
     assert (found["b"].report, found["b"].problem) == (None, "it has not reported")
@@ -43,13 +43,13 @@ def test_what_cannot_be_read_is_a_problem_in_words() -> None:
 
 def test_free_text_that_looks_like_a_time_is_not_one() -> None:
     line = "NodeName=a State=IDLE BootTime=2026-99-99T99:99:99 Comment=seen [bob@2026-13-45T::::::::]\n"
-    found = seen.parse(line)["a"]
+    found = observed.parse_nodes(line)["a"]
     assert (found.booted, found.reason_since) == (None, None)
 
 
 def test_records_of_real_releases_are_read() -> None:
     for name in ("scontrol-22.05.8-show-nodes.txt", "scontrol-25.05-show-nodes.txt"):
-        found = seen.parse((RECORDED / name).read_text(encoding="utf-8"))
+        found = observed.parse_nodes((RECORDED / name).read_text(encoding="utf-8"))
         assert found
         assert all(one.report is None for one in found.values())
     drained = found["compute-3"]
