@@ -24,7 +24,7 @@ from ..plugin_utils._azure.errors import InventoryError
 from ..plugin_utils._azure.hardware_faults import MachineFaults, faults_of, machine_of
 from ..plugin_utils._azure.impacts import Impact, find_sent, impacts_of, send_impacts
 from ..plugin_utils._azure.targets import Target, make_target
-from ..plugin_utils._report.registered import registered
+from ..plugin_utils._report.gather import registered
 
 _SPEC: dict[str, dict[str, Any]] = {
     **CONNECTION,

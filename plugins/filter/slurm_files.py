@@ -15,19 +15,19 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.cluster import ClusterError
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import ConfigError
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import Wanted, files_of
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import FileOptions, files_of
 
 
 def slurm_files(hosts: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the name and the text of each file."""
-    known = {field.name for field in fields(Wanted)}
+    known = {field.name for field in fields(FileOptions)}
     unknown = sorted(str(key) for key in wanted if key not in known)
     if unknown:
         raise AnsibleFilterError(
             f"slurm_files does not know {', '.join(unknown)}; known are {', '.join(sorted(known))}."
         )
     try:
-        files = files_of(hosts, Wanted(**{key: value for key, value in wanted.items() if value is not None}))
+        files = files_of(hosts, FileOptions(**{key: value for key, value in wanted.items() if value is not None}))
     except (ClusterError, ConfigError, UnknownVmSize) as error:
         raise AnsibleFilterError(str(error)) from error
     return [{"name": name, "text": text} for name, text in files.items()]

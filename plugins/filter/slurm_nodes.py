@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, lines, spares
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, lines
 
 
 def slurm_node_name(hostvars: Mapping[str, Any]) -> str:
@@ -25,12 +25,12 @@ def slurm_nodes(
     vm_sizes: Mapping[str, Mapping[str, Any]] | None = None,
     memory_margin_percent: float = 5,
     partitions: Mapping[str, Mapping[str, Any] | None] | None = None,
-    spare: Iterable[spares.SpareNames] = (),
+    spare: Iterable[cluster.SpareNames] = (),
 ) -> list[dict[str, Any]]:
     """Return node lines, then partition lines, as mappings of slurm.conf keys."""
     sizes = vm_sizes or {}
     try:
-        nodes = cluster.in_order(cluster.nodes_of(hosts, sizes) + spares.spare_nodes(spare, sizes))
+        nodes = cluster.in_order(cluster.nodes_of(hosts, sizes) + cluster.spare_nodes(spare, sizes))
         groups = lines.node_groups(nodes, float(memory_margin_percent))
         return [line for line, _members in groups] + lines.partition_lines(groups, partitions or {})
     except (cluster.ClusterError, UnknownVmSize) as error:
@@ -39,12 +39,12 @@ def slurm_nodes(
 
 def slurm_spare_nodes(
     hosts: Iterable[Mapping[str, Any]],
-    wanted: Any = spares.DEFAULT_COUNT,
+    wanted: Any = cluster.DEFAULT_SPARES,
     seen: Mapping[str, int] | None = None,
-) -> list[spares.SpareNames]:
+) -> list[cluster.SpareNames]:
     """Return the names of nodes that are not there yet, for each Uniform scale set."""
     try:
-        return spares.spare_names(hosts, wanted, seen or {})
+        return cluster.spare_names(hosts, wanted, seen or {})
     except cluster.ClusterError as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -15,7 +15,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.forms import
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
 
 from .cluster import ClusterError, Node, in_order
-from .releases import Release, shown
+from .config import Release, shown
 
 AUTODETECT: Mapping[str, Release] = {
     # src/plugins/gpu of Slurm's repository has "nvidia" from the tag slurm-24-11-0-1 on. The others need a Slurm that

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from stand_ins.health_results import TIME, cluster
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._report import console
-from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import Asked, gather
+from ansible_collections.hpcai.azure.plugins.plugin_utils._report import output
+from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import NodeResult, gather
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.outliers import compare
 
 
 def report(count: int, **more: Any) -> dict[str, Any]:
     """The report on a played cluster."""
-    asked = [Asked(one["host"], one["result"], one["inventory"]) for one in cluster(count)]
+    asked = [NodeResult(one["host"], one["result"], one["inventory"]) for one in cluster(count)]
     return compare(gather(asked, tier="deep", time=TIME, **more))
 
 
 def test_says_how_many_and_names_the_worst_first() -> None:
-    lines = console.table(report(12, cluster="trainer", limit="compute"))
+    lines = output.table(report(12, cluster="trainer", limit="compute"))
     assert lines[0] == (
         "Health of trainer, tier deep, 12 nodes, limited to compute: 2 fail, 1 no answer, 1 unknown, 2 warn, 6 pass"
     )
@@ -33,7 +33,7 @@ def test_says_how_many_and_names_the_worst_first() -> None:
 
 
 def test_names_odd_values_with_the_usual_ones() -> None:
-    lines = console.table(report(12))
+    lines = output.table(report(12))
     odd = [line for line in lines if "gpu_host_bandwidth" in line]
     assert len(odd) == 2
     assert odd[0].split("  ")[-1] == "22.1 GB/s, usual is 24.59 GB/s"
@@ -41,7 +41,7 @@ def test_names_odd_values_with_the_usual_ones() -> None:
 
 def test_stays_short() -> None:
     full = report(12)
-    lines = console.table(full, most=2)
+    lines = output.table(full, most=2)
     assert "and 4 more" in lines
     assert max(map(len, lines)) < 200
 
@@ -49,7 +49,7 @@ def test_stays_short() -> None:
 def test_a_healthy_cluster_takes_one_line() -> None:
     full = report(12)
     nodes = [node for node in full["nodes"] if node["state"] == "pass"]
-    assert len(console.table({**full, "nodes": nodes, "outliers": []})) == 1
+    assert len(output.table({**full, "nodes": nodes, "outliers": []})) == 1
 
 
 @pytest.mark.parametrize("evil", ["\x1b[2J\x1b[31mred", "two\nlines", "bell\x07", "\x9b31m", "\u202egnp.exe"])
@@ -59,4 +59,4 @@ def test_no_node_commands_the_terminal(evil: str) -> None:
     full["nodes"][7]["host"] = evil
     full["outliers"][0]["value"] = evil
     full["outliers"][0]["device"] = evil
-    assert all(line.isprintable() for line in console.table(full))
+    assert all(line.isprintable() for line in output.table(full))
