@@ -247,8 +247,8 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 def find_suspects(asked: Iterable[NodeResult], folder: str) -> list[dict[str, Any]]:
     """Return the nodes without a hardware fault on a host that had one, each with a warning of one line.
 
-    ``host_name`` is the node's name in the inventory, as it is in the report. The record of such hosts is in the report's
-    folder; hpcai.azure.vmss_impact keeps it.
+    ``host_name`` is the node's name in the inventory, as it is in the report. The record of such hosts is in the
+    report's folder; hpcai.azure.vmss_impact keeps it.
 
     :raises InventoryError: the record cannot be read.
     """
