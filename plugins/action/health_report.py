@@ -15,7 +15,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._node.version import VERSION
-from ..plugin_utils._azure.errors import InventoryError
+from ..plugin_utils._azure.errors import InventoryError, printable
 from ..plugin_utils._report import output
 from ..plugin_utils._report.gather import NodeResult, as_plain_values, find_suspects, gather, registered
 from ..plugin_utils._report.outliers import compare
@@ -59,7 +59,7 @@ class ActionModule(ActionBase):
             report["suspects"] = find_suspects(asked, folder)
         except InventoryError as error:
             raise AnsibleActionFail(str(error)) from error
-        lines = [*output.table(report), *(output.printable(each["warning"]) for each in report["suspects"])]
+        lines = [*output.table(report), *(printable(each["warning"]) for each in report["suspects"])]
         try:
             written = write_report(report, folder, dry=self._task.check_mode)
         except OSError as error:

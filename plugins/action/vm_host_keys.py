@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,8 +51,6 @@ class ActionModule(ActionBase):
         _result, options = self.validate_argument_spec(
             _SPEC, required_by={"machines": ["path"]}, required_one_of=[["machines", "hosts"]]
         )
-        # What a credential that fails has to say stands in our own error.
-        logging.getLogger("azure").addHandler(logging.NullHandler())
         try:
             machines = [
                 Machine(

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -58,8 +57,6 @@ class ActionModule(ActionBase):
         _result, options = self.validate_argument_spec(
             _SPEC, required_together=[["hosts", "variable"]], required_one_of=[["nodes", "hosts"]]
         )
-        # What a credential that fails has to say stands in our own error.
-        logging.getLogger("azure").addHandler(logging.NullHandler())
         try:
             nodes, left_out = _of_hosts(options, (task_vars or {}).get("hostvars") or {})
             return {**self._work(options, [*(options["nodes"] or []), *nodes]), "left_out": left_out}

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,8 +40,6 @@ class ActionModule(ActionBase):
         """Do it to what is there and still is the machine that was meant."""
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(_SPEC)
-        # What a credential that fails has to say stands in our own error.
-        logging.getLogger("azure").addHandler(logging.NullHandler())
         try:
             return self._work(options)
         except InventoryError as error:

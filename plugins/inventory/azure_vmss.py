@@ -257,10 +257,9 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ..plugin_utils._azure.concurrency import Deadline
 from ..plugin_utils._azure.errors import InventoryError
 from ..plugin_utils._azure.facts import Listing
-from ..plugin_utils._azure.garbage import no_search
 from ..plugin_utils._azure.hosts import check_unique
 from ..plugin_utils._azure.options import Options, check_names, read_options
-from ..plugin_utils._azure.publish import Publisher
+from ..plugin_utils._azure.publish import Publisher, no_garbage_collection
 from ..plugin_utils._azure.report import SourceReport, report_source, summary
 from ..plugin_utils._azure.selection import explain_no_hosts, make_scope
 from ..plugin_utils._azure.source import ListingCache, Outcome, cache_key, read_source
@@ -283,7 +282,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         """Read one source into the inventory, or raise and leave the inventory as it was."""
         super().parse(inventory, loader, path, cache)
-        with no_search():
+        with no_garbage_collection():
             self._parse(inventory, path, remember=cache)
 
     def _parse(self, inventory: Any, path: str, *, remember: bool) -> None:

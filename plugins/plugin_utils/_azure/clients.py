@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from .concurrency import Deadline
 from .credentials import Cloud, is_loopback
-from .errors import DeadlineExceeded, InventoryError, Throttled, UnreadableAnswer, throttle_summary
+from .errors import DeadlineExceeded, Throttled, UnreadableAnswer, missing_package, throttle_summary
 
 if TYPE_CHECKING:
     from azure.core.pipeline import PipelineRequest, PipelineResponse
@@ -208,7 +208,7 @@ class Clients:
         try:
             from azure.mgmt.compute import ComputeManagementClient
         except ImportError as error:
-            raise _missing("azure-mgmt-compute") from error
+            raise missing_package("azure-mgmt-compute") from error
         make_safe("azure.mgmt.compute")
         return self._client(ComputeManagementClient, subscription_id)
 
@@ -217,7 +217,7 @@ class Clients:
         try:
             from azure.mgmt.network import NetworkManagementClient
         except ImportError as error:
-            raise _missing("azure-mgmt-network") from error
+            raise missing_package("azure-mgmt-network") from error
         make_safe("azure.mgmt.network")
         return self._client(NetworkManagementClient, subscription_id)
 
@@ -285,10 +285,3 @@ class Clients:
                 use_env_settings=not self._cloud.loopback,
             )
         return self._clients[key]
-
-
-def _missing(package: str) -> InventoryError:
-    return InventoryError(
-        f"the Python package {package} is missing where Ansible runs; install what the collection's requirements.txt "
-        "lists."
-    )

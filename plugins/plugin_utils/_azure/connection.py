@@ -13,7 +13,7 @@ from typing import Any
 
 from .clients import Clients
 from .concurrency import Deadline
-from .credentials import AUTH_SOURCES, CLOUD_NAMES, Cloud, Identity, make_credential
+from .credentials import AUTH_SOURCES, CLOUD_NAMES, make_credential
 from .errors import InventoryError
 from .options import read_connection, read_options
 
@@ -60,7 +60,7 @@ def connect(get: Get, deadline: Deadline, *, only_lists: bool) -> Iterator[Clien
     :raises InventoryError: nobody can sign in by these options.
     """
     cloud, identity = read_connection(get)
-    clients = Clients(cloud, _credential(identity, cloud), deadline, only_lists=only_lists)
+    clients = Clients(cloud, make_credential(identity, cloud), deadline, only_lists=only_lists)
     try:
         yield clients
     finally:
@@ -69,18 +69,6 @@ def connect(get: Get, deadline: Deadline, *, only_lists: bool) -> Iterator[Clien
 
 def _from_environment(name: str) -> str | None:
     return os.environ.get(_ENVIRONMENT[name]) if name in _ENVIRONMENT else None
-
-
-def _credential(identity: Identity, cloud: Cloud) -> Any:
-    try:
-        return make_credential(identity, cloud)
-    except ImportError:
-        raise InventoryError(
-            "the Python package azure-identity is missing where Ansible runs; install what the collection's "
-            "requirements.txt lists."
-        ) from None
-    except ValueError as error:
-        raise InventoryError(f"auth_source: {identity.auth_source} cannot be used: {error}") from error
 
 
 PLUGIN = "hpcai.azure.azure_vmss"

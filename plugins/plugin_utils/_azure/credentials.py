@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import threading
 import time
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from .errors import InventoryError
+from .errors import InventoryError, missing_package
 
 _PUBLIC = "AzureCloud"
 
@@ -97,6 +98,7 @@ AUTH_SOURCES = (
     "token",
 )
 
+_NO_LOG = logging.NullHandler()
 # A token that ends within this time is not used any more.
 _RENEW_SECONDS = 300
 
@@ -152,8 +154,18 @@ def check_identity(identity: Identity, cloud: Cloud) -> None:
 
 
 def make_credential(identity: Identity, cloud: Cloud) -> Any:
-    """Return a credential for Azure's SDK, signed in once for all its clients."""
-    return SharedCredential(_credential(identity, cloud))
+    """Return a credential for Azure's SDK, signed in once for all its clients.
+
+    :raises InventoryError: nobody can sign in by these options.
+    """
+    # The reason why a credential fails is in our own error, not in lines of logging between others.
+    logging.getLogger("azure").addHandler(_NO_LOG)
+    try:
+        return SharedCredential(_credential(identity, cloud))
+    except ImportError as error:
+        raise missing_package("azure-identity") from error
+    except ValueError as error:
+        raise InventoryError(f"auth_source: {identity.auth_source} cannot be used: {error}") from error
 
 
 class SharedCredential:

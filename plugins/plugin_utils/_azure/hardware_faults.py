@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from .errors import InventoryError
+from .errors import InventoryError, printable
 
 SCHEMA = 1
 """Of the documents of ``hpcnode health run``."""
@@ -85,7 +85,7 @@ def machine_of(document: Mapping[str, Any], name: str) -> Machine:
         raise InventoryError(f"{name}: the health result is of no time ({when}).") from None
     # Azure wants the bare name. One pool of the host tells it with the domain, another without.
     host = str(node.get("host") or "").split(".", maxsplit=1)[0]
-    return Machine(_plain(node.get("name") or name), _plain(node.get("vm_id")), _plain(host).upper(), when)
+    return Machine(printable(node.get("name") or name), printable(node.get("vm_id")), printable(host).upper(), when)
 
 
 def faults_of(document: Mapping[str, Any]) -> list[Fault]:
@@ -103,22 +103,17 @@ def faults_of(document: Mapping[str, Any]) -> list[Fault]:
             code = check.get("fault") if code is None else code
             if finding.get("verdict") != _FAIL or action != _REPLACE or finding.get("cause", _NODE) != _NODE:
                 continue
-            device = _plain(finding.get("device"))
+            device = printable(finding.get("device"))
             fault = Fault(
-                check=_plain(check["name"]),
-                code=_plain(code),
-                summary=_plain(finding.get("summary") or check.get("summary")),
+                check=printable(check["name"]),
+                code=printable(code),
+                summary=printable(finding.get("summary") or check.get("summary")),
                 device=device,
                 time=str(document.get("time") or ""),
                 facts=devices.get(device, {}),
             )
             found.setdefault((fault.check, fault.code, device), fault)
     return list(found.values())
-
-
-def _plain(text: Any) -> str:
-    """Return the text as one line without characters that would command a terminal: nodes write what they like."""
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(text or "").split()))
 
 
 def _facts_of_devices(checks: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
@@ -128,7 +123,7 @@ def _facts_of_devices(checks: Iterable[Mapping[str, Any]]) -> dict[str, dict[str
         for reading in check.get("readings") or []:
             called = GPU_FACTS.get(str(reading.get("name")))
             if called and reading.get("device") and reading.get("value"):
-                devices.setdefault(_plain(reading["device"]), {})[called] = _plain(reading["value"])
+                devices.setdefault(printable(reading["device"]), {})[called] = printable(reading["value"])
     return devices
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from .console import Console, HostKey
-from .targets import Target, listed, make_target
+from .errors import listed
+from .targets import Target, make_target
 
 _HASHED = "|1|"
 

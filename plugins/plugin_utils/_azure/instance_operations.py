@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .clients import Clients
-from .errors import Asking, InventoryError, explain
-from .targets import SetName, Target, by_set, instance_ids, listed
+from .errors import Asking, InventoryError, explain, listed
+from .targets import SetName, Target, by_set, instance_ids
 
 
 class Begin(NamedTuple):
@@ -46,78 +47,82 @@ def finish(operations: Iterable[Begin]) -> None:
         raise InventoryError(" ".join(errors))
 
 
+@dataclass(frozen=True)
+class _Operation:
+    """What the SDK calls an operation on members of a Uniform set, and on a virtual machine of its own."""
+
+    verb: str
+    set_permission: str
+    set_call: str
+    ids_model: str
+    vm_permission: str
+    vm_call: str
+
+    def on(self, clients: Clients, targets: Iterable[Target]) -> list[Begin]:
+        """Return what begins it, those of a set by one request."""
+        sets, alone = by_set(targets)
+        return [
+            *(
+                self._on_set(clients, scale_set, instance_ids(scale_set, members))
+                for scale_set, members in sets.items()
+            ),
+            *(self._on_vm(clients, target) for target in alone),
+        ]
+
+    def _on_set(self, clients: Clients, scale_set: SetName, ids: list[str]) -> Begin:
+        from azure.mgmt.compute import models
+
+        asking = Asking(
+            f"{self.verb} the instances {listed(ids)} of {scale_set}",
+            f"Microsoft.Compute/virtualMachineScaleSets/{self.set_permission}",
+        )
+        wanted = getattr(models, self.ids_model)(instance_ids=ids)
+        call = getattr(clients.compute(scale_set.subscription).virtual_machine_scale_sets, self.set_call)
+        return Begin(asking, lambda: call(scale_set.group, scale_set.name, wanted))
+
+    def _on_vm(self, clients: Clients, target: Target) -> Begin:
+        asking = Asking(f"{self.verb} {target.azure_id}", f"Microsoft.Compute/virtualMachines/{self.vm_permission}")
+        call = getattr(clients.compute(target.subscription).virtual_machines, self.vm_call)
+        return Begin(asking, lambda: call(target.group, target.name))
+
+
+_DELETE = _Operation(
+    verb="delete",
+    set_permission="delete/action",
+    set_call="begin_delete_instances",
+    ids_model="VirtualMachineScaleSetVMInstanceRequiredIDs",
+    vm_permission="delete",
+    vm_call="begin_delete",
+)
+_REDEPLOY = _Operation(
+    verb="redeploy",
+    set_permission="redeploy/action",
+    set_call="begin_redeploy",
+    ids_model="VirtualMachineScaleSetVMInstanceIDs",
+    vm_permission="redeploy/action",
+    vm_call="begin_redeploy",
+)
+
+
 def delete(clients: Clients, targets: Iterable[Target]) -> None:
-    """Delete instances, those of a set by one request, and wait until they are gone.
+    """Delete instances, and wait until they are gone.
 
     The capacity of a set is never lowered for it: Azure would choose which instances go. Deleting by id lowers it too.
 
     :raises InventoryError: it names all that could not be deleted; the others are.
     """
-    sets, alone = by_set(targets)
-    finish(
-        [
-            *(
-                _delete_members(clients, scale_set, instance_ids(scale_set, members))
-                for scale_set, members in sets.items()
-            ),
-            *(_delete_vm(clients, target) for target in alone),
-        ]
-    )
-
-
-def _delete_members(clients: Clients, scale_set: SetName, ids: list[str]) -> Begin:
-    from azure.mgmt.compute.models import VirtualMachineScaleSetVMInstanceRequiredIDs
-
-    calls = clients.compute(scale_set.subscription).virtual_machine_scale_sets
-    asking = Asking(
-        f"delete the instances {listed(ids)} of {scale_set}", "Microsoft.Compute/virtualMachineScaleSets/delete/action"
-    )
-    wanted = VirtualMachineScaleSetVMInstanceRequiredIDs(instance_ids=ids)
-    return Begin(asking, lambda: calls.begin_delete_instances(scale_set.group, scale_set.name, wanted))
-
-
-def _delete_vm(clients: Clients, target: Target) -> Begin:
-    calls = clients.compute(target.subscription).virtual_machines
-    asking = Asking(f"delete {target.azure_id}", "Microsoft.Compute/virtualMachines/delete")
-    return Begin(asking, lambda: calls.begin_delete(target.group, target.name))
+    finish(_DELETE.on(clients, targets))
 
 
 def redeploy(clients: Clients, targets: Iterable[Target]) -> None:
-    """Redeploy instances, those of a set by one request, and wait until they run again.
+    """Redeploy instances, and wait until they run again.
 
     A redeployment moves an instance to another physical host and keeps the machine: its id, vmId, name and system disk;
     what was on its local disks is gone. A reimage would stay on the host.
 
     :raises InventoryError: it names all that could not be redeployed; the others are.
     """
-    sets, alone = by_set(targets)
-    finish(
-        [
-            *(
-                _redeploy_members(clients, scale_set, instance_ids(scale_set, members))
-                for scale_set, members in sets.items()
-            ),
-            *(_redeploy_vm(clients, target) for target in alone),
-        ]
-    )
-
-
-def _redeploy_members(clients: Clients, scale_set: SetName, ids: list[str]) -> Begin:
-    from azure.mgmt.compute.models import VirtualMachineScaleSetVMInstanceIDs
-
-    calls = clients.compute(scale_set.subscription).virtual_machine_scale_sets
-    asking = Asking(
-        f"redeploy the instances {listed(ids)} of {scale_set}",
-        "Microsoft.Compute/virtualMachineScaleSets/redeploy/action",
-    )
-    wanted = VirtualMachineScaleSetVMInstanceIDs(instance_ids=ids)
-    return Begin(asking, lambda: calls.begin_redeploy(scale_set.group, scale_set.name, wanted))
-
-
-def _redeploy_vm(clients: Clients, target: Target) -> Begin:
-    calls = clients.compute(target.subscription).virtual_machines
-    asking = Asking(f"redeploy {target.azure_id}", "Microsoft.Compute/virtualMachines/redeploy/action")
-    return Begin(asking, lambda: calls.begin_redeploy(target.group, target.name))
+    finish(_REDEPLOY.on(clients, targets))
 
 
 def count_by_set(targets: Iterable[Target]) -> dict[SetName, int]:

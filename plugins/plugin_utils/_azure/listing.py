@@ -9,7 +9,6 @@ Nothing here raises for a list that failed: errors are collected, the caller dec
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -41,17 +40,7 @@ def list_all(selection: Selection, cloud: Cloud, identity: Identity, deadline: D
 
     :raises InventoryError: nothing could be asked at all.
     """
-    # What a credential that fails has to say stands in our own error, not in lines of logging between others.
-    logging.getLogger("azure").addHandler(logging.NullHandler())
-    try:
-        credential = make_credential(identity, cloud)
-    except ImportError as error:
-        raise InventoryError(
-            "the Python package azure-identity is missing where Ansible runs; install what the collection's "
-            "requirements.txt lists."
-        ) from error
-    except ValueError as error:
-        raise InventoryError(f"auth_source: {identity.auth_source} cannot be used: {error}") from error
+    credential = make_credential(identity, cloud)
     clients = Clients(cloud, credential, deadline)
     queue = WorkQueue(concurrency, deadline)
     lister = _Lister(selection, clients, queue)

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .clients import Clients, read_list
-from .errors import Asking, InventoryError, explain, is_gone
+from .errors import Asking, InventoryError, explain, is_gone, listed
 from .resources import name_of, resource_group_of, segment, subscription_of
-
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -125,12 +123,6 @@ def instance_ids(scale_set: SetName, members: Iterable[Target]) -> list[str]:
     if not ids or not all(number.isdigit() for number in ids):
         raise InventoryError(f"{', '.join(ids) or 'nothing'}: these are no instance ids of {scale_set}.")
     return ids
-
-
-def listed(items: list[str]) -> str:
-    """Name the first few, and say how many more there are."""
-    more = len(items) - _MOST_NAMED
-    return ", ".join(items[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _judge(target: Target, vm_id: str | None, present: list[Target], gone: list[Target], others: list[str]) -> None:

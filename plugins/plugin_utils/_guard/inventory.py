@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from .._azure.errors import listed
 from .._azure.resources import resource_group_of, subscription_of
 from .._azure.selection import covers, names_any_place
 
@@ -60,7 +61,8 @@ def _unnamed_places(
                 key = next((known for known in places if known.lower() == group.lower()), group)
                 places.setdefault(key, []).append(str(host["inventory_hostname"]))
         where = "; ".join(
-            f"{group}: {_first(sorted(names, key=most_powerful_first))}" for group, names in sorted(places.items())
+            f"{group}: {listed(sorted(names, key=most_powerful_first), _NAMED_HOSTS)}"
+            for group, names in sorted(places.items())
         )
         yield (
             f"{source['source']} names no resource group, so any machine of the subscription can get a role by its "
@@ -118,11 +120,6 @@ def _names_of(name: str, host: Mapping[str, Any]) -> set[str]:
 def _place(host: Mapping[str, Any]) -> str:
     group = resource_group_of(host.get("azure_id"))
     return f" (resource group {group})" if group else ""
-
-
-def _first(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED_HOSTS
-    return ", ".join(names[:_NAMED_HOSTS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _as_yaml(group: str) -> str:
@@ -236,9 +233,8 @@ def _overlapping_hosts(hosts: Iterable[Mapping[str, Any]]) -> Iterable[str]:
     addresses = [(str(host["inventory_hostname"]), host.get("azure_private_ipv4")) for host in hosts]
     inside = [f"{name} ({address})" for name, address in addresses if address and ip_address(address) in RESERVED]
     if inside:
-        named = ", ".join(inside[:_NAMED_HOSTS])
-        more = f" and {len(inside) - _NAMED_HOSTS} more" if len(inside) > _NAMED_HOSTS else ""
-        yield f"Hosts have addresses in {RESERVED}, which is reserved for RDMA: {named}{more}."
+        named = listed(inside, _NAMED_HOSTS)
+        yield f"Hosts have addresses in {RESERVED}, which is reserved for RDMA: {named}."
 
 
 def report(inventory: Mapping[str, Any] | None) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.atomic import write_file
 
+from .._azure.errors import printable
 from .gather import SCHEMA, STATES, headline, state_word, worst
 from .html import page
 from .outliers import show
@@ -60,11 +61,6 @@ def _against(odd: Mapping[str, Any]) -> str:
     value, usual = (show(each) if isinstance(each, (int, float)) else each for each in (odd["value"], odd["usual"]))
     unit = f" {odd['unit']}" if odd["unit"] else ""
     return f"{value}{unit}, usual is {usual}{unit}"
-
-
-def printable(text: str) -> str:
-    """Return the text as one line without characters that would command a terminal: nodes write what they like."""
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

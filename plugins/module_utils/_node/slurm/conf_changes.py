@@ -22,11 +22,9 @@ from enum import IntEnum
 from typing import Callable
 
 from ..machine.root import Root
-from . import known_keys
 from .conf_text import SlurmConf, Words, meaningful_lines, parse_conf, read_conf
 from .hostlist import HostlistError, compress, expand
-
-Release = tuple[int, int]
+from .releases import Release, has_known_effects
 
 NEW_PROCESSES: Release = (23, 11)
 NODES_BY_RECONFIGURE: Release = (24, 11)
@@ -116,7 +114,7 @@ def effect_of(key: str, release: Release) -> Effect:
     """Return what a change of this key of slurm.conf needs. A key that this list does not know needs restarts."""
     key = key.lower()
     loses = key in _LOSES_JOBS
-    if key not in known_keys.ALL:
+    if not has_known_effects(key):
         return Effect(Need.RESTART, Need.RESTART, "a key that this collection does not know", loses)
     if release >= NEW_PROCESSES:
         source = "scontrol(1): not listening ports and authentication"

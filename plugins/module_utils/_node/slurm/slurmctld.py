@@ -18,13 +18,13 @@ from ..machine.root import Root
 from ..machine.run import CommandFailed, Run, must
 from ..setup import daemon
 from . import conf_changes, loaded_config
-from .conf_changes import Change, Need, Release, Snapshot
+from .conf_changes import Change, Need, Snapshot
+from .releases import OLDEST, Release
 
 SERVICE = "slurmctld"
 FOLDER = "/etc/slurm"
 RECONFIGURE = "reconfigure"
 _ENVIRONMENTS = ("/etc/default/slurmctld", "/etc/sysconfig/slurmctld")
-_OLDEST: Release = (22, 5)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Plan:
 def read_release(run: Run) -> Release:
     """Return the release of Slurm that is installed; the oldest that is supported where none can be told."""
     stated = re.search(r"(\d+)\.(\d+)", run(["scontrol", "--version"]).stdout)
-    return (int(stated[1]), int(stated[2])) if stated else _OLDEST
+    return (int(stated[1]), int(stated[2])) if stated else OLDEST
 
 
 def read_facts(root: Root, run: Run, folder: str = FOLDER) -> Facts:

@@ -16,7 +16,8 @@ from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
 from ..setup import daemon
 from . import conf_changes, hardware, loaded_config, slurmctld, slurmd_env
-from .conf_changes import Change, Release
+from .conf_changes import Change
+from .releases import Release
 
 SERVICE = "slurmd"
 HELD = "/var/lib/slurm/slurmd/conf-cache"

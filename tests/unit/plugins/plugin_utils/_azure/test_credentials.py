@@ -14,6 +14,7 @@ import pytest
 from azure import identity as sdk
 from azure.core.credentials import AccessToken
 
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure import credentials
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.credentials import (
     AUTH_SOURCES,
     Identity,
@@ -256,3 +257,13 @@ def test_no_secret_is_printed_or_part_of_a_fingerprint() -> None:
 )
 def test_different_identities_have_different_fingerprints(other: Identity) -> None:
     assert other.fingerprint() != Identity("auto").fingerprint()
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_arguments: Any) -> Any:
+        raise ImportError("azure.identity")
+
+    monkeypatch.setattr(credentials, "_credential", missing)
+
+    with pytest.raises(InventoryError, match=r"azure-identity is missing .* requirements.txt"):
+        make_credential(Identity(), find_cloud("AzureCloud", None))

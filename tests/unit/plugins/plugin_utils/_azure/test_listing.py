@@ -252,16 +252,6 @@ def test_nobody_to_sign_in_as_is_the_only_error(monkeypatch: pytest.MonkeyPatch)
     assert azure.asked == []
 
 
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_arguments: Any) -> Any:
-        raise ImportError("azure.identity")
-
-    monkeypatch.setattr(listing, "make_credential", missing)
-
-    with pytest.raises(InventoryError, match=r"azure-identity is missing .* requirements.txt"):
-        ask(Azure({}), monkeypatch)
-
-
 def test_an_answer_is_plain_data(monkeypatch: pytest.MonkeyPatch) -> None:
     azure = Azure(
         {"virtual_machine_scale_sets.list_all": [scale_set("a")], "virtual_machines.list_all": [machine("vm")]}

@@ -2,13 +2,22 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The groups of an instance."""
+"""The groups of an instance, and reading without garbage collection."""
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Iterator
+
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.publish import groups_of, safe, scale_set_groups
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.publish import (
+    groups_of,
+    no_garbage_collection,
+    safe,
+    scale_set_groups,
+)
 
 from .instances import SUBSCRIPTION, make_facts, make_scale_set
 
@@ -82,3 +91,63 @@ def test_each_scale_set_has_a_group_of_its_own() -> None:
         f"azure_vmss_fs_one_{safe(SUBSCRIPTION)}",
         f"azure_vmss_fs_one_{safe(OTHER)}",
     ]
+
+
+class Circle:
+    """Refers to itself, so only the search for garbage finds that nobody else does."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def _leave_the_collector_as_it_was() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+def test_no_search_while_hosts_are_read_but_again_afterwards() -> None:
+    with no_garbage_collection():
+        assert not gc.isenabled()
+
+    assert gc.isenabled()
+
+
+def test_a_search_that_was_off_stays_off() -> None:
+    gc.disable()
+
+    with no_garbage_collection():
+        pass
+
+    assert not gc.isenabled()
+
+
+def test_search_goes_on_after_an_error() -> None:
+    with pytest.raises(ValueError, match="broken"), no_garbage_collection():
+        raise ValueError("broken")
+
+    assert gc.isenabled()
+
+
+def test_what_was_read_is_not_searched_again() -> None:
+    before = gc.get_freeze_count()
+
+    with no_garbage_collection():
+        hosts = [[number] for number in range(1000)]
+
+    assert gc.get_freeze_count() >= before + len(hosts)
+
+
+def test_an_inventory_that_is_read_anew_does_not_keep_the_old_one() -> None:
+    with no_garbage_collection():
+        circle = Circle()
+        old = weakref.ref(circle)
+    del circle
+    gc.collect()
+    assert old() is not None
+
+    with no_garbage_collection():
+        gc.collect()
+
+    assert old() is None
