@@ -15,12 +15,11 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._node.version import VERSION
-from ..plugin_utils._azure.errors import InventoryError
-from ..plugin_utils._report import bad_hosts, console
-from ..plugin_utils._report.files import HTML, JSON, put
-from ..plugin_utils._report.gather import Asked, gather
+from ..plugin_utils._azure.errors import InventoryError, printable
+from ..plugin_utils._report import output
+from ..plugin_utils._report.gather import NodeResult, as_plain_values, find_suspects, gather, registered
 from ..plugin_utils._report.outliers import compare
-from ..plugin_utils._report.registered import plain, registered
+from ..plugin_utils._report.output import HTML, JSON, write_report
 
 _SPEC: dict[str, dict[str, Any]] = {
     "path": {"type": "path", "default": "health-report"},
@@ -57,12 +56,12 @@ class ActionModule(ActionBase):
         report = compare(report)
         folder = os.path.abspath(options["path"])
         try:
-            report["suspects"] = bad_hosts.find(asked, folder)
+            report["suspects"] = find_suspects(asked, folder)
         except InventoryError as error:
             raise AnsibleActionFail(str(error)) from error
-        lines = [*console.table(report), *(console.plain(each["warning"]) for each in report["suspects"])]
+        lines = [*output.table(report), *(printable(each["warning"]) for each in report["suspects"])]
         try:
-            written = put(report, folder, dry=self._task.check_mode)
+            written = write_report(report, folder, dry=self._task.check_mode)
         except OSError as error:
             raise AnsibleActionFail(f"path: the report cannot be written: {error}") from error
         return {
@@ -82,17 +81,17 @@ class ActionModule(ActionBase):
         }
 
 
-def _asked(host: str, hostvars: Mapping[str, Any], variable: str) -> Asked:
+def _asked(host: str, hostvars: Mapping[str, Any], variable: str) -> NodeResult:
     # Ansible's own mapping has no KeyError for a host that is not there: its get() would not give the default.
     variables = hostvars[host] if host in hostvars else {}  # noqa: SIM401
     result = registered(hostvars, host, variable) or {}
     if not isinstance(result, Mapping):
         raise AnsibleActionFail(f"variable: {variable} of {host} holds no result of a task.")
     inventory = {name: variables.get(name) for name in _OF_THE_INVENTORY}
-    return Asked(str(host), result, plain(inventory))
+    return NodeResult(str(host), result, as_plain_values(inventory))
 
 
-def _latest(asked: list[Asked]) -> str:
+def _latest(asked: list[NodeResult]) -> str:
     """Return when the last node answered, so that the same answers make the same report; else the time now."""
     documents = [one.result.get("health") for one in asked]
     times = [str(document.get("time") or "") for document in documents if isinstance(document, Mapping)]

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,13 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ..plugin_utils._azure import known_hosts
-from ..plugin_utils._azure.connecting import CONNECTION, by_door, connected
+from ..plugin_utils._azure import host_keys
+from ..plugin_utils._azure.concurrency import Deadline
+from ..plugin_utils._azure.connection import CONNECTION, connect, connections_for
 from ..plugin_utils._azure.console import Console, read_console, read_logs
-from ..plugin_utils._azure.deadline import Deadline
 from ..plugin_utils._azure.errors import InventoryError
-from ..plugin_utils._azure.machine_keys import Machine, Outcome, judge, machines_of_hosts
-from ..plugin_utils._azure.targets import Target, look, make_target
+from ..plugin_utils._azure.host_keys import Machine, Outcome, compare_keys, machines_of_hosts
+from ..plugin_utils._azure.targets import Target, find_targets, make_target
 
 _SPEC: dict[str, dict[str, Any]] = {
     **CONNECTION,
@@ -52,8 +51,6 @@ class ActionModule(ActionBase):
         _result, options = self.validate_argument_spec(
             _SPEC, required_by={"machines": ["path"]}, required_one_of=[["machines", "hosts"]]
         )
-        # What a credential that fails has to say stands in our own error.
-        logging.getLogger("azure").addHandler(logging.NullHandler())
         try:
             machines = [
                 Machine(
@@ -72,17 +69,17 @@ class ActionModule(ActionBase):
             raise AnsibleError(f"{error.filename}: {error.strerror or error}") from None
 
     def _work(self, options: Mapping[str, Any], machines: list[Machine], left_out: list[str]) -> dict[str, Any]:
-        before = {machine.path: known_hosts.read_file(machine.path) for machine in machines}
-        known = {machine: known_hosts.known_keys(before[machine.path], machine.target.vm_id) for machine in machines}
+        before = {machine.path: host_keys.read_known_hosts(machine.path) for machine in machines}
+        known = {machine: host_keys.known_keys(before[machine.path], machine.target.vm_id) for machine in machines}
         wanted = [machine for machine in machines if options["known"] == "compare" or not known[machine]]
-        outcome = judge(known, self._consoles(options, {machine.target for machine in wanted}))
+        outcome = compare_keys(known, self._consoles(options, {machine.target for machine in wanted}))
         problems = [*outcome.contradictions, *(outcome.refusals(left_out) if options["required"] else [])]
         if problems:
             raise InventoryError(" ".join(["No host key was written.", *problems]))
         lines = outcome.lines()
         if not self._task.check_mode:
             for path, added in lines.items():
-                known_hosts.append(path, before[path], added)
+                host_keys.append_lines(path, before[path], added)
         return _result(outcome, left_out, before, lines)
 
     def _consoles(self, options: Mapping[str, Any], targets: set[Target]) -> dict[Target, Console]:
@@ -103,12 +100,12 @@ class ActionModule(ActionBase):
     def _of_subscription(
         self, options: Mapping[str, Any], subscription: str, members: list[Target], deadline: Deadline
     ) -> dict[Target, Console]:
-        ((get, _subscriptions),) = by_door(options, {subscription}, self._loader)
-        with connected(get, deadline, only_lists=False) as clients:
+        ((get, _subscriptions),) = connections_for(options, {subscription}, self._loader)
+        with connect(get, deadline, only_lists=False) as clients:
             logs = read_logs(clients, members, deadline)
         # Afterwards: an id that has this vmId now had it before, because a vmId is never given again.
-        with connected(get, deadline, only_lists=True) as clients:
-            present = set(look(clients, members).present)
+        with connect(get, deadline, only_lists=True) as clients:
+            present = set(find_targets(clients, members).present)
         return {
             target: Console(lacks="Azure has no such machine any more.")
             if target not in present
@@ -134,7 +131,7 @@ def _result(
         "warnings": outcome.warnings(),
         "diff": [
             {"before_header": str(path), "after_header": str(path)}
-            | {"before": before[path], "after": known_hosts.with_lines(before[path], added)}
+            | {"before": before[path], "after": host_keys.with_lines(before[path], added)}
             for path, added in lines.items()
         ],
     }

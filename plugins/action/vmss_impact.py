@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +16,14 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._node.machine.atomic import write_file
-from ..plugin_utils._azure import impact_sending, physical_hosts
-from ..plugin_utils._azure.connecting import CONNECTION, Get, by_door, connected
-from ..plugin_utils._azure.deadline import Deadline
+from ..plugin_utils._azure import hardware_faults
+from ..plugin_utils._azure.concurrency import Deadline
+from ..plugin_utils._azure.connection import CONNECTION, Get, connect, connections_for
 from ..plugin_utils._azure.errors import InventoryError
-from ..plugin_utils._azure.hardware_faults import faults_of, machine_of
-from ..plugin_utils._azure.impacts import Impact, impacts_of
-from ..plugin_utils._azure.physical_hosts import Seen
+from ..plugin_utils._azure.hardware_faults import MachineFaults, faults_of, machine_of
+from ..plugin_utils._azure.impacts import Impact, find_sent, impacts_of, send_impacts
 from ..plugin_utils._azure.targets import Target, make_target
-from ..plugin_utils._report.registered import registered
+from ..plugin_utils._report.gather import registered
 
 _SPEC: dict[str, dict[str, Any]] = {
     **CONNECTION,
@@ -45,7 +43,7 @@ _SPEC: dict[str, dict[str, Any]] = {
     "keep_days": {"type": "int", "default": 90},
 }
 _SCHEMA = 1
-IMPACTS, HOSTS = "impacts.json", physical_hosts.FILE
+IMPACTS, HOSTS = "impacts.json", hardware_faults.RECORD_FILE
 
 
 class ActionModule(ActionBase):
@@ -59,8 +57,6 @@ class ActionModule(ActionBase):
         _result, options = self.validate_argument_spec(
             _SPEC, required_together=[["hosts", "variable"]], required_one_of=[["nodes", "hosts"]]
         )
-        # What a credential that fails has to say stands in our own error.
-        logging.getLogger("azure").addHandler(logging.NullHandler())
         try:
             nodes, left_out = _of_hosts(options, (task_vars or {}).get("hostvars") or {})
             return {**self._work(options, [*(options["nodes"] or []), *nodes]), "left_out": left_out}
@@ -74,22 +70,24 @@ class ActionModule(ActionBase):
         seen = [one for _target, one in looked_at]
         files = {name: Path(options["path"]) / name for name in (IMPACTS, HOSTS)}
         before = {name: file.read_text("utf-8") if file.exists() else None for name, file in files.items()}
-        record = physical_hosts.read(before[HOSTS], str(files[HOSTS]))
-        after = physical_hosts.updated(record, seen, options["keep_days"])
+        record = hardware_faults.read_record(before[HOSTS], str(files[HOSTS]))
+        after = hardware_faults.update_record(record, seen, options["keep_days"])
         impacts = [
             impact
             for target, one in looked_at
             for impact in impacts_of(
-                target, one.machine, [physical_hosts.dated(after, one.machine, fault) for fault in one.faults]
+                target,
+                one.machine,
+                [hardware_faults.with_first_time(after, one.machine, fault) for fault in one.faults],
             )
         ]
-        texts = {IMPACTS: _as_text(impacts), HOSTS: physical_hosts.as_text(after)}
+        texts = {IMPACTS: _as_text(impacts), HOSTS: hardware_faults.record_text(after)}
         # Where nobody was looked at, what the last look found stays.
         changed = [name for name in files if before[name] != texts[name]] if looked_at else []
         # Written before anything is sent: what was found must not be lost where Azure does not answer.
         for name in [] if self._task.check_mode else changed:
             write_file(str(files[name]), texts[name])
-        suspects = physical_hosts.suspects(record, seen)
+        suspects = hardware_faults.suspects(record, seen)
         known, sent = self._send(options, impacts) if options["send"] else ([], [])
         return {
             "changed": bool(changed or sent),
@@ -114,9 +112,9 @@ class ActionModule(ActionBase):
         known: list[str] = []
         new: list[tuple[Get, list[Impact]]] = []
         # All are looked for before any is sent.
-        for get, subscriptions in by_door(options, {impact.subscription for impact in wanted}, self._loader):
-            with connected(get, deadline, only_lists=True) as clients:
-                looked = impact_sending.look(
+        for get, subscriptions in connections_for(options, {impact.subscription for impact in wanted}, self._loader):
+            with connect(get, deadline, only_lists=True) as clients:
+                looked = find_sent(
                     clients, [impact for impact in wanted if impact.subscription.lower() in subscriptions]
                 )
             known += looked.known
@@ -126,8 +124,8 @@ class ActionModule(ActionBase):
             if self._task.check_mode:
                 sent += [impact.name for impact in members]
             elif members:
-                with connected(get, deadline, only_lists=False) as clients:
-                    sent += impact_sending.send(clients, members)
+                with connect(get, deadline, only_lists=False) as clients:
+                    sent += send_impacts(clients, members)
         return known, sent
 
 
@@ -149,7 +147,7 @@ def _of_hosts(options: Mapping[str, Any], hostvars: Mapping[str, Any]) -> tuple[
     return nodes, left_out
 
 
-def _look(node: Mapping[str, Any]) -> tuple[Target, Seen]:
+def _look(node: Mapping[str, Any]) -> tuple[Target, MachineFaults]:
     """Return the instance of a node, with what its health result says.
 
     :raises InventoryError: the result is of another machine, or none at all.
@@ -161,7 +159,7 @@ def _look(node: Mapping[str, Any]) -> tuple[Target, Seen]:
             f"{machine.name}: the health result is of the machine {machine.vm_id}, while the inventory has "
             f"{target.vm_id} as {target.azure_id}. Read the inventory anew (--flush-cache)."
         )
-    return target, Seen(replace(machine, vm_id=target.vm_id), tuple(faults_of(node["health"])))
+    return target, MachineFaults(replace(machine, vm_id=target.vm_id), tuple(faults_of(node["health"])))
 
 
 def _as_text(impacts: list[Impact]) -> str:

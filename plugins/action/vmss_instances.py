@@ -6,19 +6,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ..plugin_utils._azure import capacity, deletion, redeployment
+from ..plugin_utils._azure import instance_operations
 from ..plugin_utils._azure.clients import Clients
-from ..plugin_utils._azure.connecting import CONNECTION, Get, by_door, connected
-from ..plugin_utils._azure.deadline import Deadline
+from ..plugin_utils._azure.concurrency import Deadline
+from ..plugin_utils._azure.connection import CONNECTION, Get, connect, connections_for
 from ..plugin_utils._azure.errors import InventoryError
-from ..plugin_utils._azure.targets import SetName, Target, look, make_target
+from ..plugin_utils._azure.targets import SetName, Target, find_targets, make_target
 
 _SPEC: dict[str, dict[str, Any]] = {
     **CONNECTION,
@@ -41,8 +40,6 @@ class ActionModule(ActionBase):
         """Do it to what is there and still is the machine that was meant."""
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(_SPEC)
-        # What a credential that fails has to say stands in our own error.
-        logging.getLogger("azure").addHandler(logging.NullHandler())
         try:
             return self._work(options)
         except InventoryError as error:
@@ -52,18 +49,18 @@ class ActionModule(ActionBase):
         targets = [make_target(item["azure_id"], item["vm_id"]) for item in options["instances"]]
         state = options["state"]
         if state == "replaced":
-            capacity.sets_of(targets)
+            instance_operations.count_by_set(targets)
         deadline = Deadline(options["timeout"])
         doors = [
             (get, [target for target in targets if target.subscription.lower() in subscriptions])
-            for get, subscriptions in by_door(options, {item.subscription for item in targets}, self._loader)
+            for get, subscriptions in connections_for(options, {item.subscription for item in targets}, self._loader)
         ]
         present: list[Target] = []
         gone: list[Target] = []
         # All are looked at before anything is done to any.
         for get, members in doors:
-            with connected(get, deadline, only_lists=True) as clients:
-                found = look(clients, members)
+            with connect(get, deadline, only_lists=True) as clients:
+                found = find_targets(clients, members)
             present += found.present
             gone += found.gone
         left_alone: list[SetName] = []
@@ -86,29 +83,29 @@ class ActionModule(ActionBase):
 
 def _do(state: str, get: Get, deadline: Deadline, wanted: list[Target]) -> list[SetName]:
     """Do it, and return the sets whose capacity somebody else changed meanwhile, so that it was left alone."""
-    with connected(get, deadline, only_lists=False) as clients:
+    with connect(get, deadline, only_lists=False) as clients:
         if state == "redeployed":
-            redeployment.redeploy(clients, wanted)
+            instance_operations.redeploy(clients, wanted)
             return []
         if state == "absent":
-            deletion.delete(clients, wanted)
+            instance_operations.delete(clients, wanted)
             return []
         return _replace(clients, wanted)
 
 
 def _replace(clients: Clients, wanted: list[Target]) -> list[SetName]:
     """Delete them and have new ones come; the sets whose capacity was left alone."""
-    gone = capacity.sets_of(wanted)
-    before = capacity.read(clients, gone)
+    gone = instance_operations.count_by_set(wanted)
+    before = instance_operations.read_capacity(clients, gone)
     failed: InventoryError | None = None
     try:
-        deletion.delete(clients, wanted)
+        instance_operations.delete(clients, wanted)
     except InventoryError as error:
         # Where others are deleted, new ones shall come all the same.
         failed = error
     try:
-        mine = capacity.to_raise(before, capacity.read(clients, gone), gone)
-        capacity.set_to(clients, {scale_set: before[scale_set] for scale_set in mine})
+        mine = instance_operations.sets_to_refill(before, instance_operations.read_capacity(clients, gone), gone)
+        instance_operations.set_capacity(clients, {scale_set: before[scale_set] for scale_set in mine})
     except InventoryError as error:
         commands = "; ".join(
             f"az vmss scale --subscription {item.subscription} --resource-group {item.group} --name {item.name} "

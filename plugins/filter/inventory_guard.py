@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._guard import inventory as guard
-from ansible_collections.hpcai.azure.plugins.plugin_utils._guard import roles
 
 
 def inventory_problems(
@@ -31,7 +30,7 @@ def role_problems(
     controllers: Iterable[Any] | str = (),
 ) -> list[str]:
     """Return why hosts of this inventory may not have the roles that they have."""
-    return roles.role_problems(inventory or None, groups, list(hosts), _listed(controllers))
+    return guard.role_problems(inventory or None, groups, list(hosts), _listed(controllers))
 
 
 def inventory_report(inventory: Mapping[str, Any] | None) -> list[str]:

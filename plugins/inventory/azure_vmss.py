@@ -254,18 +254,15 @@ from typing import Any
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable, get_cache_plugin
 
-from ..plugin_utils._azure.answer import Answer
-from ..plugin_utils._azure.cache import AnswerCache, cache_key
-from ..plugin_utils._azure.deadline import Deadline
+from ..plugin_utils._azure.concurrency import Deadline
 from ..plugin_utils._azure.errors import InventoryError
-from ..plugin_utils._azure.garbage import no_search
-from ..plugin_utils._azure.names import check_unique
+from ..plugin_utils._azure.facts import Listing
+from ..plugin_utils._azure.hosts import check_unique
 from ..plugin_utils._azure.options import Options, check_names, read_options
-from ..plugin_utils._azure.publish import Publisher
+from ..plugin_utils._azure.publish import Publisher, no_garbage_collection
 from ..plugin_utils._azure.report import SourceReport, report_source, summary
-from ..plugin_utils._azure.scope import make_scope
-from ..plugin_utils._azure.seen import explain_no_hosts
-from ..plugin_utils._azure.source import Outcome, read_source
+from ..plugin_utils._azure.selection import explain_no_hosts, make_scope
+from ..plugin_utils._azure.source import ListingCache, Outcome, cache_key, read_source
 
 _SUFFIXES = ("azure_vmss.yml", "azure_vmss.yaml")
 _NO_TEMPLATES = ("compose", "groups", "keyed_groups", "query")
@@ -285,7 +282,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         """Read one source into the inventory, or raise and leave the inventory as it was."""
         super().parse(inventory, loader, path, cache)
-        with no_search():
+        with no_garbage_collection():
             self._parse(inventory, path, remember=cache)
 
     def _parse(self, inventory: Any, path: str, *, remember: bool) -> None:
@@ -328,7 +325,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         # Once more, now that a list that a template makes is one: as text Ansible has split it at its commas.
         self.set_options(direct={**config, **given}, var_options=self._vars)
 
-    def _answer_cache(self, options: Options) -> AnswerCache | None:
+    def _answer_cache(self, options: Options) -> ListingCache | None:
         plugin = self.get_option("cache_plugin")
         keeps = self.get_option("cache") and plugin not in _FORGETFUL
         if options.needs_cache and not keeps:
@@ -351,7 +348,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         }
         self._cache = get_cache_plugin(plugin, **{key: value for key, value in settings.items() if value is not None})
         key = cache_key(options.selection, options.cloud, options.identity)
-        return AnswerCache(self._cache, key, float(self.get_option("cache_timeout")))
+        return ListingCache(self._cache, key, float(self.get_option("cache_timeout")))
 
     def _construct(self, name: str, host: Any) -> None:
         """Add what the user composes from the variables of one host."""
@@ -365,7 +362,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._add_host_to_keyed_groups(keyed, variables, name, strict, fetch_hostvars=False)
 
 
-def _ask(options: Options) -> Answer:
+def _ask(options: Options) -> Listing:
     # Imported only when it is needed: a cached answer must not cost the second that the SDK takes.
     from ..plugin_utils._azure.listing import list_all
 

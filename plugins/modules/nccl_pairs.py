@@ -173,7 +173,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health import pa
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.parsers.nccl_tests import size_in_bytes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize, find_size
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import leave, nodes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import job_control, nodes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import HostlistError, expand
 
 THRESHOLD = "nccl_allreduce_internode"
@@ -221,9 +221,9 @@ def measure(module: AnsibleModule) -> dict[str, Any]:
     wanted = read_wanted(module.params)
     names = list(dict.fromkeys(name for word in module.params["nodes"] for name in expand(word)))
     good = list(dict.fromkeys(name for word in module.params["known_good"] for name in expand(word)))
-    known = nodes.read(run)
+    known = nodes.read_nodes(run)
     asked = list(dict.fromkeys([*names, *good]))
-    jobs = leave.jobs_on([name for name in asked if name in known], run)
+    jobs = job_control.jobs_on([name for name in asked if name in known], run)
     out = pair_search.left_out(known, jobs, asked)
     told = {"left_out": out, "limit": wanted.at_least}
     free, free_good = ([name for name in those if name not in out] for those in (names, good))

@@ -106,11 +106,13 @@ from typing import NoReturn
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import leave, nodes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import job_control, nodes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import HostlistError
 
 
-def drain(module: AnsibleModule, known: dict[str, nodes.NodeState], made: leave.Drain, reason: str) -> dict[str, str]:
+def drain(
+    module: AnsibleModule, known: dict[str, nodes.NodeState], made: job_control.Drain, reason: str
+) -> dict[str, str]:
     """Drain, and return what each node was and is."""
     reasons = {**dict.fromkeys(made.drain, reason), **made.drain_as_it_is}
     if not module.check_mode:
@@ -134,13 +136,13 @@ def main() -> NoReturn:
     names, given = module.params["nodes"], module.params["deadline"]
     deadline = time.time() + module.params["timeout"] if given is None else given
     try:
-        known = nodes.read(run)
-        made = leave.plan(known, names)
+        known = nodes.read_nodes(run)
+        made = job_control.plan_drain(known, names)
         diff = drain(module, known, made, f"{nodes.OUR_PREFIX} {module.params['reason']}")
         there = [name for name in names if name in known]
         # Asked after the drain: what started just before it is seen.
-        after = known if module.check_mode else nodes.read(run)
-        busy = leave.busy(after, there, leave.jobs_on(there, run))
+        after = known if module.check_mode else nodes.read_nodes(run)
+        busy = job_control.busy(after, there, job_control.jobs_on(there, run))
     except (CommandFailed, HostlistError) as error:
         module.fail_json(msg=str(error))
     drained = [*made.drain, *made.drain_as_it_is]

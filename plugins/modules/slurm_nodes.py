@@ -157,7 +157,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import hardware, hold, nodes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import hardware, job_control, nodes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.conf_text import read_conf
 
 
@@ -165,7 +165,7 @@ def wait_for(names: list[str], timeout_s: int) -> list[str]:
     """Return those of the nodes that slurmctld does not have as answering after at most so many seconds."""
     deadline = time.monotonic() + timeout_s
     while True:
-        known = nodes.read(run)
+        known = nodes.read_nodes(run)
         silent = [name for name in names if name not in known or not known[name].answers]
         if not silent or time.monotonic() >= deadline:
             return silent
@@ -187,7 +187,7 @@ def unless_foreseen(module: AnsibleModule, problem: str) -> None:
 def read_before(module: AnsibleModule) -> dict[str, nodes.NodeState] | None:
     """Return the nodes as slurmctld has them; None in check mode if it does not answer."""
     try:
-        return nodes.read(run)
+        return nodes.read_nodes(run)
     except CommandFailed as error:
         unless_foreseen(module, f"{error}.")
         return None
@@ -195,10 +195,10 @@ def read_before(module: AnsibleModule) -> dict[str, nodes.NodeState] | None:
 
 def hold_jobs_back(module: AnsibleModule) -> dict[str, Any]:
     """Hold new jobs back where a slurmctld runs that could start them."""
-    held = hold.runs(run)
+    held = job_control.slurmctld_answers(run)
     if held and not module.check_mode:
         try:
-            hold.hold(run)
+            job_control.hold_new_jobs(run)
         except CommandFailed as error:
             # Nothing is lost yet, and without it the time in which a job could be is a few seconds.
             module.warn(f"{error}. Until the spare nodes are set down, pending jobs could be given one.")
@@ -237,8 +237,8 @@ def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
     known = read_before(module)
     before = known or {}
     down = set_down(module, before)
-    would_be_held = module.check_mode and wanted["pending"] and known is not None and hold.runs(run)
-    held = wanted["absent"] is not None and known is not None and (would_be_held or hold.is_held(run))
+    would_be_held = module.check_mode and wanted["pending"] and known is not None and job_control.slurmctld_answers(run)
+    held = wanted["absent"] is not None and known is not None and (would_be_held or job_control.is_held(run))
     judged = judge(module)
     made = nodes.plan(before, wanted["keep_out"], wanted["put_to_work"], wanted["prefix"], judged)
     if made.missing and known is not None:
@@ -247,7 +247,7 @@ def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
     not_answering: list[str] = []
     if not module.check_mode:
         if held:
-            hold.release(run)
+            job_control.release_new_jobs(run)
         nodes.drain(made.drain, reason, run)
         for unfit, names in made.unfit.items():
             nodes.drain(names, unfit, run)

@@ -118,7 +118,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import daemon
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import shipped, slurmctld
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import conf_changes, slurmctld
 
 
 def refuse_to_lose_jobs(made: slurmctld.Plan) -> None:
@@ -147,7 +147,7 @@ def main() -> NoReturn:
     )
     root, folder = Root(), module.params["conf_dir"]
     try:
-        facts, files = slurmctld.read_facts(root, run, folder), shipped.file_digests(root, folder)
+        facts, files = slurmctld.read_facts(root, run, folder), conf_changes.file_digests(root, folder)
         if module.check_mode and module.params["pending"]:
             pending = {name: str(text) for name, text in module.params["pending"].items()}
             facts, files = slurmctld.foresee(facts, pending, root, folder)

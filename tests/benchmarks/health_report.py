@@ -26,9 +26,9 @@ from typing import Any
 from browser import chromium
 from stand_ins.health_results import TIME, cluster
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._report.files import HTML, put
-from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import Asked, gather
+from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import NodeResult, gather
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.outliers import compare
+from ansible_collections.hpcai.azure.plugins.plugin_utils._report.output import HTML, write_report
 
 SIZES = (12, 600, 2000)
 TYPE = """(() => {
@@ -42,8 +42,8 @@ TYPE = """(() => {
 def build(results: list[dict[str, Any]], folder: str) -> float:
     """Build and write the report, and return the seconds."""
     before = time.monotonic()
-    asked = [Asked(one["host"], one["result"], one["inventory"]) for one in results]
-    put(compare(gather(asked, tier="deep", time=TIME, cluster="trainer")), folder)
+    asked = [NodeResult(one["host"], one["result"], one["inventory"]) for one in results]
+    write_report(compare(gather(asked, tier="deep", time=TIME, cluster="trainer")), folder)
     return time.monotonic() - before
 
 

@@ -26,8 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import Wanted, files_of
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.spares import spare_names
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.cluster import spare_names
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import FileOptions, files_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SIZES = (4, 600, 2000, 10000)
@@ -53,7 +53,7 @@ def hosts(count: int) -> dict[str, dict[str, Any]]:
 def by_filter(count: int) -> dict[str, str]:
     """The files without Ansible."""
     machines = list(hosts(count).values())
-    return files_of(machines, Wanted(release="22.05", spares=spare_names(machines, 32, {})))
+    return files_of(machines, FileOptions(release="22.05", spares=spare_names(machines, 32, {})))
 
 
 def by_ansible(count: int, folder: Path, variables: dict[str, Any]) -> None:

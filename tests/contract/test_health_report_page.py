@@ -16,7 +16,7 @@ import pytest
 from browser import chromium
 from stand_ins.health_results import TIME, cluster, suspect
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import Asked, gather
+from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import NodeResult, gather
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.html import page
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.outliers import compare
 
@@ -47,7 +47,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 def report(results: list[dict[str, Any]]) -> dict[str, Any]:
     """The report on these results."""
-    asked = [Asked(one["host"], one["result"], one["inventory"]) for one in results]
+    asked = [NodeResult(one["host"], one["result"], one["inventory"]) for one in results]
     return compare(gather(asked, tier="deep", time=TIME, cluster="trainer"))
 
 

@@ -2,18 +2,91 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who asks: azure-identity's credentials, by the names of the option ``auth_source``."""
+"""Which Azure is used, and who signs in: azure-identity's credentials, by the names of the option ``auth_source``."""
 
 from __future__ import annotations
 
+import ipaddress
+import logging
 import os
 import threading
 import time
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
-from .cloud import Cloud
-from .errors import InventoryError
+from .errors import InventoryError, missing_package
+
+_PUBLIC = "AzureCloud"
+
+# azure-identity's AzureAuthorityHosts and the endpoints of each cloud's documentation, by the names that `az` has.
+_CLOUDS = {
+    _PUBLIC: ("https://management.azure.com", "login.microsoftonline.com"),
+    "AzureUSGovernment": ("https://management.usgovcloudapi.net", "login.microsoftonline.us"),
+    "AzureChinaCloud": ("https://management.chinacloudapi.cn", "login.chinacloudapi.cn"),
+}
+
+CLOUD_NAMES = tuple(_CLOUDS)
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """One Azure Resource Manager.
+
+    :ivar endpoint: its base URL, without a slash at the end.
+    :ivar scope: what a token must be asked for.
+    :ivar authority: host name of the directory that gives out tokens.
+    :ivar loopback: it is on this machine, so it is no Azure but a simulated one.
+    """
+
+    endpoint: str
+    scope: str
+    authority: str
+    loopback: bool
+
+    @property
+    def plain_http(self) -> bool:
+        """Whether requests go unencrypted; only ever on this machine."""
+        return self.endpoint.startswith("http://")
+
+
+def find_cloud(name: str, endpoint: str | None) -> Cloud:
+    """Return the cloud called ``name``, or the one behind a base URL of its own.
+
+    :raises InventoryError: the name is unknown, or the URL is one that a token must not be sent to.
+    """
+    if name not in _CLOUDS:
+        raise InventoryError(f"cloud: {name!r} is unknown; known are {', '.join(CLOUD_NAMES)}.")
+    home, authority = _CLOUDS[name]
+    if not endpoint:
+        return Cloud(home, f"{home}/.default", authority, loopback=False)
+    base = endpoint.rstrip("/")
+    parts = urlsplit(base)
+    host = parts.hostname
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or parts.username:
+        raise InventoryError(f"endpoint: {endpoint!r} is no base URL such as {home}.")
+    loopback = is_loopback(host)
+    if parts.scheme == "http" and not loopback:
+        raise InventoryError(
+            f"endpoint: {endpoint!r} would send the token unencrypted; use https (plain http is for this machine only)."
+        )
+    # A regional or private door of the same cloud takes the cloud's tokens, anything else (Azure Stack) its own.
+    home_host = urlsplit(home).hostname or ""
+    same_cloud = host == home_host or host.endswith(f".{home_host}")
+    return Cloud(base, f"{home if same_cloud else base}/.default", authority, loopback)
+
+
+def is_loopback(host: str | None) -> bool:
+    """Say whether a host name or address is this machine. Other names are not resolved: an answer could change."""
+    if not host:
+        return False
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
 
 AUTH_SOURCES = (
     "auto",
@@ -25,6 +98,7 @@ AUTH_SOURCES = (
     "token",
 )
 
+_NO_LOG = logging.NullHandler()
 # A token that ends within this time is not used any more.
 _RENEW_SECONDS = 300
 
@@ -80,8 +154,18 @@ def check_identity(identity: Identity, cloud: Cloud) -> None:
 
 
 def make_credential(identity: Identity, cloud: Cloud) -> Any:
-    """Return a credential for Azure's SDK, signed in once for all its clients."""
-    return SharedCredential(_credential(identity, cloud))
+    """Return a credential for Azure's SDK, signed in once for all its clients.
+
+    :raises InventoryError: nobody can sign in by these options.
+    """
+    # The reason why a credential fails is in our own error, not in lines of logging between others.
+    logging.getLogger("azure").addHandler(_NO_LOG)
+    try:
+        return SharedCredential(_credential(identity, cloud))
+    except ImportError as error:
+        raise missing_package("azure-identity") from error
+    except ValueError as error:
+        raise InventoryError(f"auth_source: {identity.auth_source} cannot be used: {error}") from error
 
 
 class SharedCredential:

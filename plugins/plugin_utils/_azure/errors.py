@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +55,25 @@ class Asking:
 def explain(error: BaseException, asking: Asking) -> str:
     """Return one line that says what failed, why, and what to do."""
     return f"could not {asking.what}: {_reason(error, asking)}"
+
+
+def missing_package(package: str) -> InventoryError:
+    """Return the error of a Python package that is not installed."""
+    return InventoryError(
+        f"the Python package {package} is missing where Ansible runs; install what the collection's requirements.txt "
+        "lists."
+    )
+
+
+def listed(items: Sequence[str], most: int = 5) -> str:
+    """Name the first few, and say how many more there are."""
+    more = len(items) - most
+    return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def printable(text: Any) -> str:
+    """Return the text as one line without characters that would command a terminal: nodes write what they like."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(text or "").split()))
 
 
 def is_gone(error: BaseException) -> bool:

@@ -2,18 +2,172 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what Azure answered to hosts: addresses, readiness, the query, names. The same for an answer from the cache."""
+"""From what Azure lists to hosts: their names, addresses, readiness and the query. The same for a cached listing."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from .addresses import Connection
-from .answer import Answer
-from .identifiers import virtual_network_of
-from .instance_facts import Instance, InstanceFacts
-from .names import host_name
+from .errors import InventoryError
+from .facts import Instance, InstanceFacts, Interface, Listing
+from .resources import virtual_network_of
+
+COMPUTER_NAME = "computer_name"
+
+# Facts that can name a host; the name of the resource comes last, as no instance is without it.
+NAME_CHOICES = (COMPUTER_NAME, "name", "vm_id", "private_ipv4", "public_ipv4")
+
+
+def check_name_choices(choices: Sequence[str]) -> None:
+    """Refuse a preference that no instance could have.
+
+    :raises InventoryError: it names the ones that there are.
+    """
+    unknown = [choice for choice in choices if choice not in NAME_CHOICES]
+    if unknown or not choices:
+        raise InventoryError(
+            f"hostnames: {', '.join(map(repr, unknown)) or 'nothing'} is not among {', '.join(NAME_CHOICES)}."
+        )
+
+
+def host_name(facts: InstanceFacts, choices: Sequence[str]) -> str:
+    """Return the first name in order of preference that an instance has."""
+    for choice in choices:
+        value = facts.get(f"azure_{choice}")
+        if value:
+            return str(value)
+    return facts["azure_name"]
+
+
+def check_unique(named: Sequence[tuple[str, str]], elsewhere: dict[str, str]) -> None:
+    """Refuse two instances with one name.
+
+    :param named: name and resource id of each host of this source.
+    :param elsewhere: the same of the hosts that other sources brought.
+    :raises InventoryError: it names both.
+    """
+    seen = dict(elsewhere)
+    for name, resource_id in named:
+        other = seen.setdefault(name, resource_id)
+        if other.lower() != resource_id.lower():
+            raise InventoryError(
+                f"two instances would be one host {name!r}: {other} and {resource_id}; leave one of them out (tags, "
+                "scale_sets, query), or choose another name (hostnames: [name])."
+            )
+
+
+PRIVATE = "private_ipv4"
+PUBLIC = "public_ipv4"
+ADDRESS_CHOICES = (PRIVATE, PUBLIC, COMPUTER_NAME)
+
+# Azure's rule for names of Linux machines, and nothing that ssh could take for an option.
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True)
+class AddressChoice:
+    """How to reach hosts.
+
+    :ivar choices: what to use, in order; the first that an instance has.
+    :ivar subnet: only addresses of this network (`netaddr.IPNetwork`), or None.
+    :ivar nic: only addresses of interfaces with this name (a glob), or None.
+    """
+
+    choices: tuple[str, ...] = (PRIVATE,)
+    subnet: Any = None
+    nic: str | None = None
+
+    def address(self, instance: Instance) -> str | None:
+        """Return the address of an instance, or None where it has none of the wanted kind."""
+        for choice in self.choices:
+            if choice == COMPUTER_NAME:
+                name = instance["facts"]["azure_computer_name"]
+                if name and _HOST_NAME.fullmatch(name):
+                    return name
+            else:
+                address = self._first(instance["interfaces"], choice)
+                if address:
+                    return address
+        return None
+
+    def _first(self, interfaces: Sequence[Interface], choice: str) -> str | None:
+        for interface in interfaces:
+            if self.nic and not fnmatchcase(interface["name"].lower(), self.nic.lower()):
+                continue
+            private = [
+                address for address in interface["private_ipv4"] if self.subnet is None or address in self.subnet
+            ]
+            if choice == PRIVATE and private:
+                return private[0]
+            # A public address lies in no subnet of its own, it belongs to an interface that does.
+            if choice == PUBLIC and interface["public_ipv4"] and (private or self.subnet is None):
+                return interface["public_ipv4"][0]
+        return None
+
+
+def make_address_choice(choices: Sequence[str], subnet: str | None, nic: str | None) -> AddressChoice:
+    """Check the options and return how to reach hosts.
+
+    :raises InventoryError: it says which option to change.
+    """
+    unknown = [choice for choice in choices if choice not in ADDRESS_CHOICES]
+    if unknown or not choices:
+        raise InventoryError(
+            f"connect_with: {', '.join(map(repr, unknown)) or 'nothing'} is not among {', '.join(ADDRESS_CHOICES)}."
+        )
+    return AddressChoice(tuple(choices), _network(subnet) if subnet else None, nic)
+
+
+def _network(subnet: str) -> Any:
+    try:
+        import netaddr
+    except ImportError as error:
+        raise InventoryError(
+            "connect_subnet: the Python package netaddr is missing where Ansible runs; install it."
+        ) from error
+    try:
+        if "/" not in subnet:
+            raise ValueError
+        return netaddr.IPNetwork(subnet, version=4)
+    except (netaddr.AddrFormatError, ValueError) as error:
+        raise InventoryError(f"connect_subnet: {subnet!r} is no IPv4 network such as 10.0.1.0/24.") from error
+
+
+def compile_query(expression: str | None) -> Callable[[Mapping[str, Any]], bool]:
+    """Return what says whether the facts of an instance are wanted.
+
+    :raises InventoryError: the expression cannot be understood, or nothing here understands any.
+    """
+    if not expression:
+        return lambda _facts: True
+    try:
+        import jmespath
+        from jmespath.exceptions import JMESPathError
+    except ImportError as error:
+        raise InventoryError("query: the Python package jmespath is missing where Ansible runs; install it.") from error
+    try:
+        compiled = jmespath.compile(expression)
+    except JMESPathError as error:
+        raise InventoryError(f"query: {expression!r} is no JMESPath expression: {_one_line(error)}") from error
+
+    def wants(facts: Mapping[str, Any]) -> bool:
+        try:
+            result = compiled.search(dict(facts))
+        except JMESPathError as error:
+            raise InventoryError(f"query: {expression!r} fails on {facts['azure_id']}: {_one_line(error)}") from error
+        # JMESPath's own idea of truth: a number is true, even 0.
+        return result is not None and result is not False and result not in ("", [], {})
+
+    return wants
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
 
 NOT_IN_QUERY = "not in query"
 
@@ -37,8 +191,8 @@ class Hosts(NamedTuple):
 
 
 def make_hosts(
-    answer: Answer,
-    connection: Connection,
+    answer: Listing,
+    connection: AddressChoice,
     hostnames: Sequence[str],
     wants: Callable[[Mapping[str, Any]], bool],
 ) -> Hosts:

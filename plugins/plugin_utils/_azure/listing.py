@@ -9,51 +9,43 @@ Nothing here raises for a list that failed: errors are collected, the caller dec
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
-from . import questions
-from .answer import Answer
+from . import list_calls
 from .clients import Clients
-from .cloud import Cloud
-from .credentials import Identity, make_credential
-from .deadline import Deadline
+from .concurrency import Deadline, Job, WorkQueue
+from .credentials import Cloud, Identity, make_credential
 from .errors import Asking, InventoryError, explain, is_gone
-from .identifiers import in_natural_order
-from .instance_facts import Instance, InstanceFacts, set_states
-from .network_facts import AttachedInterface, VirtualNetwork, primary_first
-from .scale_set_facts import FLEXIBLE, ScaleSetFacts
-from .seen import Seen
-from .selection import NONE, Selection
-from .tags import roles_of
-from .workers import Job, WorkQueue
+from .facts import (
+    FLEXIBLE,
+    AttachedInterface,
+    Instance,
+    InstanceFacts,
+    Listing,
+    ScaleSetFacts,
+    VirtualNetwork,
+    primary_first,
+    set_states,
+)
+from .resources import in_natural_order, roles_of
+from .selection import NONE, FilterValues, Selection
 
 VANISHED_SCALE_SETS = "vanished scale sets"
 OTHER_TAGS = "other tags"
 
 
-def list_all(selection: Selection, cloud: Cloud, identity: Identity, deadline: Deadline, concurrency: int) -> Answer:
+def list_all(selection: Selection, cloud: Cloud, identity: Identity, deadline: Deadline, concurrency: int) -> Listing:
     """Ask Azure for everything that ``selection`` wants.
 
     :raises InventoryError: nothing could be asked at all.
     """
-    # What a credential that fails has to say stands in our own error, not in lines of logging between others.
-    logging.getLogger("azure").addHandler(logging.NullHandler())
-    try:
-        credential = make_credential(identity, cloud)
-    except ImportError as error:
-        raise InventoryError(
-            "the Python package azure-identity is missing where Ansible runs; install what the collection's "
-            "requirements.txt lists."
-        ) from error
-    except ValueError as error:
-        raise InventoryError(f"auth_source: {identity.auth_source} cannot be used: {error}") from error
+    credential = make_credential(identity, cloud)
     clients = Clients(cloud, credential, deadline)
     queue = WorkQueue(concurrency, deadline)
     lister = _Lister(selection, clients, queue)
     try:
-        lister.sign_in(questions.sign_in(credential, cloud.scope, identity.auth_source))
+        lister.sign_in(list_calls.sign_in(credential, cloud.scope, identity.auth_source))
         lister.list_everything()
     finally:
         queue.close()
@@ -68,7 +60,7 @@ class _Lister:
         self._queue = queue
         self._errors: list[str] = []
         self._vanished = 0
-        self._seen = Seen(selection)
+        self._seen = FilterValues(selection)
         self._scale_sets: dict[str, ScaleSetFacts] = {}
         self._instances: dict[str, list[InstanceFacts]] = {}
         self._stand_alone: list[InstanceFacts] = []
@@ -79,7 +71,7 @@ class _Lister:
         self._public_addresses: dict[str, str] = {}
         self._virtual_networks: list[VirtualNetwork] = []
 
-    def sign_in(self, question: questions.Question) -> None:
+    def sign_in(self, question: list_calls.ListCall) -> None:
         """Get the token first: without one every list would fail with the same error."""
         failed: list[str] = []
         self._ask(question, lambda _token: None, lambda error: failed.append(explain(error, question.asking)))
@@ -93,24 +85,24 @@ class _Lister:
         groups: tuple[str | None, ...] = selection.resource_groups or (None,)
         for subscription in selection.subscription_ids:
             for group in groups:
-                self._ask(questions.scale_sets(self._clients, subscription, group), self._take_scale_sets)
+                self._ask(list_calls.scale_sets(self._clients, subscription, group), self._take_scale_sets)
             if selection.include_vms != NONE:
-                self._ask(questions.vm_states(self._clients, subscription), self._views.update)
+                self._ask(list_calls.vm_states(self._clients, subscription), self._views.update)
                 for group in groups:
                     self._ask(
-                        questions.stand_alone_vms(self._clients, subscription, group),
+                        list_calls.stand_alone_vms(self._clients, subscription, group),
                         self._taker_of_machines(subscription),
                     )
                     self._ask_for_interfaces(subscription, group)
             if selection.virtual_networks:
-                self._ask(questions.virtual_networks(self._clients, subscription), self._virtual_networks.extend)
+                self._ask(list_calls.virtual_networks(self._clients, subscription), self._virtual_networks.extend)
         self._queue.drain()
         self._ask_for_interfaces_elsewhere()
         if selection.public_addresses:
             self._ask_for_public_addresses()
             self._queue.drain()
 
-    def answer(self) -> Answer:
+    def answer(self) -> Listing:
         """Put together what was listed."""
         others = 0
         instances: dict[str, Instance] = {}
@@ -139,7 +131,7 @@ class _Lister:
 
     def _ask(
         self,
-        question: questions.Question,
+        question: list_calls.ListCall,
         done: Callable[[Any], None],
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
@@ -164,24 +156,24 @@ class _Lister:
                 self._ask_for_interfaces(scale_set["subscription_id"], group)
             else:
                 self._ask(
-                    questions.uniform_interfaces(self._clients, scale_set),
+                    list_calls.uniform_interfaces(self._clients, scale_set),
                     self._take_interfaces,
-                    self._unless_gone(key, questions.uniform_interfaces(self._clients, scale_set).asking),
+                    self._unless_gone(key, list_calls.uniform_interfaces(self._clients, scale_set).asking),
                 )
 
     def _ask_for_instances(self, key: str, scale_set: ScaleSetFacts) -> None:
         def take(found: list[InstanceFacts]) -> None:
             self._instances[key] = found
 
-        def take_machines(found: list[questions.Machine]) -> None:
+        def take_machines(found: list[list_calls.ListedVm]) -> None:
             take([machine.facts for machine in found])
             self._note_interface_groups(scale_set["subscription_id"], found)
 
         if scale_set["orchestration_mode"] == FLEXIBLE:
-            question = questions.flexible_instances(self._clients, scale_set)
+            question = list_calls.flexible_instances(self._clients, scale_set)
             self._ask(question, take_machines, self._unless_gone(key, question.asking))
         else:
-            question = questions.uniform_instances(self._clients, scale_set)
+            question = list_calls.uniform_instances(self._clients, scale_set)
             self._ask(question, take, self._unless_gone(key, question.asking))
 
     def _unless_gone(self, key: str, asking: Asking) -> Callable[[Exception], None]:
@@ -196,7 +188,7 @@ class _Lister:
                 self._note(error, asking)
             elif scale_set:
                 self._ask(
-                    questions.scale_set_exists(self._clients, scale_set),
+                    list_calls.scale_set_exists(self._clients, scale_set),
                     lambda _there: self._note(error, asking),
                     lambda again: self._forget(key) if is_gone(again) else self._note(error, asking),
                 )
@@ -208,8 +200,8 @@ class _Lister:
             self._instances.pop(key, None)
             self._vanished += 1
 
-    def _taker_of_machines(self, subscription: str) -> Callable[[list[questions.Machine]], None]:
-        def take(found: list[questions.Machine]) -> None:
+    def _taker_of_machines(self, subscription: str) -> Callable[[list[list_calls.ListedVm]], None]:
+        def take(found: list[list_calls.ListedVm]) -> None:
             for machine in found:
                 self._seen.machine(machine.facts["azure_location"], machine.facts["azure_tags"])
             wanted = [machine for machine in found if self._selection.wants_stand_alone(machine.facts)]
@@ -218,7 +210,7 @@ class _Lister:
 
         return take
 
-    def _note_interface_groups(self, subscription: str, machines: list[questions.Machine]) -> None:
+    def _note_interface_groups(self, subscription: str, machines: list[list_calls.ListedVm]) -> None:
         self._interface_groups.update(
             (subscription, group) for machine in machines for group in machine.interface_groups
         )
@@ -234,7 +226,7 @@ class _Lister:
         asked = subscription.lower(), group.lower() if group else None
         if asked not in self._listed_interfaces:
             self._listed_interfaces.add(asked)
-            self._ask(questions.interfaces(self._clients, subscription, group), self._take_interfaces)
+            self._ask(list_calls.interfaces(self._clients, subscription, group), self._take_interfaces)
 
     def _take_interfaces(self, found: list[AttachedInterface]) -> None:
         for attached in found:
@@ -244,14 +236,14 @@ class _Lister:
         """Ask where an interface of a wanted instance has a public address, and nowhere else."""
         for key, scale_set in self._scale_sets.items():
             if scale_set["orchestration_mode"] != FLEXIBLE and self._any_public(self._instances.get(key, [])):
-                self._ask(questions.uniform_public_addresses(self._clients, scale_set), self._take_public_addresses)
+                self._ask(list_calls.uniform_public_addresses(self._clients, scale_set), self._take_public_addresses)
         machines = list(self._stand_alone)
         for key, scale_set in self._scale_sets.items():
             if scale_set["orchestration_mode"] == FLEXIBLE:
                 machines.extend(self._instances.get(key, []))
         for subscription in self._selection.subscription_ids:
             if self._any_public([item for item in machines if _is_of(item, subscription)]):
-                self._ask(questions.public_addresses(self._clients, subscription), self._take_public_addresses)
+                self._ask(list_calls.public_addresses(self._clients, subscription), self._take_public_addresses)
 
     def _any_public(self, machines: list[InstanceFacts]) -> bool:
         return any(

@@ -12,12 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .addresses import PUBLIC, Connection, make_connection
-from .cloud import Cloud, find_cloud
-from .credentials import Identity, check_identity
+from .credentials import Cloud, Identity, check_identity, find_cloud
 from .errors import InventoryError
-from .names import check_choices
-from .query import compile_query
+from .hosts import PUBLIC, AddressChoice, check_name_choices, compile_query, make_address_choice
 from .selection import Selection
 
 FAIL = "fail"
@@ -36,7 +33,7 @@ class Options:
     selection: Selection
     cloud: Cloud
     identity: Identity
-    connection: Connection
+    connection: AddressChoice
     hostnames: tuple[str, ...]
     wants: Callable[[Mapping[str, Any]], bool]
     on_error: str
@@ -60,9 +57,9 @@ def read_options(get: Callable[[str], Any]) -> Options:
     :raises InventoryError: it says which option to change.
     """
     cloud, identity = read_connection(get)
-    connection = make_connection(_texts(get("connect_with")), get("connect_subnet"), get("connect_nic"))
+    connection = make_address_choice(_texts(get("connect_with")), get("connect_subnet"), get("connect_nic"))
     hostnames = _texts(get("hostnames"))
-    check_choices(hostnames)
+    check_name_choices(hostnames)
     public = bool(get("list_public_addresses")) or PUBLIC in connection.choices or PUBLIC in hostnames
     return Options(
         selection=Selection(

@@ -2,19 +2,113 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Putting hosts and groups into Ansible's inventory: all of them, or none."""
+"""Groups of instances, and putting hosts and groups into Ansible's inventory: all of them, or none."""
 
 from __future__ import annotations
 
+import gc
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES, known_scalars
 
-from .groups import groups_of, scale_set_groups, size_group
+from .facts import InstanceFacts, ScaleSetFacts
 from .hosts import Host
 from .report import SourceReport, merge_reports, scale_set_variable
+
+EVERYONE = "azure_hosts"
+MODEL_OUTDATED = "azure_model_outdated"
+ROLE_PREFIX = "hpcai_"
+
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9_]")
+
+
+def safe(name: str) -> str:
+    """Return ``name`` as a part of a group name: Azure's names have hyphens, and no case that counts."""
+    return _NOT_IN_NAMES.sub("_", name.lower())
+
+
+def scale_set_groups(scale_sets: Sequence[ScaleSetFacts]) -> dict[str, str]:
+    """Return the group of each scale set, by its id in lower case.
+
+    Where two sets would share a group, the resource group and then the subscription tell them apart.
+    """
+    groups: dict[str, str] = {}
+    by_name: dict[str, list[ScaleSetFacts]] = {}
+    for scale_set in scale_sets:
+        by_name.setdefault(f"azure_vmss_{safe(scale_set['name'])}", []).append(scale_set)
+    for group, members in by_name.items():
+        for scale_set in members:
+            name = group
+            if len(members) > 1:
+                name = f"{group}_{safe(scale_set['resource_group'])}"
+                if len({member["resource_group"].lower() for member in members}) < len(members):
+                    name = f"{name}_{safe(scale_set['subscription_id'])}"
+            groups[scale_set["id"].lower()] = name
+    return groups
+
+
+def groups_of(facts: InstanceFacts, scale_set_group: str | None) -> list[str]:
+    """Return the groups of one instance."""
+    groups = [
+        EVERYONE,
+        *_state_groups(
+            facts["azure_vm_size"],
+            facts["azure_location"],
+            facts["azure_zone"],
+            facts["azure_placement_group"],
+            facts["azure_power_state"],
+            facts["azure_provisioning_state"],
+            facts["azure_latest_model"],
+        ),
+    ]
+    if scale_set_group:
+        groups.append(scale_set_group)
+    for role in facts["azure_roles"]:
+        # What an instance is meant for does not change with its state: one that is stopped stays a node of its cluster.
+        groups.append(f"azure_role_{safe(role)}")
+        if facts["azure_ready"]:
+            groups.append(role_group(role))
+    return groups
+
+
+def size_group(vm_size: str) -> str:
+    """Return the group of a VM size."""
+    return f"azure_size_{safe(vm_size)}"
+
+
+def role_group(role: str) -> str:
+    """Return the group of a role."""
+    return ROLE_PREFIX + safe(role)
+
+
+# Thousands of instances share a handful of these.
+@lru_cache(maxsize=1024)
+def _state_groups(
+    vm_size: str | None,
+    location: str | None,
+    zone: str | None,
+    placement_group: str | None,
+    power: str | None,
+    provisioning: str | None,
+    latest_model: bool | None,
+) -> tuple[str, ...]:
+    groups = [f"azure_power_{safe(power or 'unknown')}", f"azure_provisioning_{safe(provisioning or 'unknown')}"]
+    if vm_size:
+        groups.append(size_group(vm_size))
+    if location:
+        groups.append(f"azure_location_{safe(location)}")
+    if location and zone:
+        groups.append(f"azure_zone_{safe(location)}_{safe(zone)}")
+    if placement_group:
+        groups.append(f"azure_placement_group_{safe(placement_group)}")
+    if latest_model is False:
+        groups.append(MODEL_OUTDATED)
+    return tuple(groups)
+
 
 REPORT = "azure_inventory"
 
@@ -84,3 +178,25 @@ class Publisher:
             for name in set(self._inventory.groups) - groups:
                 self._inventory.remove_group(self._inventory.groups[name])
             raise
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Look for no garbage meanwhile, and afterwards not among what is there now.
+
+    Python looks for objects that only refer to each other whenever many new ones were made. Reading hosts makes
+    millions, of which hardly any do so: at 1,000 hosts the search was a fifth of the processor time of
+    `ansible-inventory`, and went on in what Ansible did afterwards.
+
+    What an earlier call has set aside is looked at again: an inventory that is read anew must not keep the old one.
+    Setting aside also keeps memory shared with the workers that Ansible forks.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    gc.unfreeze()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()

@@ -9,11 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from .facts import ScaleSetFacts, VirtualNetwork
 from .hosts import Host
-from .identifiers import name_of
-from .network_facts import VirtualNetwork
-from .scale_set_facts import ScaleSetFacts
-from .scope import Scope
+from .resources import name_of
+from .selection import Scope
 from .source import Outcome
 
 VERSION = 1

@@ -2,16 +2,64 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which scale sets and stand-alone VMs are wanted, decided before their instances are listed."""
+"""Which resources a source selects: what it names, what its filters match, and why nothing was found."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TypedDict
 
-from . import tags as tagging
-from .instance_facts import InstanceFacts
-from .scale_set_facts import ScaleSetFacts
-from .scope import is_named
+from . import resources as tagging
+from .facts import InstanceFacts, Listing, ScaleSetFacts
+from .resources import name_of, resource_group_of, subscription_of, tag_value
+
+
+class Scope(TypedDict):
+    """What a source names: subscriptions, resource groups in them, and scale sets as GROUP/NAME."""
+
+    subscription_ids: list[str]
+    resource_groups: list[str]
+    scale_sets: list[str]
+
+
+def make_scope(subscription_ids: Iterable[str], resource_groups: Iterable[str], scale_sets: Iterable[str]) -> Scope:
+    """Return the scope of a source's options.
+
+    A scale set without its group does not count: whoever can make a resource group can make a set of that name.
+    """
+    return {
+        "subscription_ids": list(subscription_ids),
+        "resource_groups": list(resource_groups),
+        "scale_sets": [pattern for pattern in scale_sets if "/" in pattern],
+    }
+
+
+def names_any_place(scope: Scope) -> bool:
+    """Say whether a scope is less than whole subscriptions."""
+    return bool(scope["resource_groups"] or scope["scale_sets"])
+
+
+def covers(scope: Scope, host: Mapping[str, str | None]) -> bool:
+    """Say whether a host lies in a resource group or scale set of the scope, by the ids that Azure gave it."""
+    azure_id = host.get("azure_id")
+    if (subscription_of(azure_id) or "").lower() not in [item.lower() for item in scope["subscription_ids"]]:
+        return False
+    if (resource_group_of(azure_id) or "").lower() in [group.lower() for group in scope["resource_groups"]]:
+        return True
+    vmss_id = host.get("azure_vmss_id")
+    return bool(vmss_id) and is_named(str(resource_group_of(vmss_id)), name_of(str(vmss_id)), scope["scale_sets"])
+
+
+def is_named(resource_group: str, name: str, patterns: Iterable[str]) -> bool:
+    """Say whether a scale set matches one of the patterns: NAME, or GROUP/NAME; only NAME may hold wildcards."""
+    for pattern in patterns:
+        group, slash, wanted = pattern.lower().rpartition("/")
+        if fnmatchcase(name.lower(), wanted) and (not slash or group == resource_group.lower()):
+            return True
+    return False
+
 
 NONE = "none"
 TAGGED = "tagged"
@@ -30,7 +78,7 @@ class Selection:
     resource_groups: tuple[str, ...] = ()
     scale_sets: tuple[str, ...] = ()
     locations: tuple[str, ...] = ()
-    tags: tagging.Wanted = field(default_factory=dict)
+    tags: tagging.WantedTags = field(default_factory=dict)
     include_vms: str = NONE
     role_tag: str = "hpcai_role"
     public_addresses: bool = False
@@ -40,7 +88,7 @@ class Selection:
         """Say whether the instances of a scale set are to be listed."""
         if self.scale_sets and not is_named(scale_set["resource_group"], scale_set["name"], self.scale_sets):
             return False
-        return self._in_locations(scale_set["location"]) and tagging.matches(scale_set["tags"], self.tags)
+        return self._in_locations(scale_set["location"]) and tagging.tags_match(scale_set["tags"], self.tags)
 
     def wants_stand_alone(self, facts: InstanceFacts) -> bool:
         """Say whether a stand-alone VM is wanted."""
@@ -48,13 +96,69 @@ class Selection:
             return False
         if self.include_vms == TAGGED and not tagging.roles_of(facts["azure_tags"], self.role_tag):
             return False
-        return tagging.matches(facts["azure_tags"], self.tags)
+        return tagging.tags_match(facts["azure_tags"], self.tags)
 
     def wants_instance(self, facts: InstanceFacts) -> bool:
         """Say whether an instance of a wanted scale set is wanted: its own tags may take it out."""
-        return tagging.matches(facts["azure_tags"], self.tags)
+        return tagging.tags_match(facts["azure_tags"], self.tags)
 
     def _in_locations(self, location: str | None) -> bool:
         if not self.locations:
             return True
         return location in [wanted.replace(" ", "").lower() for wanted in self.locations]
+
+
+_MOST_VALUES = 10
+_NO_TAG = "(no such tag)"
+
+
+class FilterValues:
+    """The values of each filter's field that Azure has, whether they matched or not."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+        self._values: dict[str, set[str]] = {}
+
+    def scale_set(self, name: str, location: str | None, tags: Mapping[str, str]) -> None:
+        """Note a scale set."""
+        if self._selection.scale_sets:
+            self._add("scale_sets", name)
+        self._common(location, tags)
+
+    def machine(self, location: str | None, tags: Mapping[str, str]) -> None:
+        """Note a stand-alone VM, or an instance with tags of its own."""
+        if self._selection.include_vms == TAGGED:
+            self._add(f"tag {self._selection.role_tag}", tag_value(tags, self._selection.role_tag))
+        self._common(location, tags)
+
+    def values(self) -> dict[str, list[str]]:
+        """Return the first few values of each field, in order."""
+        return {field: sorted(values)[:_MOST_VALUES] for field, values in sorted(self._values.items())}
+
+    def _common(self, location: str | None, tags: Mapping[str, str]) -> None:
+        if self._selection.locations:
+            self._add("locations", location)
+        for name in self._selection.tags:
+            self._add(f"tag {name}", tag_value(tags, name))
+
+    def _add(self, field: str, value: str | None) -> None:
+        self._values.setdefault(field, set()).add(_NO_TAG if value is None else value)
+
+
+def explain_no_hosts(selection: Selection, answer: Listing) -> str:
+    """Return why a source brings no host, with the values that Azure has."""
+    seen = answer.get("seen", {})
+    if answer["instances"]:
+        why = f"Azure has {len(answer['instances'])} such instances, but the option query leaves out all of them."
+    elif answer["scale_sets"]:
+        why = f"These scale sets have no instance: {', '.join(item['name'] for item in answer['scale_sets'])}."
+    elif seen:
+        found = "; ".join(f"{field}: {', '.join(values)}" for field, values in seen.items())
+        why = f"The options leave out everything that Azure has. Values found there: {found}."
+    else:
+        groups = ", ".join(selection.resource_groups)
+        where = f"Resource groups {groups} of subscriptions" if groups else "Subscriptions"
+        kinds = "no scale set" if selection.include_vms == NONE else "no scale set and no stand-alone VM"
+        why = f"{where} {', '.join(selection.subscription_ids)} hold {kinds} that this identity may see."
+    hint = " Stand-alone VMs are not listed: include_vms is none." if selection.include_vms == NONE else ""
+    return f"no host was found. {why}{hint}"

@@ -10,12 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .clients import Clients
-from .errors import Asking, InventoryError, explain, is_gone
-from .identifiers import name_of, resource_group_of, segment, subscription_of
-from .paging import collect
-
-_MOST_NAMED = 5
+from .clients import Clients, read_list
+from .errors import Asking, InventoryError, explain, is_gone, listed
+from .resources import name_of, resource_group_of, segment, subscription_of
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ def make_target(azure_id: str, vm_id: str) -> Target:
     return target
 
 
-def look(clients: Clients, targets: Iterable[Target]) -> Found:
+def find_targets(clients: Clients, targets: Iterable[Target]) -> Found:
     """Return which of the targets are there, from complete lists.
 
     :raises InventoryError: Azure could not be asked, or another machine has the id by now.
@@ -117,7 +114,7 @@ def by_set(targets: Iterable[Target]) -> tuple[dict[SetName, list[Target]], list
     return sets, alone
 
 
-def numbers(scale_set: SetName, members: Iterable[Target]) -> list[str]:
+def instance_ids(scale_set: SetName, members: Iterable[Target]) -> list[str]:
     """Return the instance ids of members of a set.
 
     :raises InventoryError: there are none, or other words than numbers: to Azure they would be all of the set.
@@ -126,12 +123,6 @@ def numbers(scale_set: SetName, members: Iterable[Target]) -> list[str]:
     if not ids or not all(number.isdigit() for number in ids):
         raise InventoryError(f"{', '.join(ids) or 'nothing'}: these are no instance ids of {scale_set}.")
     return ids
-
-
-def listed(items: list[str]) -> str:
-    """Name the first few, and say how many more there are."""
-    more = len(items) - _MOST_NAMED
-    return ", ".join(items[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _judge(target: Target, vm_id: str | None, present: list[Target], gone: list[Target], others: list[str]) -> None:
@@ -151,7 +142,7 @@ def _members(clients: Clients, scale_set: SetName) -> Mapping[str, str]:
     )
     try:
         return dict(
-            collect(
+            read_list(
                 calls.list(scale_set.group, scale_set.name), lambda vm: (str(vm.instance_id).lower(), str(vm.vm_id))
             )
         )

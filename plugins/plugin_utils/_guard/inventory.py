@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reasons not to run on an inventory, and a report of what it holds."""
+"""Reasons not to run on an inventory, or not to trust its roles, and a report of what it holds.
+
+A tag alone gives no role: whoever can tag a virtual machine would be root of the cluster.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,118 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from .roles import role_problems
+import yaml
+
+from .._azure.errors import listed
+from .._azure.resources import resource_group_of, subscription_of
+from .._azure.selection import covers, names_any_place
+
+ROLES = ("controller", "login", "compute", "image")
+_NAMED_HOSTS = 3
+
+
+def role_problems(
+    inventory: Mapping[str, Any] | None,
+    groups: Mapping[str, Sequence[str]],
+    hosts: Sequence[Mapping[str, Any]],
+    controllers: Iterable[Any] = (),
+) -> list[str]:
+    """Return a line for each rule on roles that is broken.
+
+    :param controllers: the variable ``hpcai_controllers``, where the user has set it: inventory names or addresses.
+    """
+    return [
+        *_unnamed_places(inventory, groups, hosts),
+        *_strangers(inventory, groups, hosts),
+        *_several_controllers(groups, hosts, controllers),
+    ]
+
+
+def _unnamed_places(
+    inventory: Mapping[str, Any] | None, groups: Mapping[str, Sequence[str]], hosts: Sequence[Mapping[str, Any]]
+) -> Iterable[str]:
+    """Return a problem for each source that takes machines from whole subscriptions, with the line to add to it."""
+
+    def most_powerful_first(name: str) -> tuple[int, str]:
+        return next((rank for rank, role in enumerate(ROLES) if name in groups.get(f"hpcai_{role}", ())), 9), name
+
+    for source in (inventory or {}).get("sources", []):
+        scope = source["scope"]
+        if names_any_place(scope):
+            continue
+        places: dict[str, list[str]] = {}
+        for host in hosts:
+            if (subscription_of(host.get("azure_id")) or "").lower() in scope["subscription_ids"]:
+                # Azure gives the case of a group differently from one answer to the next.
+                group = str(host.get("azure_resource_group") or resource_group_of(host["azure_id"]))
+                key = next((known for known in places if known.lower() == group.lower()), group)
+                places.setdefault(key, []).append(str(host["inventory_hostname"]))
+        where = "; ".join(
+            f"{group}: {listed(sorted(names, key=most_powerful_first), _NAMED_HOSTS)}"
+            for group, names in sorted(places.items())
+        )
+        yield (
+            f"{source['source']} names no resource group, so any machine of the subscription can get a role by its "
+            f"tag. Add this line to it, with no other groups than those that you trust: "
+            f"resource_groups: [{', '.join(_as_yaml(group) for group in sorted(places)) or 'YOUR-RESOURCE-GROUP'}]"
+            + (f" (hosts with a role: {where})" if where else "")
+        )
+
+
+def _strangers(
+    inventory: Mapping[str, Any] | None, groups: Mapping[str, Sequence[str]], hosts: Sequence[Mapping[str, Any]]
+) -> Iterable[str]:
+    """Return a problem for each host with a role that lies outside of all that the sources name."""
+    scopes = [source["scope"] for source in (inventory or {}).get("sources", [])]
+    if not scopes or not all(map(names_any_place, scopes)):
+        return
+    for host in hosts:
+        # A host without an id was written by hand.
+        if not host.get("azure_id") or any(covers(scope, host) for scope in scopes):
+            continue
+        name, azure_id = str(host["inventory_hostname"]), str(host["azure_id"])
+        held = " and ".join(f"hpcai_{role}" for role in ROLES if name in groups.get(f"hpcai_{role}", ()))
+        yield (
+            f"Host {name} is in the group {held or '(none)'}, but lies in resource group "
+            f"{resource_group_of(azure_id)} of subscription {subscription_of(azure_id)}, which the inventory does not "
+            f"name. If you do not trust it, find out who tagged it: {azure_id}. If you do, add its resource group to "
+            f"the option resource_groups, or its scale set to scale_sets, as GROUP/NAME."
+        )
+
+
+def _several_controllers(
+    groups: Mapping[str, Sequence[str]], hosts: Sequence[Mapping[str, Any]], named: Iterable[Any]
+) -> Iterable[str]:
+    """Return a problem if there is more than one controller, and the user has not named all of them."""
+    controllers = list(groups.get("hpcai_controller", ()))
+    if len(controllers) < 2:
+        return
+    by_name = {str(host["inventory_hostname"]): host for host in hosts}
+    trusted = {str(name).lower() for name in named}
+    others = [name for name in controllers if not trusted & _names_of(name, by_name.get(name, {}))]
+    if others:
+        places = ", ".join(f"{name}{_place(by_name.get(name, {}))}" for name in controllers)
+        yield (
+            f"The group hpcai_controller has {len(controllers)} hosts: {places}. The variable hpcai_controllers does "
+            f"not name {', '.join(others)}. Take the role from all hosts but one, or set hpcai_controllers to the "
+            f"inventory names or addresses of all controllers."
+        )
+
+
+def _names_of(name: str, host: Mapping[str, Any]) -> set[str]:
+    addresses = (host.get("azure_private_ipv4"), host.get("ansible_host"))
+    return {str(item).lower() for item in (name, *addresses) if item}
+
+
+def _place(host: Mapping[str, Any]) -> str:
+    group = resource_group_of(host.get("azure_id"))
+    return f" (resource group {group})" if group else ""
+
+
+def _as_yaml(group: str) -> str:
+    """Quote a name that YAML would not read as text, such as 001."""
+    return group if yaml.safe_load(group) == group else f"'{group}'"
+
 
 RESERVED = ip_network("172.16.0.0/16")
 """Azure gives the RDMA interfaces of InfiniBand sizes addresses out of this network; Ethernet must not overlap it.
@@ -22,7 +136,6 @@ Source: MicrosoftDocs/azure-compute-docs, setup-infiniband ("172.16.0.0/16 is re
 _SUFFIXES = ("azure_vmss.yml", "azure_vmss.yaml")
 # What Ansible passes over in a folder of sources, besides hidden files (IGNORED_ALWAYS of ansible.inventory.manager).
 _NO_SOURCES = ("host_vars", "group_vars", "vars_plugins")
-_NAMED_HOSTS = 3
 
 
 def problems(
@@ -120,9 +233,8 @@ def _overlapping_hosts(hosts: Iterable[Mapping[str, Any]]) -> Iterable[str]:
     addresses = [(str(host["inventory_hostname"]), host.get("azure_private_ipv4")) for host in hosts]
     inside = [f"{name} ({address})" for name, address in addresses if address and ip_address(address) in RESERVED]
     if inside:
-        named = ", ".join(inside[:_NAMED_HOSTS])
-        more = f" and {len(inside) - _NAMED_HOSTS} more" if len(inside) > _NAMED_HOSTS else ""
-        yield f"Hosts have addresses in {RESERVED}, which is reserved for RDMA: {named}{more}."
+        named = listed(inside, _NAMED_HOSTS)
+        yield f"Hosts have addresses in {RESERVED}, which is reserved for RDMA: {named}."
 
 
 def report(inventory: Mapping[str, Any] | None) -> list[str]:

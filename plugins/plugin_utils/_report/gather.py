@@ -2,18 +2,53 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What all nodes answered, as one document: report.json.
+"""What all nodes reported, as one document: report.json.
 
-A node that did not answer has its row too: nobody may take a node for sound because it is missing.
+A node that did not answer has its row too, so that nobody takes a node for healthy because it is missing.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from .._azure import hardware_faults
+from .._azure.errors import InventoryError
+from .._azure.hardware_faults import faults_of, machine_of
+
+
+def registered(hostvars: Mapping[str, Any], host: str, variable: str) -> Any:
+    """Return what a task registered for a host, as plain values; None where that is nothing, or nobody knows the host.
+
+    What hostvars gives has been through Ansible's templating. A result has nothing for that to find, and with some
+    hundred values a node the search took ten times as long as the whole report.
+    """
+    if host not in hostvars:
+        return None
+    # A test may give a plain mapping.
+    raw_get = getattr(hostvars, "raw_get", hostvars.__getitem__)
+    value = raw_get(host).get(variable)
+    if isinstance(value, str):
+        # The name stands for a template, which may lead to a result.
+        value = hostvars[host].get(variable)
+    return as_plain_values(value)
+
+
+def as_plain_values(value: Any) -> Any:
+    """Return the value without what Ansible hangs on it, and without its laziness: each look would cost."""
+    if isinstance(value, Mapping):
+        return {str(key): as_plain_values(value[key]) for key in value}
+    if isinstance(value, (list, tuple)):
+        return [as_plain_values(item) for item in value]
+    if isinstance(value, str):
+        return str(value)
+    return value
+
 
 SCHEMA = 1
 """Of report.json. It grows when a reader of the older form would misread the newer one."""
@@ -30,7 +65,7 @@ _FINDING = ("verdict", "summary", "device", "hint", "action", "fault", "cause")
 
 
 @dataclass(frozen=True)
-class Asked:
+class NodeResult:
     """A node that was asked, and what came back.
 
     :ivar host: its name in the inventory.
@@ -44,7 +79,7 @@ class Asked:
 
 
 def gather(
-    asked: Iterable[Asked], *, tier: str, time: str, cluster: str = "", limit: str = "", collection: str = ""
+    asked: Iterable[NodeResult], *, tier: str, time: str, cluster: str = "", limit: str = "", collection: str = ""
 ) -> dict[str, Any]:
     """Return the report on these nodes, without what ``outliers`` adds. Pure.
 
@@ -78,6 +113,20 @@ def verdict_of(counts: Mapping[str, int]) -> str:
     return "unknown"
 
 
+def headline(report: Mapping[str, Any]) -> str:
+    """Return the counts in one line."""
+    counts = ", ".join(f"{report['counts'][s]} {state_word(s)}" for s in STATES if report["counts"].get(s))
+    of = f" of {report['cluster']}" if report["cluster"] else ""
+    limited = f", limited to {report['limit']}" if report["limit"] else ""
+    many = f"{len(report['nodes'])} node{'s' if len(report['nodes']) != 1 else ''}"
+    return f"Health{of}, tier {report['tier']}, {many}{limited}: {counts or 'nothing was checked'}"
+
+
+def state_word(state: str) -> str:
+    """Return a state as people read it."""
+    return "no answer" if state == NO_ANSWER else state
+
+
 def worst(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the check that makes the node what it is, the first of them; None where none is to blame."""
     if node["state"] in ("pass", "skip", NO_ANSWER):
@@ -85,7 +134,7 @@ def worst(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((check for check in node["checks"] if check["verdict"] == node["state"]), None)
 
 
-def _node(one: Asked, tier: str) -> dict[str, Any]:
+def _node(one: NodeResult, tier: str) -> dict[str, Any]:
     document = one.result.get("health")
     problem = _problem(one.result, document, tier)
     found: Mapping[str, Any] = document if isinstance(document, Mapping) and not problem else {}
@@ -193,3 +242,40 @@ def _one_line(text: Any) -> str:
 def _natural(name: str) -> list[tuple[int, int, str]]:
     """Return a key by which compute-9 comes before compute-10."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
+
+
+def find_suspects(asked: Iterable[NodeResult], folder: str) -> list[dict[str, Any]]:
+    """Return the nodes without a hardware fault on a host that had one, each with a warning of one line.
+
+    ``host_name`` is the node's name in the inventory, as it is in the report. The record of such hosts is in the
+    report's folder; hpcai.azure.vmss_impact keeps it.
+
+    :raises InventoryError: the record cannot be read.
+    """
+    file = Path(folder) / hardware_faults.RECORD_FILE
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise InventoryError(f"{file} cannot be read: {error}") from None
+    record = hardware_faults.read_record(text, str(file))
+    return [
+        {"host_name": one.host, **suspect}
+        for one in asked
+        if (seen := _machine_faults(one)) is not None
+        for suspect in hardware_faults.suspects(record, [seen])
+    ]
+
+
+def _machine_faults(one: NodeResult) -> hardware_faults.MachineFaults | None:
+    document = one.result.get("health")
+    if not isinstance(document, Mapping):
+        return None
+    try:
+        machine = machine_of(document, one.host)
+    except InventoryError:
+        # The report shows such a node as one that gave no result.
+        return None
+    known = dataclasses.replace(machine, vm_id=machine.vm_id or str(one.inventory.get("azure_vm_id") or ""))
+    return hardware_faults.MachineFaults(known, tuple(faults_of(document)))

@@ -5,7 +5,8 @@
 """The report as one HTML file that needs nothing else: no network, no fonts, no second file.
 
 What nodes say is foreign text. It is in the page as JSON that no parser of HTML can leave, it comes into the document
-as text and never as HTML, and the page's own policy lets no program run but the one whose digest it names.
+as text and never as HTML, and the page's own policy lets no program run but the one whose digest it names. The files
+that the page is made of are in the folder page/.
 """
 
 from __future__ import annotations
@@ -15,11 +16,103 @@ import hashlib
 import json
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
-from .console import headline
-from .pack import pack
-from .page_files import read_program, read_style, read_template
+from .gather import headline
+
+_FOLDER = Path(__file__).parent / "page"
+SCRIPTS = ("words", "data", "state", "dom", "drawing", "map", "values", "nodes", "node", "summary", "suspects", "start")
+"""In this order: each uses those before it."""
+
+
+def read_template() -> str:
+    """Return the page without style, program and data."""
+    return _read("page.html")
+
+
+def read_style() -> str:
+    """Return the style sheet."""
+    return _read("style.css")
+
+
+def read_program() -> str:
+    """Return the program, of all its files."""
+    return "\n".join(['"use strict";', "(() => {", *(_read(f"{name}.js") for name in SCRIPTS), "})();"])
+
+
+def _read(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+_IDENTITY = ("host_name", "name", "vm_id", "vm_size", "host", "image", "boot_id", "collection", "problem", "time")
+_PAST_FAULT = ("check", "code", "device", "summary", "node", "first", "last")
+_FINDING = ("verdict", "device", "summary", "hint", "action", "fault", "cause")
+
+
+class _Texts:
+    """Numbers for texts, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def __call__(self, text: Any) -> int:
+        return self.numbers.setdefault(str(text), len(self.numbers))
+
+
+def pack(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page shows of a report that ``compare`` has been over. Pure.
+
+    Each text is there once, and what belongs together is in lists instead of mappings: six hundred nodes give the same
+    few hundred sentences thousands of times. The page's data.js reads what is written here.
+    """
+    texts = _Texts()
+    checks = {name: place for place, name in enumerate(report["checks"])}
+    measures = {
+        (each["reading"], each["unit"], each["vm_size"], each["kind"] == "word"): place
+        for place, each in enumerate(report["measures"])
+    }
+    places = {node["host_name"]: place for place, node in enumerate(report["nodes"])}
+    nodes = [_node(node, checks, measures, texts) for node in report["nodes"]]
+    outliers = []
+    for odd in report["outliers"]:
+        measure = measures[odd["reading"], odd["unit"], odd["vm_size"], isinstance(odd["value"], str)]
+        outliers.append([measure, places[odd["node"]], texts(odd["device"]), odd["value"], texts(odd["why"])])
+    suspects = []
+    for one in report.get("suspects", ()):
+        faults = sorted(one["faults"], key=lambda fault: str(fault["last"]), reverse=True)
+        packed = [[texts(fault[key]) for key in _PAST_FAULT] for fault in faults]
+        suspects.append([places[one["host_name"]], texts(one["host"]), packed])
+    head = ("time", "tier", "cluster", "limit", "collection", "verdict", "counts", "checks", "measures")
+    return {
+        **{key: report[key] for key in head},
+        "nodes": nodes,
+        "outliers": outliers,
+        "suspects": suspects,
+        # At the end, when all have their numbers.
+        "texts": list(texts.numbers),
+    }
+
+
+Key = tuple[str, str, str, bool]
+"""Name of the reading, unit, VM size, and whether the values are words."""
+
+
+def _node(node: Mapping[str, Any], checks: Mapping[str, int], measures: Mapping[Key, int], texts: _Texts) -> list[Any]:
+    packed = [_check(check, checks[check["name"]], node["vm_size"], measures, texts) for check in node["checks"]]
+    return [*(texts(node[key]) for key in _IDENTITY), texts(node["state"]), node["seconds"], packed]
+
+
+def _check(check: Mapping[str, Any], place: int, vm_size: str, measures: Mapping[Key, int], texts: _Texts) -> list[Any]:
+    readings = []
+    for reading in check["readings"]:
+        value = reading["value"]
+        measure = measures[reading["name"], reading["unit"], vm_size, isinstance(value, str)]
+        readings.append([measure, texts(reading["device"]), value, reading["limit"]])
+    findings = [[texts(finding[key]) for key in _FINDING] for finding in check["findings"]]
+    words = [texts(check[key]) for key in ("verdict", "summary", "hint", "action", "fault", "cause", "limit")]
+    return [place, *words, check["seconds"], int(check["latched"]), findings, readings]
+
 
 # In JSON these occur inside of strings only, where an escape means the same.
 _HARMLESS = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})

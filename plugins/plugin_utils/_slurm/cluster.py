@@ -2,16 +2,20 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Slurm's nodes and partitions, derived from the inventory."""
+"""Slurm's nodes and partitions, derived from the inventory, and names of spare nodes.
+
+A spare node has no machine yet. Its name lets an instance that a scale set gets later join by itself.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import VmSize, find_size
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
 
 Hostvars = Mapping[str, Any]
 
@@ -91,3 +95,118 @@ def in_order(nodes: Iterable[Node]) -> list[Node]:
 def natural(text: str) -> list[tuple[int, int | str]]:
     """Return a sort key under which ``node-9`` comes before ``node-10``."""
     return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", text) if part]
+
+
+DEFAULT_SPARES = 32
+"""Spare names of a scale set that ``wanted`` does not name."""
+MOST_SPARES = 5000
+"""More names than any scale set can have instances, and few enough for slurmctld."""
+_SPARE_KEYS = {"count", "vm_size", "first"}
+
+
+class SpareNames(TypedDict):
+    """The spare names of one Uniform scale set.
+
+    ``highest`` is the highest instance id that the set is known to have had, -1 for none; ``names`` is the spare ones.
+    """
+
+    set: str
+    vm_size: str
+    highest: int
+    names: list[str]
+    nodes: str
+
+
+@dataclass(frozen=True)
+class _SpareOptions:
+    """What the user wants for a set."""
+
+    count: int
+    vm_size: str | None = None
+    first: int = 0
+
+
+def spare_names(hosts: Iterable[Hostvars], wanted: Any, seen: Mapping[str, int]) -> list[SpareNames]:
+    """Return the spare names of each Uniform scale set, in the order of the sets' names.
+
+    They follow the highest id that the set has, or is known to have had: ids of a Uniform set are never used again, so
+    what is missing below does not come back.
+
+    :param wanted: how many names a set gets: a number for all sets, or a mapping of sets to a number or to ``count``,
+        ``vm_size`` and ``first``. A set that has no instance gets names only if a ``vm_size`` is given for it.
+    :param seen: the highest id that each set was known to have had before.
+    :raises ClusterError: ``wanted`` is of another form.
+    """
+    wishes, others = _all_spare_options(wanted)
+    members: dict[str, dict[int, Hostvars]] = {}
+    taken = set()
+    for hostvars in hosts:
+        taken.add(node_name(hostvars))
+        if is_uniform_id(hostvars):
+            members.setdefault(str(hostvars["azure_vmss"]), {})[int(hostvars["azure_instance_id"])] = hostvars
+    found: list[SpareNames] = []
+    for name in sorted(members.keys() | {name for name, wish in wishes.items() if wish.vm_size}):
+        instances = members.get(name, {})
+        wish = wishes.get(name, _SpareOptions(others))
+        highest = max([int(seen.get(name, -1)), *instances])
+        ids = range(max(highest + 1, wish.first), max(highest + 1, wish.first) + wish.count)
+        names = [each for each in (f"{name}-{number}" for number in ids) if each not in taken]
+        size = wish.vm_size or _size_of_next(instances)
+        if not size:
+            raise ClusterError(
+                f"scale set {name} has no VM size: give one in slurm_spare_nodes, or 0 for no spare nodes."
+            )
+        found.append({"set": name, "vm_size": size, "highest": highest, "names": names, "nodes": compress(names)})
+    return found
+
+
+def spare_nodes(spares: Iterable[SpareNames], described_sizes: Mapping[str, Mapping[str, Any]]) -> list[Node]:
+    """Return the nodes that these names stand for.
+
+    :raises UnknownVmSize: a size is known to nobody.
+    """
+    return [
+        Node(name, "", spare["set"], find_size(spare["vm_size"], described_sizes), is_spare=True)
+        for spare in spares
+        for name in spare["names"]
+    ]
+
+
+def _size_of_next(instances: Mapping[int, Hostvars]) -> str | None:
+    """Return the size that the next instance gets: the model's, else that of the newest instance."""
+    newest = instances[max(instances)]
+    model = newest.get("azure_scale_set")
+    size = (model.get("vm_size") if isinstance(model, Mapping) else None) or newest.get("azure_vm_size")
+    return str(size) if size else None
+
+
+def _all_spare_options(wanted: Any) -> tuple[dict[str, _SpareOptions], int]:
+    """Return what is wanted for the sets that are named, and the count for all others."""
+    if isinstance(wanted, Mapping):
+        return {str(name): _spare_options(str(name), wish) for name, wish in wanted.items()}, DEFAULT_SPARES
+    return {}, _number(wanted, "slurm_spare_nodes")
+
+
+def _spare_options(name: str, wish: Any) -> _SpareOptions:
+    where = f"slurm_spare_nodes.{name}"
+    if not isinstance(wish, Mapping):
+        return _SpareOptions(_number(wish, where))
+    unknown = sorted(str(key) for key in wish if key not in _SPARE_KEYS)
+    if unknown:
+        raise ClusterError(
+            f"{where} has unknown keys: {', '.join(unknown)}; it may have {', '.join(sorted(_SPARE_KEYS))}."
+        )
+    size = wish.get("vm_size")
+    return _SpareOptions(
+        count=_number(wish.get("count", DEFAULT_SPARES), f"{where}.count"),
+        vm_size=str(size) if size else None,
+        first=_number(wish.get("first", 0), f"{where}.first", most=10**9),
+    )
+
+
+def _number(value: Any, where: str, most: int = MOST_SPARES) -> int:
+    # From the command line a number comes as a text.
+    text = str(value).strip()
+    if isinstance(value, bool) or not (text.isascii() and text.isdecimal()) or int(text) > most:
+        raise ClusterError(f"{where} is {value!r}: it must be a whole number from 0 to {most}.")
+    return int(text)

@@ -2,23 +2,98 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""All of Slurm's files for a cluster, from the variables of its hosts and what is wanted of them."""
+"""All of Slurm's files for a cluster, from the variables of its hosts and the options of the role."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
-from .cluster import Hostvars, in_order, nodes_of
-from .config import render, render_line
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
+
+from .cluster import ClusterError, Hostvars, Node, SpareNames, in_order, nodes_of, spare_nodes
+from .config import (
+    ConfigError,
+    Release,
+    check_keys,
+    job_container_lines,
+    merged,
+    release_of,
+    render,
+    render_line,
+    settings_of_release,
+    with_names_of,
+)
 from .gres import gres_lines, gres_types, is_cloud
 from .lines import node_groups, partition_lines
-from .plugstack import plugstack_lines
-from .releases import Release, check_keys, release_of
-from .settings import job_container_lines, merged, named_for, of_release
-from .spares import SpareNames, spare_nodes
-from .topology import switch_lines
+
+
+def plugstack_lines(of_role: Iterable[str], by_hand: Mapping[str, Any]) -> list[str]:
+    """Return the lines of plugstack.conf: those of the role, changed and followed by the user's.
+
+    None is an include: slurmctld does not send included files to configless nodes, and a container option that no
+    plugin knows lets a job run on the host.
+
+    :param of_role: whole lines.
+    :param by_hand: plugins by path: null leaves one out, a mapping has ``required`` and ``args``.
+    :raises ConfigError: a plugin of the user's is malformed.
+    """
+    lines = {_path(line): line.strip() for line in of_role}
+    for path, own in by_hand.items():
+        where = f"slurm_plugstack[{path!r}]"
+        if own is None:
+            lines.pop(path, None)
+            continue
+        if not isinstance(own, Mapping) or set(own) - {"required", "args"}:
+            raise ConfigError(f"{where} must be null, or a mapping with required (true or false) and args (a list).")
+        arguments = own.get("args") or []
+        words = [arguments] if isinstance(arguments, str) else [str(word) for word in arguments]
+        kind = "required" if own.get("required", True) else "optional"
+        lines[path] = " ".join([kind, path, *words])
+    for path, line in lines.items():
+        if "\n" in line or "\r" in line or not path.startswith("/") or not path.endswith(".so"):
+            raise ConfigError(f"plugstack.conf: {path!r} must be the whole path of a plugin (.so), on one line.")
+    return list(lines.values())
+
+
+def _path(line: str) -> str:
+    words = line.split()
+    if len(words) < 2 or words[0] not in ("required", "optional"):
+        raise ConfigError(f"plugstack.conf: {line!r} must be 'required' or 'optional', then the path of a plugin.")
+    return words[1]
+
+
+def switch_lines(nodes: Iterable[Node], by_hand: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
+    """Return one mapping of topology.conf keys for each switch.
+
+    There is one switch for each scale set, and none above them, so that no job crosses two.
+
+    :param nodes: in the order of ``in_order``.
+    :param by_hand: the user's switches by name: keys are added to the derived ones, or replace them; null leaves a
+        switch out; one that no scale set has needs its ``Nodes`` or ``Switches``.
+    :raises ClusterError: a switch of the user's has neither.
+    """
+    derived = {
+        name: {"Nodes": compress(node.name for node in group)}
+        for name, group in groupby(nodes, key=lambda node: node.partition)
+    }
+    lines = []
+    for name in [*derived, *(extra for extra in by_hand if extra not in derived)]:
+        own = by_hand.get(name, {})
+        if own is None:
+            continue
+        if not isinstance(own, Mapping):
+            raise ClusterError(f"slurm_topology.{name} must be a mapping of Nodes or Switches, or null.")
+        line = {"SwitchName": name, **derived.get(name, {}), **own}
+        if not line.get("Nodes") and not line.get("Switches"):
+            raise ClusterError(
+                f"switch {name} of slurm_topology has neither Nodes nor Switches, and no scale set has that name."
+            )
+        lines.append(line)
+    return lines
+
 
 # RELEASE_NOTES of 23.02: 'Change cloud nodes to show by default. PrivateData=cloud is no longer needed'.
 _CLOUD_IS_SHOWN: Release = (23, 2)
@@ -26,7 +101,7 @@ _KNOWN_NODE_STATES = {"static": "UNKNOWN", "cloud": "CLOUD"}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class FileOptions:
     """What the role and the user want of the files; each field is explained in the role's README.
 
     :ivar layers: the role's settings of slurm.conf.
@@ -57,7 +132,7 @@ class Wanted:
     topology: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
 
 
-def files_of(hosts: Iterable[Hostvars], wanted: Wanted) -> dict[str, str]:
+def files_of(hosts: Iterable[Hostvars], wanted: FileOptions) -> dict[str, str]:
     """Return the text of each file by its name; an empty one where the file is not needed.
 
     :raises ClusterError, ConfigError, UnknownVmSize: one line that says what is wrong, where, and what to do.
@@ -70,7 +145,7 @@ def files_of(hosts: Iterable[Hostvars], wanted: Wanted) -> dict[str, str]:
     gres = gres_lines(groups, wanted.gres, wanted.gpu_autodetect, release)
     switches = switch_lines(nodes, wanted.topology)
     containers = merged(
-        [*wanted.job_container_layers, of_release(wanted.differences, "job_container.conf", release)],
+        [*wanted.job_container_layers, settings_of_release(wanted.differences, "job_container.conf", release)],
         wanted.job_container_conf,
     )
     by_nodes = {
@@ -82,9 +157,11 @@ def files_of(hosts: Iterable[Hostvars], wanted: Wanted) -> dict[str, str]:
         **_for_cloud_nodes(any(map(is_cloud, node_lines)), release),
     }
     [first, *others] = wanted.layers or [{}]
-    layers = [first, of_release(wanted.differences, "slurm.conf", release), by_nodes, *others]
-    conf = merged([named_for(merged(layers, {}), release)], wanted.conf)
-    cgroup = merged([*wanted.cgroup_layers, of_release(wanted.differences, "cgroup.conf", release)], wanted.cgroup_conf)
+    layers = [first, settings_of_release(wanted.differences, "slurm.conf", release), by_nodes, *others]
+    conf = merged([with_names_of(merged(layers, {}), release)], wanted.conf)
+    cgroup = merged(
+        [*wanted.cgroup_layers, settings_of_release(wanted.differences, "cgroup.conf", release)], wanted.cgroup_conf
+    )
     for file, settings in (("slurm.conf", conf), ("cgroup.conf", cgroup), ("job_container.conf", containers)):
         check_keys(file, settings, release)
     return {

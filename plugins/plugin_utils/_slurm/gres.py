@@ -13,9 +13,9 @@ from typing import Any
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import VmSize
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.forms import cpus_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases import Release, shown
 
 from .cluster import ClusterError, Node, in_order
-from .releases import Release, shown
 
 AUTODETECT: Mapping[str, Release] = {
     # src/plugins/gpu of Slurm's repository has "nvidia" from the tag slurm-24-11-0-1 on. The others need a Slurm that

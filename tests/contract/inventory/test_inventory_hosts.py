@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.instance_facts import InstanceFacts
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.facts import InstanceFacts
 
 from .clusters import CLUSTER, COMPUTE, TAGS, UNIFORM
 from .reading import Source, facts, members, report

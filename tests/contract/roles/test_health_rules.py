@@ -28,7 +28,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.engine im
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.output import prometheus
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.output.as_json import as_document
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import outcome
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import status
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.decide import Decision
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.settings import Settings
 
@@ -84,8 +84,8 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     for tier in TIERS:
         run = TierRun(tier, 0.0, 0.8, (CHECK,), (RESULT,))
         prometheus.write(root, "", as_document(run, record.node_of(root, "Standard_ND96asr_v4", "0.1.0")))
-    told = outcome.document(Decision(), (), {}, Settings(), 0.0)
-    outcome.write_metrics(root, told, Settings(metrics="/arbiter"))
+    told = status.document(Decision(), (), {}, Settings(), 0.0)
+    status.write_metrics(root, told, Settings(metrics="/arbiter"))
     files = list(folder.rglob("*.prom"))
     assert len(files) == len(TIERS) + 1
     found: dict[str, set[str]] = {}

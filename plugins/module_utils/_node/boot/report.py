@@ -12,17 +12,18 @@ from collections.abc import Iterable, Sequence
 from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
-from ..slurm import own_node, slurmd_env
-from ..slurm.nodes import NodeState
-from ..slurm.own_node import NoController, Reach
-from ..slurm.reason import as_reason
+from ..slurm import node_queries, slurmd_env
+from ..slurm.node_queries import FindOwnAddress, NoController
+from ..slurm.nodes import NodeState, as_reason
 from . import record
 from .catalog import WITHOUT_UNIT
 from .engine import BAD
 from .step import PASS, REASON_PREFIX, SKIP, UNKNOWN, Outcome, Step
 
 
-def report(root: Root, run: Run, steps: Sequence[Step], reach: Reach = own_node.reach) -> Outcome:
+def report(
+    root: Root, run: Run, steps: Sequence[Step], reach: FindOwnAddress = node_queries.find_own_address
+) -> Outcome:
     """Drain this node with the first blocking step that failed as the reason, unless somebody else gave one.
 
     Jobs that run there go on.
@@ -38,12 +39,12 @@ def report(root: Root, run: Run, steps: Sequence[Step], reach: Reach = own_node.
         if told is None:
             return Outcome(SKIP, f"this machine has no name in Slurm: {slurmd_env.ENV_FILE} is not there")
         reach(told.controllers)
-        node = own_node.ask(told.node_name, told.controllers, run)
+        node = node_queries.query_node(told.node_name, told.controllers, run)
         if node and node.reason == reason and node.drained:
             return Outcome(PASS, f"node {node.name} has this reason already: {reason}")
         if node and _is_anothers(node):
             return Outcome(SKIP, f"node {node.name} keeps the reason that it has: {node.reason}")
-        known = own_node.update(told.node_name, ["State=DRAIN", f"Reason={reason}"], told.controllers, run)
+        known = node_queries.update_node(told.node_name, ["State=DRAIN", f"Reason={reason}"], told.controllers, run)
     except (ConfigError, NoController, CommandFailed) as error:
         return Outcome(UNKNOWN, f"Slurm could not be told: {error}")
     if not known:

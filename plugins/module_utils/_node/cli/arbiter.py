@@ -76,47 +76,47 @@ def _settings(root: Root) -> Settings:
 
 # Each imports what it needs: a job waits for the prolog.
 def _status(_args: argparse.Namespace, root: Root) -> Answer:
-    from ..slurm.arbiter import outcome
+    from ..slurm.arbiter import status
 
     settings = _settings(root)
-    demand(root, os.path.dirname(outcome.STATUS_FILE))
-    told = outcome.read_status(root)
+    demand(root, os.path.dirname(status.STATUS_FILE))
+    told = status.read_status(root)
     if told is None:
         raise ConfigError("the arbiter has not looked yet: see 'systemctl status hpcai-health-arbiter'")
     age = time.time() - told["time"]
     if age > _MISSED * settings.interval_s + 60:
         words = f"the last look was {int(age)} s ago: see 'systemctl status hpcai-health-arbiter'"
-        return Answer(UNKNOWN, "\n".join([words, *outcome.lines(told)]), {**told, "runs": False})
+        return Answer(UNKNOWN, "\n".join([words, *status.lines(told)]), {**told, "runs": False})
     return _answer(told, {"runs": True})
 
 
 def _answer(told: Mapping[str, Any], more: Mapping[str, Any]) -> Answer:
-    from ..slurm.arbiter import outcome
+    from ..slurm.arbiter.status import is_bad, lacks_data, lines
 
-    status = BAD if outcome.is_bad(told) else UNKNOWN if outcome.is_untold(told) else GOOD
-    return Answer(status, "\n".join(outcome.lines(told)), {**told, **more})
+    status = BAD if is_bad(told) else UNKNOWN if lacks_data(told) else GOOD
+    return Answer(status, "\n".join(lines(told)), {**told, **more})
 
 
 def _look(args: argparse.Namespace, root: Root) -> Answer:
-    from ..slurm.arbiter.look import LOCK, look
+    from ..slurm.arbiter.reconcile import LOCK, reconcile
 
     settings = _settings(root)
     if args.check:
-        looked = look(root, run, settings, time.time(), check=True)
+        looked = reconcile(root, run, settings, time.time(), check=True)
     else:
         with _alone(root, LOCK):
-            looked = look(root, run, settings, time.time())
+            looked = reconcile(root, run, settings, time.time())
     answer = _answer(looked.told, {"check": args.check})
     words = [f"would be done: {one.words}" if args.check else one.words for one in looked.done]
     return Answer(answer.status, "\n".join([*words, answer.text]), answer.data)
 
 
 def _serve(_args: argparse.Namespace, root: Root) -> Answer:
-    from ..slurm.arbiter.look import LOCK, looks
+    from ..slurm.arbiter.reconcile import LOCK, reconcile_forever
 
     settings = _settings(root)
     with _alone(root, LOCK):
-        for line in looks(root, run, settings):
+        for line in reconcile_forever(root, run, settings):
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
     return Answer(GOOD, "")

@@ -13,7 +13,7 @@ from typing import Callable
 
 from ..machine.run import Result
 from ..slurm.hostlist import compress
-from ..slurm.leave import Job
+from ..slurm.job_control import Job
 from ..slurm.nodes import NodeState
 from .pair import Step, Trial, next_step
 from .pair_run import PROGRAM, WAIT_S, command, trial

@@ -20,7 +20,7 @@ from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
 from ..setup.managed_block import block_lines, with_block
 from ..setup.managed_file import change_of, read_file
-from ..slurm import addresses, slurmd_env
+from ..slurm import node_queries, slurmd_env
 from ..slurm.hostlist import HostlistError, expand
 
 HOSTS = "/etc/hosts"
@@ -42,13 +42,13 @@ def write_hosts(environment: Mapping[str, str], root: Root, run: Run) -> str:
         wanted = set(expand(environment.get("SLURM_JOB_NODELIST") or "")) - {""}
     except HostlistError as error:
         return str(error)
-    known = addresses.told(environment, root)
+    known = node_queries.prolog_addresses(environment, root)
     unknown = sorted(wanted - set(known))
     problem = ""
     if unknown:
         try:
             env = slurmd_env.read(root)
-            known.update(addresses.asked(unknown, env.controllers, run) if env else {})
+            known.update(node_queries.query_addresses(unknown, env.controllers, run) if env else {})
         except (ConfigError, CommandFailed) as error:
             problem = f" ({error})"
     with only_one(root.at(LOCK), _LOCK_S):

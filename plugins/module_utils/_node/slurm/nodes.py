@@ -2,16 +2,95 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Take nodes out of scheduling, and bring back only what we took out."""
+"""Slurm's nodes: read their records, take nodes out of scheduling, and bring back only what we took out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..machine.run import Run, must
 from .hostlist import compress
-from .node_text import records
+
+LONGEST_REASON = 200
+"""Characters of a reason: it has to fit a line of sinfo and of a journal."""
+
+
+def as_reason(text: str, longest: int = LONGEST_REASON) -> str:
+    """Return the text as Slurm's tools show it whole: one line of plain characters, not too long, without quotes."""
+    plain = " ".join(text.replace('"', "'").split()).encode("ascii", "replace").decode()
+    plain = "".join(letter if letter.isprintable() else "?" for letter in plain)
+    return plain if len(plain) <= longest else f"{plain[: longest - 3].rstrip()}..."
+
+
+_NAME = re.compile(r"NodeName=(\S+) ")
+_FREE = re.compile(r" (?:Reason|Comment|Extra|InstanceId|InstanceType|ReservationName)=")
+# The reason ends at Slurm's "[user@time]". One out of slurm.conf has none; it ends at the next field, of those that
+# slurm_sprint_node_table (node_info.c) may print after it.
+_REASON = re.compile(
+    r" Reason=(?P<text>.*?)(?: \[[^\s@\]]+@(?:\d{4}-\d\d-\d\dT[\d:]+|Unknown)\]"
+    r"| +(?:Comment|Extra|InstanceId|InstanceType|ReservationName)=| *$)"
+)
+_GIVEN = re.compile(r" \[[^\s@\]]+@(\d{4}-\d\d-\d\dT[\d:]{8}|Unknown)\]")
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """A node's record.
+
+    :ivar fields: the part that only slurmctld writes.
+    :ivar texts: the part that begins with the first free text; empty where there is none.
+    """
+
+    fields: str
+    texts: str
+
+    def field(self, key: str) -> str:
+        """Return one of slurmctld's own fields, such as NodeAddr; empty where it is not shown."""
+        found = re.search(rf" {re.escape(key)}=(\S+)", self.fields)
+        return found[1] if found else ""
+
+    @property
+    def reason(self) -> str:
+        """The reason, without Slurm's ``[user@time]``."""
+        found = _REASON.match(self.texts)
+        return found["text"] if found else ""
+
+    @property
+    def reason_given(self) -> str:
+        """When the reason was given, as Slurm prints it; empty where it is not said."""
+        found = _GIVEN.findall(self.texts) if self.texts.startswith(" Reason=") else []
+        return found[-1] if found and found[-1] != "Unknown" else ""
+
+    @property
+    def after_reason(self) -> str:
+        """The comment, Extra and what follows: never a part of the reason, which messages of checks get into."""
+        if not self.texts.startswith(" Reason="):
+            return self.texts
+        given = list(_GIVEN.finditer(self.texts))
+        if given:
+            return self.texts[given[-1].end() :]
+        found = _FREE.search(self.texts, 1)
+        return self.texts[found.start() :] if found else ""
+
+
+def parse_records(shown: str) -> Mapping[str, NodeRecord | None]:
+    """Split what ``scontrol --oneliner show nodes`` prints so that free text is never read as a field.
+
+    A reason, a comment or Extra may hold anything, also `` State=IDLE`` or a line break and another node's record.
+    slurm_sprint_node_table (node_info.c) prints them after all fields that slurmctld makes itself. A name that is there
+    twice has None, because free text may forge a record.
+    """
+    found: dict[str, NodeRecord | None] = {}
+    for line in shown.splitlines():
+        name = _NAME.match(line)
+        if name:
+            free = _FREE.search(line)
+            end = free.start() if free else len(line)
+            found[name[1]] = None if name[1] in found else NodeRecord(line[:end], line[end:])
+    return found
+
 
 OUR_PREFIX = "hpcai:"
 """Each reason that this collection gives a node starts with it; a reason that does not is somebody else's."""
@@ -104,10 +183,10 @@ class Plan:
     unfit: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def parse(shown: str) -> dict[str, NodeState]:
+def parse_nodes(shown: str) -> dict[str, NodeState]:
     """Parse the output of ``scontrol --oneliner show nodes``."""
     nodes: dict[str, NodeState] = {}
-    for name, text in records(shown).items():
+    for name, text in parse_records(shown).items():
         if text is None:
             nodes[name] = NodeState(name, ("UNKNOWN", "DRAIN"), TWICE)
         elif text.field("State"):
@@ -173,12 +252,12 @@ def _is_taken(node: NodeState, prefix: str) -> bool:
     return node.drained or (node.out and not node.is_nobodys_decision and not node.reason.startswith(prefix))
 
 
-def read(run: Run) -> dict[str, NodeState]:
+def read_nodes(run: Run) -> dict[str, NodeState]:
     """Ask slurmctld for all nodes.
 
     :raises CommandFailed: slurmctld does not answer.
     """
-    return parse(must(run(["scontrol", "--oneliner", "show", "nodes"])).stdout)
+    return parse_nodes(must(run(["scontrol", "--oneliner", "show", "nodes"])).stdout)
 
 
 def drain(names: Sequence[str], reason: str, run: Run) -> None:

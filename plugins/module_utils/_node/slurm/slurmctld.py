@@ -17,15 +17,14 @@ from ..machine.patience import wait_until
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run, must
 from ..setup import daemon
-from . import shipped, taken
-from .effects import Need, Release
-from .shipped import Change, Snapshot
+from . import conf_changes, loaded_config
+from .conf_changes import Change, Need, Snapshot
+from .releases import OLDEST, Release
 
 SERVICE = "slurmctld"
 FOLDER = "/etc/slurm"
 RECONFIGURE = "reconfigure"
 _ENVIRONMENTS = ("/etc/default/slurmctld", "/etc/sysconfig/slurmctld")
-_OLDEST: Release = (22, 5)
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Facts:
     """
 
     service: daemon.ServiceFacts
-    process: taken.Process | None
+    process: loaded_config.Process | None
     held: Snapshot | None
     on_disk: Snapshot
     release: Release
@@ -61,14 +60,14 @@ class Plan:
 def read_release(run: Run) -> Release:
     """Return the release of Slurm that is installed; the oldest that is supported where none can be told."""
     stated = re.search(r"(\d+)\.(\d+)", run(["scontrol", "--version"]).stdout)
-    return (int(stated[1]), int(stated[2])) if stated else _OLDEST
+    return (int(stated[1]), int(stated[2])) if stated else OLDEST
 
 
 def read_facts(root: Root, run: Run, folder: str = FOLDER) -> Facts:
     """Look at slurmctld and its files."""
     service = daemon.read_facts(SERVICE, [root.at(path) for path in _ENVIRONMENTS], run)
-    process = taken.process_of(SERVICE, root, run)
-    on_disk = shipped.read_snapshot(root, folder)
+    process = loaded_config.process_of(SERVICE, root, run)
+    on_disk = conf_changes.read_snapshot(root, folder)
     return Facts(service, process, _held(process, on_disk, root, folder), on_disk, read_release(run))
 
 
@@ -80,22 +79,24 @@ def foresee(facts: Facts, pending: Mapping[str, str], root: Root, folder: str = 
     with tempfile.TemporaryDirectory() as made:
         there = Root(made)
         os.makedirs(there.at(folder))
-        for name in shipped.FILES:
+        for name in conf_changes.SHIPPED_FILES:
             text = pending[name] if name in pending else root.text(f"{folder}/{name}")
             if text:
                 with open(there.at(f"{folder}/{name}"), "w", encoding="utf-8") as file:
                     file.write(text)
-        written = shipped.file_digests(there, folder)
+        written = conf_changes.file_digests(there, folder)
         digests = {name: written[name] for name in written if name in pending}
-        kept = {name: digest for name, digest in shipped.file_digests(root, folder).items() if name not in pending}
-        return replace(facts, on_disk=shipped.read_snapshot(there, folder)), {**kept, **digests}
+        kept = {name: digest for name, digest in conf_changes.file_digests(root, folder).items() if name not in pending}
+        return replace(facts, on_disk=conf_changes.read_snapshot(there, folder)), {**kept, **digests}
 
 
-def _held(process: taken.Process | None, on_disk: Snapshot, root: Root, folder: str) -> Snapshot | None:
-    record = taken.read_record(SERVICE, process, root)
+def _held(process: loaded_config.Process | None, on_disk: Snapshot, root: Root, folder: str) -> Snapshot | None:
+    record = loaded_config.read_record(SERVICE, process, root)
     if record is not None:
         return Snapshot(record.get("entries", {}), record.get("nodes", {}), record.get("hardware", {}))
-    if process and taken.started_after(process, [f"{folder}/{name}" for name in shipped.FILES], root):
+    if process and loaded_config.started_after(
+        process, [f"{folder}/{name}" for name in conf_changes.SHIPPED_FILES], root
+    ):
         return on_disk
     return None
 
@@ -112,7 +113,7 @@ def plan(facts: Facts, may_come: bool = False, pending: bool = False) -> Plan:
     if facts.held is None:
         unknown = "it runs since before a file changed, and who started it left no record of what it has taken"
         return Plan(_with("restart", base.verbs), (*base.reasons, unknown))
-    found = shipped.changes(facts.held, facts.on_disk, facts.release)
+    found = conf_changes.find_changes(facts.held, facts.on_disk, facts.release)
     reasons = tuple(f"{change.what} ({change.effect.source})" for change in found if change.effect.slurmctld)
     losing = tuple(change for change in found if change.effect.loses_jobs)
     need = max((change.effect.slurmctld for change in found), default=Need.NOTHING)
@@ -158,11 +159,11 @@ def apply(made: Plan, facts: Facts, timeout_s: float, root: Root, run: Run) -> N
     if not wait_until(lambda: run(["scontrol", "ping"]).rc == 0, timeout_s):
         problem = daemon.check_running(SERVICE, run) or "it runs; look at its log file"
         raise CommandFailed(f"slurmctld does not answer after {timeout_s:g} s: {problem}")
-    process = taken.process_of(SERVICE, root, run)
+    process = loaded_config.process_of(SERVICE, root, run)
     if process:
         wanted = asdict(facts.on_disk)
-        if process != facts.process or taken.read_record(SERVICE, process, root) != wanted:
-            taken.write_record(SERVICE, process, wanted, root)
+        if process != facts.process or loaded_config.read_record(SERVICE, process, root) != wanted:
+            loaded_config.write_record(SERVICE, process, wanted, root)
 
 
 def for_slurmd(facts: Facts, files: Mapping[str, str], *, handed_out: bool = False) -> dict[str, Any]:
@@ -175,5 +176,5 @@ def for_slurmd(facts: Facts, files: Mapping[str, str], *, handed_out: bool = Fal
         "release": list(facts.release),
         "files": dict(files),
         "handed_out": handed_out,
-        "part": shipped.part_for_slurmd(facts.on_disk, facts.release),
+        "part": conf_changes.part_for_slurmd(facts.on_disk, facts.release),
     }

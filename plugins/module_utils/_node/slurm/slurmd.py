@@ -15,9 +15,9 @@ from ..machine.patience import wait_until
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
 from ..setup import daemon
-from . import hardware, shipped, slurmctld, slurmd_env, taken
-from .effects import Release
-from .shipped import Change
+from . import conf_changes, hardware, loaded_config, slurmctld, slurmd_env
+from .conf_changes import Change
+from .releases import Release
 
 SERVICE = "slurmd"
 HELD = "/var/lib/slurm/slurmd/conf-cache"
@@ -39,7 +39,7 @@ class Facts:
     """
 
     service: daemon.ServiceFacts
-    process: taken.Process | None
+    process: loaded_config.Process | None
     node: str
     held: Mapping[str, str] | None
     wanted: Mapping[str, str] | None
@@ -67,31 +67,31 @@ def read_facts(files: Sequence[str], controller: Mapping[str, Any], root: Root, 
     :param controller: what ``slurmctld.for_slurmd`` said; empty if the controller was not asked.
     """
     service = daemon.read_facts(SERVICE, [root.at(path) for path in files], run)
-    process = taken.process_of(SERVICE, root, run)
+    process = loaded_config.process_of(SERVICE, root, run)
     stated = controller.get("release")
     release = (int(stated[0]), int(stated[1])) if stated else slurmctld.read_release(run)
     env = slurmd_env.read(root)
     node = env.node_name if env else ""
     now_held = _part_held(node, release, root, held)
-    wanted = shipped.part_for_node(controller["part"], node) if controller.get("part") else now_held
+    wanted = conf_changes.part_for_node(controller["part"], node) if controller.get("part") else now_held
     return Facts(service, process, node, _started_with(process, now_held, root, held), wanted, release, _has_jobs(root))
 
 
 def _part_held(node: str, release: Release, root: Root, held: str) -> dict[str, str] | None:
     if not root.exists(f"{held}/slurm.conf"):
         return None
-    part = shipped.part_for_slurmd(shipped.read_snapshot(root, held), release)
-    return shipped.part_for_node(part, node)
+    part = conf_changes.part_for_slurmd(conf_changes.read_snapshot(root, held), release)
+    return conf_changes.part_for_node(part, node)
 
 
 def _started_with(
-    process: taken.Process | None, now_held: dict[str, str] | None, root: Root, held: str
+    process: loaded_config.Process | None, now_held: dict[str, str] | None, root: Root, held: str
 ) -> dict[str, str] | None:
-    record = taken.read_record(SERVICE, process, root)
+    record = loaded_config.read_record(SERVICE, process, root)
     if record is not None:
         return record
-    files = [f"{held}/{name}" for name in shipped.FILES]
-    return now_held if process and taken.started_after(process, files, root, grace_s=_FETCH_S) else None
+    files = [f"{held}/{name}" for name in conf_changes.SHIPPED_FILES]
+    return now_held if process and loaded_config.started_after(process, files, root, grace_s=_FETCH_S) else None
 
 
 def _has_jobs(root: Root) -> bool:
@@ -111,7 +111,7 @@ def plan(facts: Facts, may_come: bool = False, pending: bool = False) -> Plan:
     if facts.held is None:
         reason = "it was told to reconfigure since its start, and nobody wrote down what it started with"
         return Plan(_with_restart(base.verbs), (*base.reasons, reason))
-    found = shipped.part_changes(facts.held, facts.wanted, facts.node, facts.release)
+    found = conf_changes.part_changes(facts.held, facts.wanted, facts.node, facts.release)
     reasons = tuple(f"{change.what} ({change.effect.source})" for change in found)
     if facts.has_jobs and any(change.effect.needs_idle_node for change in found):
         # Not even for another reason: whatever restarts slurmd brings the change with it.
@@ -143,7 +143,7 @@ def apply(made: Plan, facts: Facts, settle_s: float, root: Root, run: Run, held:
             problem = daemon.check_running(SERVICE, run)
         if problem:
             raise CommandFailed(problem)
-    process = taken.process_of(SERVICE, root, run)
+    process = loaded_config.process_of(SERVICE, root, run)
     if process is None:
         return
     if process == facts.process:
@@ -151,10 +151,10 @@ def apply(made: Plan, facts: Facts, settle_s: float, root: Root, run: Run, held:
     else:
         # It has fetched its files anew, unless there was nobody to fetch them from.
         files = [f"{held}/slurm.conf"]
-        fetched = wait_until(lambda: not taken.started_after(process, files, root), _CACHE_S)
+        fetched = wait_until(lambda: not loaded_config.started_after(process, files, root), _CACHE_S)
         started_with = _part_held(facts.node, facts.release, root, held) if fetched else None
-    if started_with is not None and taken.read_record(SERVICE, process, root) != dict(started_with):
-        taken.write_record(SERVICE, process, dict(started_with), root)
+    if started_with is not None and loaded_config.read_record(SERVICE, process, root) != dict(started_with):
+        loaded_config.write_record(SERVICE, process, dict(started_with), root)
 
 
 def tell(made: Plan, facts: Facts, root: Root, run: Run, held: str = HELD) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def tell(made: Plan, facts: Facts, root: Root, run: Run, held: str = HELD) -> di
         counts = {}
     missing = hardware.missing_files(root.text(f"{held}/gres.conf") or "", facts.node, root)
     return {
-        "held": shipped.file_digests(root, held),
+        "held": conf_changes.file_digests(root, held),
         "hardware": counts,
         "missing_files": missing,
         "waits": list(made.waits),

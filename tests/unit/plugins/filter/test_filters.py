@@ -129,51 +129,6 @@ def test_slurm_node_name_maps_over_hosts(render: Render) -> None:
     assert render("hosts | map('hpcai.azure.slurm_node_name') | list", hosts=hosts) == ["compute-3", "head"]
 
 
-def test_slurm_nodes_gives_node_lines_then_partitions(render: Render) -> None:
-    expression = "hosts | hpcai.azure.slurm_nodes(sizes, margin, partitions)"
-    lines = render(
-        expression,
-        hosts=[COMPUTE],
-        sizes={"nd96asr_v4": {"vcpus": 2, "memory_mib": 1000}},
-        margin="10",
-        partitions={"compute": {"MaxTime": "1:00"}},
-    )
-    assert lines == [
-        {
-            "NodeName": "compute-3",
-            "NodeAddr": "10.77.0.5",
-            "CPUs": 2,
-            "RealMemory": 900,
-            "Feature": ["nd96asr_v4"],
-            "State": "UNKNOWN",
-        },
-        {
-            "PartitionName": "compute",
-            "Nodes": "compute-3",
-            "MaxTime": "1:00",
-            "State": "UP",
-            "DefMemPerCPU": 450,
-            "Default": "YES",
-        },
-    ]
-
-
-def test_slurm_nodes_takes_five_percent_off_the_memory_by_itself(render: Render) -> None:
-    assert render("hosts | hpcai.azure.slurm_nodes", hosts=[COMPUTE])[0]["RealMemory"] == int(907088 * 0.95)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"azure_vm_size": "Standard_X"}, "VM size 'Standard_X' is not known; the nearest known sizes are"),
-        ({"azure_vm_size": None}, "host compute000003 has no azure_vm_size"),
-    ],
-)
-def test_slurm_nodes_says_what_is_wrong_with_a_host(render: Render, changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(AnsibleError, match=words):
-        render("hosts | hpcai.azure.slurm_nodes", hosts=[{**COMPUTE, **changes}])
-
-
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
@@ -247,7 +202,6 @@ EXAMPLES: dict[str, list[Any]] = {
         '{"source": "key_vault", "vault": "https://training-keys.vault.azure.net", "secret": "munge-key", '
         '"client_id": null}}}'
     ],
-    "cpu_mask": ["ffffff", ",".join(f"ffffff{'0' * zeros}" for zeros in (6, 6, 0, 0, 18, 18, 12, 12))],
     "health_arbiter_settings": [{"max_out": "5%", "confirm": {"free_space": 3}}],
     "health_settings": [{"off": ["gpu_power"], "limits": {"gpu_host_bandwidth": 24}}],
     "inventory_problems": [""],
@@ -264,31 +218,6 @@ EXAMPLES: dict[str, list[Any]] = {
     ],
     "slurm_missing": [[]],
     "slurm_node_name": ["compute-3"],
-    "slurm_nodes": [
-        [
-            {
-                "NodeName": "compute-3",
-                "NodeAddr": "10.77.0.5",
-                "CPUs": 96,
-                "Sockets": 2,
-                "CoresPerSocket": 48,
-                "ThreadsPerCore": 1,
-                "RealMemory": 861733,
-                "Gres": "gpu:a100:8",
-                "Feature": ["nd96asr_v4", "a100", "ib200", "nvme"],
-                "State": "UNKNOWN",
-            },
-            {
-                "PartitionName": "compute",
-                "Nodes": "compute-3",
-                "MaxTime": "INFINITE",
-                "State": "UP",
-                "DefMemPerCPU": 8976,
-                "DefCpuPerGPU": 12,
-                "Default": "YES",
-            },
-        ]
-    ],
     "slurm_retirement": [
         {
             "leaving": [

@@ -60,38 +60,6 @@ def test_what_is_wrong_is_said_in_one_line(render: Render, expression: str, word
         render(expression)
 
 
-def test_a_mask_is_what_srun_takes(render: Render) -> None:
-    assert render("'0-23' | hpcai.azure.cpu_mask") == "ffffff"
-    assert render("'24-47' | hpcai.azure.cpu_mask") == "ffffff000000"
-    assert render("'0,2-3,64' | hpcai.azure.cpu_mask") == "1000000000000000d"
-    assert render("5 | hpcai.azure.cpu_mask") == "20"
-
-
-def test_masks_map_over_the_numa_nodes_of_a_size(render: Render) -> None:
-    of_nodes = "('nd96asr_v4' | hpcai.azure.vm_size).numa_nodes | map(attribute='cpus')"
-    assert render(f"{of_nodes} | map('hpcai.azure.cpu_mask') | list") == [
-        "ffffff",
-        "ffffff000000",
-        "ffffff000000000000",
-        "ffffff000000000000000000",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        ("'3-1'", "'3-1' is no list of CPUs"),
-        ("'all'", "'all' is no list of CPUs"),
-        ("''", "this one is empty"),
-        ("['0-3']", "cpu_mask takes a list of CPUs such as 0-3,8, not"),
-        ("true", "cpu_mask takes a list of CPUs such as 0-3,8, not True"),
-    ],
-)
-def test_what_is_no_list_of_cpus_is_refused(render: Render, value: str, words: str) -> None:
-    with pytest.raises(AnsibleError, match=words):
-        render(f"{value} | hpcai.azure.cpu_mask")
-
-
 def test_the_documentation_names_every_fact() -> None:
     here = pathlib.Path(__file__).resolve()
     documented = yaml.safe_load((here.parents[4] / "plugins/filter/vm_size.yml").read_text(encoding="utf-8"))

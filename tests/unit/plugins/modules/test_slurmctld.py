@@ -15,8 +15,8 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon import ServiceFacts
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import slurmctld as core
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.shipped import Snapshot
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.taken import Process
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.conf_changes import Snapshot
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.loaded_config import Process
 from ansible_collections.hpcai.azure.plugins.modules import slurmctld
 
 RunModule = Callable[..., dict[str, Any]]

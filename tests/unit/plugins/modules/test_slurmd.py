@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon import ServiceFacts
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import slurmd as core
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.taken import Process
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.loaded_config import Process
 from ansible_collections.hpcai.azure.plugins.modules import slurmd
 
 RunModule = Callable[..., dict[str, Any]]

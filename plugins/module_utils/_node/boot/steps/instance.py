@@ -25,8 +25,7 @@ from ...machine.config import read_config
 from ...machine.root import Root
 from ...machine.vm_size import NODE_SETTINGS, VmSizeNotTold, is_same_machine, remember, remembered_instance, size_facts
 from ...sku import UnknownVmSize, canonical_size
-from ...slurm.node_name import own_node_name
-from ...slurm.slurmd_env import ENV_FILE, is_ours, slurmd_env
+from ...slurm.slurmd_env import ENV_FILE, is_ours, own_node_name, slurmd_env
 from ..step import FAIL, PASS, UNKNOWN, WARN, Context, Outcome, Step, StepFailed
 
 SETTINGS_FILE = "/etc/hpcai/cluster.json"

@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 from ...machine.root import Root
-from ...slurm import own_node, slurmd_env
+from ...slurm import node_queries, slurmd_env
+from ...slurm.node_queries import FindOwnAddress, NoController
 from ...slurm.nodes import NodeState
-from ...slurm.own_node import NoController, Reach
 from ..step import FAIL, PASS, REASON_PREFIX, SKIP, Context, Outcome, Step, StepFailed
 
 
-def perform(context: Context, reach: Reach = own_node.reach) -> Outcome:
+def perform(context: Context, reach: FindOwnAddress = node_queries.find_own_address) -> Outcome:
     """Give the node its address at slurmctld, and take back a reason that an earlier boot phase gave it.
 
     A node that the site configured has its address from the inventory and keeps it: then this only looks.
@@ -33,18 +33,18 @@ def perform(context: Context, reach: Reach = own_node.reach) -> Outcome:
     except NoController as error:
         summary = f"no controller answers ({error}); slurmd tries again every few seconds"
         return Outcome(FAIL, summary, "See that slurmctld runs there and port 6817 is open to this node", (), details)
-    node = own_node.ask(name, controllers, context.run)
+    node = node_queries.query_node(name, controllers, context.run)
     changes = []
     words = _place(node, address, _host_name(context.root))
     if words:
-        if not context.check and not own_node.update(name, words, controllers, context.run):
+        if not context.check and not node_queries.update_node(name, words, controllers, context.run):
             summary = f"slurmctld at {controllers[0]} knows no node {name}"
             return Outcome(FAIL, summary, "Run site.yml, or raise slurm_spare_nodes and run it", (), details)
         changes.append(f"told slurmctld of node {name}: {' '.join(words)}")
     if node and node.drained and node.reason.startswith(REASON_PREFIX):
         # Not RESUME: it makes a node idle before it has registered. One that is down comes back when it registers.
         if not context.check:
-            own_node.update(name, ["State=UNDRAIN"], controllers, context.run)
+            node_queries.update_node(name, ["State=UNDRAIN"], controllers, context.run)
         changes.append(f"took back the reason of node {name}: {node.reason}")
     return Outcome(PASS, f"slurmctld at {controllers[0]} has node {name} at {_where(node, words, address)}",
                    changes=tuple(changes), details={**details, "address": address})  # fmt: skip

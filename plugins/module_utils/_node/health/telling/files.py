@@ -13,7 +13,7 @@ from typing import Any
 from ...machine.atomic import remove_file, write_file
 from ...machine.readers import make_folder
 from ...machine.root import Root
-from ...slurm.arbiter.message import NoReport, Report, decode, encode
+from ...slurm.arbiter.report import Report, UnreadableReport, decode, encode
 from ..memory import RUN_FOLDER
 from .summing import Runs
 
@@ -70,7 +70,7 @@ def read_told(root: Root) -> Told:
     try:
         runs = {str(check): (int(count), int(ran)) for check, (count, ran) in held["runs"].items()}
         return Told(decode(held["report"]) if held["report"] else None, float(held["sent"]), runs)
-    except (LookupError, TypeError, ValueError, AttributeError, NoReport):
+    except (LookupError, TypeError, ValueError, AttributeError, UnreadableReport):
         return Told()
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 from ...machine.config import FOLDER, ConfigError, read_config
 from ...machine.root import Root
-from ...slurm.arbiter.seen import EXTRA, FIELDS
+from ...slurm.arbiter.observed import EXTRA, FIELDS
 
 CONFIG = "health_report"
 FILE = f"{FOLDER}/{CONFIG}.json"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...slurm.arbiter.message import MOST_RUNS, Fault, Report
+from ...slurm.arbiter.report import MOST_RUNS, Fault, Report
 from ..catalog import NAMES, load
 from ..check import FAIL, NODE, UNKNOWN
 

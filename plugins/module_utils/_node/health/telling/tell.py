@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from ...machine.config import ConfigError
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
-from ...slurm import own_node, slurmd_env
-from ...slurm.arbiter import seen
-from ...slurm.arbiter.message import FORM, Fault, Report, decode, encode
-from ...slurm.own_node import NoController, Reach
+from ...slurm import node_queries, slurmd_env
+from ...slurm.arbiter import observed
+from ...slurm.arbiter.report import FORM, Fault, Report, decode, encode
+from ...slurm.node_queries import FindOwnAddress, NoController
 from ...slurm.slurmd_env import SlurmdEnv
 from .. import record
 from ..check import OBSERVE, TIERS
@@ -53,7 +53,11 @@ class Said:
 
 
 def tell(
-    root: Root, run: Run, reach: Reach = own_node.reach, clock: Clock = time.time, pause: Pause = time.sleep
+    root: Root,
+    run: Run,
+    reach: FindOwnAddress = node_queries.find_own_address,
+    clock: Clock = time.time,
+    pause: Pause = time.sleep,
 ) -> Said:
     """Tell slurmctld how the node is, if that is new or old, and answer who waits.
 
@@ -80,7 +84,7 @@ def tell(
 
 
 def _tell_newest(
-    root: Root, run: Run, env: SlurmdEnv, settings: Settings, reach: Reach, now: float, urgent: bool
+    root: Root, run: Run, env: SlurmdEnv, settings: Settings, reach: FindOwnAddress, now: float, urgent: bool
 ) -> Said | None:
     """Tell what the records say now; None if there are none."""
     before = files.read_told(root)
@@ -109,7 +113,7 @@ def _send(
     run: Run,
     env: SlurmdEnv,
     settings: Settings,
-    reach: Reach,
+    reach: FindOwnAddress,
     now: float,
     urgent: bool,
 ) -> Said:
@@ -122,7 +126,7 @@ def _send(
         problem = _taken(env, settings, run)
         if problem:
             return Said(False, problem)
-        if not own_node.update(env.node_name, [f"{settings.field}={encode(report)}"], env.controllers, run):
+        if not node_queries.update_node(env.node_name, [f"{settings.field}={encode(report)}"], env.controllers, run):
             return Said(False, f"Slurm could not be told: slurmctld knows no node {env.node_name}")
     except (NoController, CommandFailed) as error:
         # What is counted is kept, and the next run tells.
@@ -134,10 +138,10 @@ def _send(
 
 def _taken(env: SlurmdEnv, settings: Settings, run: Run) -> str:
     """Why the field must not be written: what stands there is somebody else's."""
-    text = own_node.text(env.node_name, settings.field, env.controllers, run)
+    text = node_queries.query_text(env.node_name, settings.field, env.controllers, run)
     if not text or text.startswith(f"{FORM}/"):
         return ""
-    other = next(field for field in seen.FIELDS if field != settings.field)
+    other = next(field for field in observed.FIELDS if field != settings.field)
     return (
         f"{settings.field} of node {env.node_name} is somebody else's ({text[:40]}): it stays, and nothing is "
         f"reported. Set health_checks_report.field to {other}, or clear it"
@@ -149,7 +153,7 @@ def _wait(
     root: Root,
     run: Run,
     env: SlurmdEnv,
-    reach: Reach,
+    reach: FindOwnAddress,
     clock: Clock,
     pause: Pause,
     tell_newest: Callable[[], Said],
@@ -161,7 +165,7 @@ def _wait(
         tell_newest()
         try:
             reach(env.controllers)
-            node = own_node.ask(env.node_name, env.controllers, run)
+            node = node_queries.query_node(env.node_name, env.controllers, run)
         except (NoController, CommandFailed) as error:
             given = replace(given, words=f"slurmctld cannot be asked: {error}")
             continue

@@ -12,7 +12,7 @@ from typing import Callable
 from ...machine.config import ConfigError
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
-from ...slurm import addresses, own_node, slurmd_env
+from ...slurm import node_queries, slurmd_env
 from ...slurm.nodes import PLACEHOLDER_ADDRESS
 from .failures import OwnFailure
 
@@ -25,7 +25,7 @@ def address_of(node: str, environment: Mapping[str, str], root: Root, ask: Ask) 
 
     :raises OwnFailure: nobody knows one.
     """
-    found = addresses.told(environment, root).get(node)
+    found = node_queries.prolog_addresses(environment, root).get(node)
     if found:
         return found
     found = ask(node)
@@ -40,7 +40,7 @@ def asker(root: Root, run: Run) -> Ask:
     def ask(node: str) -> str:
         try:
             env = slurmd_env.read(root)
-            return own_node.address(node, env.controllers, run) if env else ""
+            return node_queries.query_address(node, env.controllers, run) if env else ""
         except (ConfigError, CommandFailed):
             return ""
 

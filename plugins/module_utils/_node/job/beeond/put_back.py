@@ -35,7 +35,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...machine.run import CommandFailed, Result
-from ...slurm.reason import as_reason
+from ...slurm.nodes import as_reason
 from .bounded import Bounded, said
 from .job import Job
 

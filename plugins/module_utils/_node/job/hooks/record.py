@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, replace
 
 from ...machine.atomic import remove_file, write_file
 from ...machine.root import Root
-from ...slurm.arbiter.message import SUMMARY
-from ...slurm.reason import LONGEST, as_reason
+from ...slurm.arbiter.report import SUMMARY
+from ...slurm.nodes import LONGEST_REASON, as_reason
 from .environment import NO_JOB
 from .kinds import KINDS
 
@@ -54,7 +54,7 @@ class Failure:
     @property
     def reason(self) -> str:
         """The node's reason in Slurm."""
-        return self._told(f"hpcai: {self.kind}: {self.script}: {self.words}", LONGEST)
+        return self._told(f"hpcai: {self.kind}: {self.script}: {self.words}", LONGEST_REASON)
 
     @property
     def summary(self) -> str:

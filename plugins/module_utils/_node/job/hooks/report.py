@@ -18,9 +18,9 @@ from typing import Callable
 from ...machine.config import ConfigError
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
-from ...slurm import own_node, slurmd_env
+from ...slurm import node_queries, slurmd_env
+from ...slurm.node_queries import FindOwnAddress, NoController
 from ...slurm.nodes import NodeState
-from ...slurm.own_node import NoController, Reach
 from ...slurm.slurmd_env import SlurmdEnv
 from . import record
 from .kinds import SLURMS_REASONS
@@ -60,7 +60,11 @@ def plan(node: NodeState | None, failure: Failure) -> str:
 
 
 def report(
-    root: Root, run: Run, reach: Reach = own_node.reach, clock: Clock = time.monotonic, pause: Pause = time.sleep
+    root: Root,
+    run: Run,
+    reach: FindOwnAddress = node_queries.find_own_address,
+    clock: Clock = time.monotonic,
+    pause: Pause = time.sleep,
 ) -> list[Told]:
     """Tell Slurm about each failure that it does not know, and forget it then, told or not.
 
@@ -73,7 +77,7 @@ def report(
     return made
 
 
-def _tell(failure: Failure, root: Root, run: Run, reach: Reach, clock: Clock, pause: Pause) -> Told:
+def _tell(failure: Failure, root: Root, run: Run, reach: FindOwnAddress, clock: Clock, pause: Pause) -> Told:
     try:
         env = slurmd_env.read(root)
     except ConfigError as error:
@@ -95,7 +99,7 @@ def _tell(failure: Failure, root: Root, run: Run, reach: Reach, clock: Clock, pa
 
 
 def _try(failure: Failure, env: SlurmdEnv, run: Run) -> Told | None:
-    node = own_node.ask(env.node_name, env.controllers, run)
+    node = node_queries.query_node(env.node_name, env.controllers, run)
     chosen = plan(node, failure)
     if chosen == WAIT:
         return None
@@ -104,7 +108,7 @@ def _try(failure: Failure, env: SlurmdEnv, run: Run) -> Told | None:
         return Told(failure, True, words)
     if chosen == REWRITE:
         # Without State: it stays drained, and jobs that run there go on.
-        own_node.update(env.node_name, [f"Reason={failure.reason}"], env.controllers, run)
+        node_queries.update_node(env.node_name, [f"Reason={failure.reason}"], env.controllers, run)
     return Told(failure, True, f"the reason of node {env.node_name} is now: {failure.reason}")
 
 

@@ -2,19 +2,213 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What to do about all nodes together: each by itself, and no more of them out than may be. Pure."""
+"""What to do about each node, and about all of them together: no more of them out than allowed. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import reasons
-from .actions import CAP, DRAIN, UNREADABLE, Action, Alert
-from .judge import Judged, judge
-from .records import Machine, Machines
-from .seen import Seen
-from .settings import Settings
+from .actions import (
+    CAP,
+    DRAIN,
+    HELD,
+    RESTART,
+    RETURN,
+    REWRITE,
+    SILENT,
+    STALE,
+    STUCK,
+    UNREADABLE,
+    Action,
+    Alert,
+    urgency_of,
+)
+from .observed import CLOCKS_S, ObservedNode
+from .records import SEEN_S, Machine, Machines, Marked, Out, Restart, key_of
+from .report import Fault, Report
+from .settings import DRAINS, WINDOW_S, Settings
+
+RESTART_IT, MARK_IT = "restart", "mark"
+_RESET, _REBOOT, _REPLACE = "reset_gpu", "reboot", "replace"
+_REPEATED = 2
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next step, and the fault for which it is taken."""
+
+    kind: str
+    fault: Fault
+
+
+def next_step(report: Report, machine: Machine, now: float) -> Step | None:
+    """Return the next step for a node that is out by us and still fails; None where there is nothing but to wait.
+
+    A hardware fault is marked for replacement at once. So is what a restart did not mend, and what was drained three
+    times in 24 h. What a restart mends, and a GPU that needs a reset for the second time, is restarted once in 24 h.
+    """
+    if machine.marked:
+        return None
+    for fault in report.faults:
+        if fault.action == _REPLACE:
+            return Step(MARK_IT, fault)
+    restart = machine.last_restart(now)
+    for fault in report.faults:
+        repeated = machine.drains_lately(now, fault.check) >= _REPEATED
+        if fault.action == _REBOOT or (fault.action == _RESET and repeated):
+            if restart is None:
+                return Step(RESTART_IT, fault)
+            # Of the same boot, it was called off: somebody has his reasons.
+            return Step(MARK_IT, fault) if report.boot != restart.boot else None
+    if machine.drains_lately(now) >= DRAINS:
+        return Step(MARK_IT, report.faults[0])
+    return None
+
+
+_HOURS = WINDOW_S / 3600
+
+
+@dataclass(frozen=True)
+class NodeDecision:
+    """What is the case with a node.
+
+    :ivar machine: what is known of its machine, whatever becomes of the action; None where it did not say which it is.
+    """
+
+    machine: Machine | None = None
+    action: Action | None = None
+    alert: Alert | None = None
+
+
+def decide_node(one: ObservedNode, machines: Machines, settings: Settings, now: float) -> NodeDecision:
+    """Return what to do about a node.
+
+    Nothing is done about one that does not answer, that restarts, or of which nothing is known that is new enough.
+    """
+    if not reasons.has_machine(one.node) or not one.node.answers:
+        return NodeDecision()
+    if one.restarts:
+        return _restarting(one, machines, settings, now)
+    alert = _no_data(one, settings, now)
+    if alert or one.report is None or _is_of_earlier_boot(one, one.report):
+        return NodeDecision(alert=alert)
+    report = one.report
+    if reasons.is_ours(one.node):
+        # Out for its health already: a script that fails besides is no reason to be out longer.
+        report = replace(report, faults=tuple(fault for fault in report.faults if fault.check not in reasons.SCRIPTS))
+    machine = _machine_of(one, report, machines, now)
+    if report.faults:
+        return _failing(one, report, machine, settings, now)
+    return _good(one, report, machine, now)
+
+
+def _restarting(one: ObservedNode, machines: Machines, settings: Settings, now: float) -> NodeDecision:
+    machine = next((known for known in machines.values() if known.name == one.name and known.last_restart(now)), None)
+    asked = machine.last_restart(now) if machine else None
+    if asked is None or now - asked.time < settings.restart_s:
+        return NodeDecision(machine)
+    words = f"it was to restart {int(now - asked.time) // 60} minutes ago and has not: see whether its jobs end"
+    return NodeDecision(machine, alert=Alert(STUCK, one.name, words))
+
+
+def _no_data(one: ObservedNode, settings: Settings, now: float) -> Alert | None:
+    if one.report is None:
+        if one.problem.startswith("its report"):
+            return Alert(UNREADABLE, one.name, one.problem)
+        # A node that has just come has its first check before it.
+        is_new = one.booted is not None and now - one.booted < settings.stale_s
+        words = f"{one.problem}: see 'journalctl -u hpcai-health-report' there"
+        return None if is_new else Alert(SILENT, one.name, words)
+    age = now - one.report.time
+    if age > settings.stale_s and not _is_of_earlier_boot(one, one.report):
+        words = f"its last report is {int(age) // 60} minutes old: see 'journalctl -u hpcai-health-report' there"
+        return Alert(STALE, one.name, words)
+    if age < -CLOCKS_S:
+        return Alert(STALE, one.name, f"its clock is {int(-age)} s ahead, so its reports cannot be used")
+    return None
+
+
+def _is_of_earlier_boot(one: ObservedNode, report: Report) -> bool:
+    return one.booted is not None and report.time < one.booted
+
+
+def _machine_of(one: ObservedNode, report: Report, machines: Machines, now: float) -> Machine:
+    """What is known of the machine, brought up to what slurmctld has now."""
+    key = key_of(one.name, report)
+    machine = replace(machines.get(key, Machine(key)), name=one.name, seen=report.time // SEEN_S * SEEN_S)
+    if machine.host and report.host and machine.host != report.host:
+        # It was moved away from what was broken.
+        machine = replace(machine, drains=(), restarts=(), marked=None)
+    machine = replace(machine, host=report.host or machine.host)
+    if reasons.is_by_prolog(one.node) and machine.out is None:
+        since = one.reason_since or now
+        return replace(machine.drained(since, reasons.check_of(one.node.reason), since), out=Out(since))
+    if reasons.is_ours(one.node) and machine.out is None:
+        # What was known is lost, or another machine stands behind the name now: it has to show that it is good.
+        return replace(machine, out=Out(one.reason_since or now))
+    if machine.out is not None and not reasons.is_ours(one.node):
+        # Somebody resumed it, or gave it another reason: it is his.
+        return machine.returned(now)
+    return machine
+
+
+def _failing(one: ObservedNode, report: Report, machine: Machine, settings: Settings, now: float) -> NodeDecision:
+    if not reasons.is_ours(one.node):
+        return _not_out_by_us(one, report, machine, settings, now)
+    if machine.out is not None:
+        checks = tuple(sorted({*machine.out.checks, *(fault.check for fault in report.faults)}))
+        machine = replace(machine, out=replace(machine.out, checks=checks))
+    first = report.faults[0]
+    step = next_step(report, machine, now) if settings.escalate else None
+    if step and step.kind == RESTART_IT:
+        reason = reasons.reboot_reason(report, step.fault)
+        after = replace(machine, restarts=(*machine.restarts, Restart(now, report.boot)), out=None)
+        return NodeDecision(machine, Action(RESTART, one.name, reason, after))
+    if step:
+        reason = reasons.replace_reason(report, step.fault)
+        mark = Marked(now, reason, report.host, step.fault.action)
+        return NodeDecision(machine, Action(REWRITE, one.name, reason, replace(machine, marked=mark)))
+    if machine.marked or reasons.is_held(one.node.reason):
+        return NodeDecision(machine, alert=_held(one, machine, now) if not machine.marked else None)
+    if reasons.is_by_prolog(one.node) or reasons.check_of(one.node.reason) != first.check:
+        # Not for each change of a figure in it.
+        return NodeDecision(machine, Action(REWRITE, one.name, reasons.reason_for(report, first), machine))
+    return NodeDecision(machine)
+
+
+def _not_out_by_us(one: ObservedNode, report: Report, machine: Machine, settings: Settings, now: float) -> NodeDecision:
+    if one.node.out or report.time <= machine.came_back:
+        return NodeDecision(machine)
+    confirmed = [fault for fault in report.faults if fault.runs >= settings.confirm.get(fault.check, 1)]
+    if not confirmed:
+        return NodeDecision(machine)
+    first: Fault = confirmed[0]
+    after = machine.drained(now, first.check, report.time)
+    urgency = max(urgency_of(fault) for fault in confirmed)
+    return NodeDecision(machine, Action(DRAIN, one.name, reasons.reason_for(report, first), after, urgency))
+
+
+def _good(one: ObservedNode, report: Report, machine: Machine, now: float) -> NodeDecision:
+    if not reasons.is_ours(one.node) or machine.out is None or machine.marked:
+        return NodeDecision(machine)
+    named = {*machine.out.checks, reasons.check_of(one.node.reason)} - {""}
+    if report.time <= machine.out.since or any(map(report.could_not_tell, named)):
+        return NodeDecision(machine)
+    if machine.drains_lately(now) >= DRAINS:
+        reason = reasons.held_reason(one.node.reason, machine.drains_lately(now), _HOURS)
+        action = None if reason == one.node.reason else Action(REWRITE, one.name, reason, machine)
+        return NodeDecision(machine, action, _held(one, machine, now))
+    return NodeDecision(machine, Action(RETURN, one.name, "", machine.returned(report.time)))
+
+
+def _held(one: ObservedNode, machine: Machine, now: float) -> Alert:
+    words = (
+        f"it was drained {machine.drains_lately(now)} times in {_HOURS:g} h and does not return by itself: mend it, "
+        f"then 'scontrol update NodeName={one.name} State=RESUME'"
+    )
+    return Alert(HELD, one.name, words)
 
 
 @dataclass(frozen=True)
@@ -38,13 +232,13 @@ class Decision:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def decide(seen: Iterable[Seen], machines: Machines, settings: Settings, now: float) -> Decision:
+def decide(seen: Iterable[ObservedNode], machines: Machines, settings: Settings, now: float) -> Decision:
     """Return what to do.
 
     :param machines: what is known from earlier looks.
     """
     present = sorted((one for one in seen if reasons.has_machine(one.node)), key=lambda one: one.name)
-    judged = [_judge_alone(one, machines, settings, now) for one in present]
+    judged = [_decide_safely(one, machines, settings, now) for one in present]
     known: dict[str, Machine] = {**machines, **{one.machine.key: one.machine for one in judged if one.machine}}
     actions = [one.action for one in judged if one.action]
     out = tuple(one.name for one in present if reasons.counts(one.node))
@@ -66,12 +260,12 @@ def decide(seen: Iterable[Seen], machines: Machines, settings: Settings, now: fl
     )
 
 
-def _judge_alone(one: Seen, machines: Machines, settings: Settings, now: float) -> Judged:
+def _decide_safely(one: ObservedNode, machines: Machines, settings: Settings, now: float) -> NodeDecision:
     """Judge a node so that a report or record that cannot be used costs the other nodes nothing."""
     try:
-        return judge(one, machines, settings, now)
+        return decide_node(one, machines, settings, now)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        return Judged(alert=Alert(UNREADABLE, one.name, f"its report or record cannot be used: {error!r}"[:200]))
+        return NodeDecision(alert=Alert(UNREADABLE, one.name, f"its report or record cannot be used: {error!r}"[:200]))
 
 
 def _by_urgency(action: Action) -> tuple[bool, int, str]:

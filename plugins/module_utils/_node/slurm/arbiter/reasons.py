@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 
-from ..nodes import NO_INSTANCE, OUR_PREFIX, NodeState
-from ..reason import LONGEST, as_reason
-from .message import Fault, Report
+from ..nodes import LONGEST_REASON, NO_INSTANCE, OUR_PREFIX, NodeState, as_reason
+from .report import Fault, Report
 
 HEALTH = f"{OUR_PREFIX} health: "
 """Begins the reason of each node that the arbiter has drained. It returns no others."""
@@ -29,7 +28,7 @@ _HELD = re.compile(r" \(held: [^()]*\)$")
 def reason_for(report: Report, first: Fault) -> str:
     """Return the reason of a node that has this fault among others. What a script says is nothing to return it for."""
     if first.check in SCRIPTS:
-        return as_reason(f"{OUR_PREFIX} {first.check}: {first.summary}", LONGEST)
+        return as_reason(f"{OUR_PREFIX} {first.check}: {first.summary}", LONGEST_REASON)
     return _reason(HEALTH, report, first)
 
 
@@ -48,13 +47,13 @@ def held_reason(reason: str, drains: int, hours: float) -> str:
     if is_held(reason):
         return reason
     tail = f" (held: {drains} drains in {hours:g} h)"
-    return as_reason(reason, LONGEST - len(tail)) + tail
+    return as_reason(reason, LONGEST_REASON - len(tail)) + tail
 
 
 def _reason(prefix: str, report: Report, first: Fault) -> str:
     more = report.failed - 1
     tail = f" (and {more} more)" if more > 0 else ""
-    return as_reason(f"{prefix}{first.check}: {first.summary}", LONGEST - len(tail)) + tail
+    return as_reason(f"{prefix}{first.check}: {first.summary}", LONGEST_REASON - len(tail)) + tail
 
 
 def check_of(reason: str) -> str:

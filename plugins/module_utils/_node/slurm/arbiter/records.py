@@ -15,7 +15,7 @@ from typing import Any
 
 from ...machine.atomic import write_file
 from ...machine.root import Root
-from .message import Report
+from .report import Report
 from .settings import WINDOW_S
 
 SCHEMA = 1

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...machine.config import FOLDER, ConfigError, read_config
 from ...machine.root import Root
-from .message import MOST_RUNS
+from .report import MOST_RUNS
 
 CONFIG = "health_arbiter"
 FILE = f"{FOLDER}/{CONFIG}.json"

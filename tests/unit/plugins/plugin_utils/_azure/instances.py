@@ -9,13 +9,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.instance_facts import (
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.facts import (
     Instance,
     InstanceFacts,
+    Interface,
+    ScaleSetFacts,
+    from_scale_set,
     from_virtual_machine,
 )
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.network_facts import Interface
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.scale_set_facts import ScaleSetFacts, from_scale_set
 
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 GROUP_ID = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/cluster"

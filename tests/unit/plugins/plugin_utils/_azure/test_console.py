@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.console import read_console
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.known_hosts import complete_key
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.console import complete_key, read_console
 
 ED25519 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINdl5VwOM5h6uq1Z098Xi5fvyJSQDcCcEnZZYvHS/fNh"
 EVIL = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFLC6yXTpYmdkQstt6l2vzoJHRkQfvFllD3sVNg0L3o"

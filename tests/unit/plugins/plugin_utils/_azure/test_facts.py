@@ -12,18 +12,16 @@ from typing import Any
 import pytest
 from azure.mgmt.compute import models as compute
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.instance_facts import (
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.facts import (
     InstanceFacts,
-    from_scale_set_vm,
-    from_virtual_machine,
-)
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.network_facts import (
     from_network_interface,
     from_public_address,
+    from_scale_set,
+    from_scale_set_vm,
+    from_virtual_machine,
     from_virtual_network,
     primary_first,
 )
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.scale_set_facts import from_scale_set
 
 from .instances import GROUP_ID, Nothing, make_interface, make_scale_set
 

@@ -14,11 +14,10 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure import listing
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.answer import Answer
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.cloud import find_cloud
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.credentials import Identity
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.deadline import Deadline
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.concurrency import Deadline
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.credentials import Identity, find_cloud
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.facts import Listing
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.selection import Selection
 
 from .instances import SUBSCRIPTION, Nothing
@@ -104,7 +103,7 @@ class _Operations:
         return call
 
 
-def ask(azure: Azure, monkeypatch: pytest.MonkeyPatch, concurrency: int = 4, **selection: Any) -> Answer:
+def ask(azure: Azure, monkeypatch: pytest.MonkeyPatch, concurrency: int = 4, **selection: Any) -> Listing:
     monkeypatch.setattr(listing, "Clients", lambda *_arguments: azure)
     wanted = Selection(**{"subscription_ids": (SUBSCRIPTION,), "virtual_networks": False, **selection})
     cloud = find_cloud("AzureCloud", "http://127.0.0.1:1")
@@ -253,16 +252,6 @@ def test_nobody_to_sign_in_as_is_the_only_error(monkeypatch: pytest.MonkeyPatch)
     assert azure.asked == []
 
 
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_arguments: Any) -> Any:
-        raise ImportError("azure.identity")
-
-    monkeypatch.setattr(listing, "make_credential", missing)
-
-    with pytest.raises(InventoryError, match=r"azure-identity is missing .* requirements.txt"):
-        ask(Azure({}), monkeypatch)
-
-
 def test_an_answer_is_plain_data(monkeypatch: pytest.MonkeyPatch) -> None:
     azure = Azure(
         {"virtual_machine_scale_sets.list_all": [scale_set("a")], "virtual_machines.list_all": [machine("vm")]}
@@ -270,4 +259,4 @@ def test_an_answer_is_plain_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
     answer = ask(azure, monkeypatch, include_vms="all")
 
-    assert cast(Answer, json.loads(json.dumps(answer))) == answer
+    assert cast(Listing, json.loads(json.dumps(answer))) == answer

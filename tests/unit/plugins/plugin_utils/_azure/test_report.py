@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.answer import Answer
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.facts import Listing, ScaleSetFacts
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.hosts import Host, Hosts
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.report import (
     merge_reports,
@@ -14,8 +14,7 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.report import (
     scale_set_variable,
     summary,
 )
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.scale_set_facts import ScaleSetFacts
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.scope import Scope
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.selection import Scope
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.source import Outcome
 
 from .instances import make_facts, make_scale_set
@@ -38,7 +37,7 @@ def outcome(
         for number, item in enumerate(facts)
     ]
     return Outcome(
-        cast(Answer, {**answer, "errors": [], "requests": 1}),
+        cast(Listing, {**answer, "errors": [], "requests": 1}),
         Hosts(hosts, left_out or {}),
         fetched_at=0,
         from_cache=from_cache,

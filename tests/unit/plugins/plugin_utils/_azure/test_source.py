@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an error is worth, by itself and with an earlier answer."""
+"""One source: its cache, and what it does where Azure fails."""
 
 from __future__ import annotations
 
@@ -10,51 +10,156 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.answer import Answer
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.cache import AnswerCache
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.credentials import Identity, find_cloud
 from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import InventoryError
-from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.source import Outcome, read_source
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.facts import Listing
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.selection import Selection
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.source import (
+    ListingCache,
+    Outcome,
+    cache_key,
+    read_source,
+)
 
-from .instances import make_instance
-from .test_cache import Store
+from .instances import SUBSCRIPTION, make_instance, make_interface, make_scale_set
 from .test_options import read
+
+SELECTION = Selection((SUBSCRIPTION,), tags={"a": ("b",)})
+CLOUD = find_cloud("AzureCloud", None)
+ANSWER: Listing = {
+    "instances": [make_instance(make_interface(private_ipv4=["10.0.0.4"]), tags={"a": "{{ b }}"})],
+    "scale_sets": [make_scale_set()],
+    "virtual_networks": [{"id": "/n", "name": "n", "address_prefixes": None}],
+    "left_out": {"other tags": 1},
+    "errors": [],
+    "requests": 3,
+}
+
+
+class Store(dict[str, Any]):
+    """A cache plugin that only remembers."""
+
+    written = 0
+
+    def set_cache(self) -> None:
+        self.written += 1
+
+
+def cache(store: Store, now: float = 1000, timeout: float = 60) -> ListingCache:
+    return ListingCache(store, "key", timeout, lambda: now)
+
+
+def test_what_is_kept_comes_back_as_it_was() -> None:
+    store = Store()
+    cache(store).store(ANSWER)
+
+    kept = cache(store, now=5000).load()
+
+    assert kept is not None
+    assert kept.answer == ANSWER
+    assert kept.fetched_at == 1000
+    assert store.written == 1
+
+
+@pytest.mark.parametrize(
+    ("age", "timeout", "fresh"), [(0, 60, True), (59, 60, True), (60, 60, False), (10**9, 0, True), (-1, 60, False)]
+)
+def test_fresh(age: float, timeout: float, fresh: bool) -> None:
+    store = Store()
+    kept = cache(store).store(ANSWER)
+
+    assert cache(store, 1000 + age, timeout).is_fresh(kept) is fresh
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        None,
+        "text",
+        [],
+        {},
+        {"version": 0, "key": "key", "fetched_at": 1, "answer": "{}"},
+        {"version": 1, "key": "another", "fetched_at": 1, "answer": "{}"},
+        {"version": 1, "key": "key", "fetched_at": None, "answer": "{}"},
+        {"version": 1, "key": "key", "fetched_at": 1, "answer": "{"},
+        {"version": 1, "key": "key", "fetched_at": 1},
+    ],
+)
+def test_what_is_no_answer_of_ours_is_nothing(envelope: Any) -> None:
+    assert cache(Store(key=envelope)).load() is None
+
+
+def test_a_cache_plugin_that_raises_has_nothing() -> None:
+    class Broken(Store):
+        def get(self, key: str, default: Any = None) -> Any:
+            raise RuntimeError("cut short")
+
+    assert cache(Broken()).load() is None
+
+
+def test_the_same_question_has_the_same_key() -> None:
+    again = Selection((SUBSCRIPTION,), tags={"a": ("b",)})
+
+    assert cache_key(SELECTION, CLOUD, Identity()) == cache_key(again, CLOUD, Identity())
+
+
+@pytest.mark.parametrize(
+    ("selection", "cloud", "identity"),
+    [
+        (Selection((SUBSCRIPTION,), tags={"a": ("c",)}), CLOUD, Identity()),
+        (Selection((SUBSCRIPTION,), tags={"a": None}), CLOUD, Identity()),
+        (SELECTION, find_cloud("AzureUSGovernment", None), Identity()),
+        (SELECTION, CLOUD, Identity("cli")),
+        (SELECTION, CLOUD, Identity(client_id="x")),
+    ],
+)
+def test_another_question_has_another_key(selection: Selection, cloud: Any, identity: Identity) -> None:
+    assert cache_key(selection, cloud, identity) != cache_key(SELECTION, CLOUD, Identity())
+
+
+def test_a_secret_does_not_count() -> None:
+    # A token is another one every hour, and must not be found in what is kept.
+    secret = Identity(token="t0ken", client_secret="s3cret")
+
+    assert cache_key(SELECTION, CLOUD, secret) == cache_key(SELECTION, CLOUD, Identity())
+
 
 NOW = 1000.0
 
 
-def answer(hosts: int, *errors: str) -> Answer:
+def answer(hosts: int, *errors: str) -> Listing:
     instances = [make_instance(id=f"/{number}", computer_name=f"n{number}") for number in range(hosts)]
     empty = {"scale_sets": [], "virtual_networks": [], "left_out": {}, "requests": 1}
-    return cast(Answer, {**empty, "instances": instances, "errors": list(errors)})
+    return cast(Listing, {**empty, "instances": instances, "errors": list(errors)})
 
 
 class Azure:
     """Answers once."""
 
-    def __init__(self, given: Answer | InventoryError) -> None:
+    def __init__(self, given: Listing | InventoryError) -> None:
         self.given = given
         self.asked = 0
 
-    def __call__(self) -> Answer:
+    def __call__(self) -> Listing:
         self.asked += 1
         if isinstance(self.given, InventoryError):
             raise self.given
         return self.given
 
 
-def cache(earlier: Answer | None = None, age: float = 0) -> AnswerCache:
+def cache_of_source(earlier: Listing | None = None, age: float = 0) -> ListingCache:
     store = Store()
     if earlier:
-        AnswerCache(store, "key", 60, lambda: NOW - age).store(earlier)
-    return AnswerCache(store, "key", 60, lambda: NOW)
+        ListingCache(store, "key", 60, lambda: NOW - age).store(earlier)
+    return ListingCache(store, "key", 60, lambda: NOW)
 
 
-def outcome(azure: Azure, kept: AnswerCache | None = None, remember: bool = True, **options: Any) -> Outcome:
+def outcome(azure: Azure, kept: ListingCache | None = None, remember: bool = True, **options: Any) -> Outcome:
     return read_source(read(**options), azure, kept, remember=remember, clock=lambda: NOW)
 
 
 def test_a_good_answer_is_used_and_kept() -> None:
-    kept, azure = cache(), Azure(answer(3))
+    kept, azure = cache_of_source(), Azure(answer(3))
 
     said = outcome(azure, kept)
 
@@ -66,7 +171,7 @@ def test_a_good_answer_is_used_and_kept() -> None:
 def test_a_fresh_answer_needs_no_question() -> None:
     azure = Azure(answer(1))
 
-    said = outcome(azure, cache(answer(2), age=59))
+    said = outcome(azure, cache_of_source(answer(2), age=59))
 
     assert azure.asked == 0
     assert len(said.hosts.hosts) == 2
@@ -78,17 +183,17 @@ def test_a_fresh_answer_needs_no_question() -> None:
 def test_an_old_or_unwanted_answer_is_not_used(age: float, remember: bool) -> None:
     azure = Azure(answer(1))
 
-    assert len(outcome(azure, cache(answer(2), age), remember).hosts.hosts) == 1
+    assert len(outcome(azure, cache_of_source(answer(2), age), remember).hosts.hosts) == 1
     assert azure.asked == 1
 
 
 def test_a_fresh_answer_with_too_few_hosts_is_asked_for_again() -> None:
-    assert len(outcome(Azure(answer(3)), cache(answer(2)), min_hosts=3).hosts.hosts) == 3
+    assert len(outcome(Azure(answer(3)), cache_of_source(answer(2)), min_hosts=3).hosts.hosts) == 3
 
 
 @pytest.mark.parametrize("given", [answer(2, "could not list x."), InventoryError("could not list x.")])
 def test_an_error_ends_the_source(given: Any) -> None:
-    kept = cache()
+    kept = cache_of_source()
 
     with pytest.raises(InventoryError, match=r"^could not list x\.$"):
         outcome(Azure(given), kept)
@@ -103,7 +208,7 @@ def test_many_errors_are_some_and_a_number() -> None:
 
 
 def test_with_warn_what_came_is_used_and_not_kept() -> None:
-    kept = cache()
+    kept = cache_of_source()
 
     said = outcome(Azure(answer(2, "could not list x.")), kept, on_error="warn")
 
@@ -120,7 +225,7 @@ def test_with_warn_nothing_at_all_is_an_error(given: Any) -> None:
 
 @pytest.mark.parametrize("given", [answer(1, "could not list x."), InventoryError("could not list x.")])
 def test_with_use_cache_the_earlier_answer_is_used(given: Any) -> None:
-    said = outcome(Azure(given), cache(answer(3), age=10**6), on_error="use_cache")
+    said = outcome(Azure(given), cache_of_source(answer(3), age=10**6), on_error="use_cache")
 
     assert len(said.hosts.hosts) == 3
     assert said.from_cache
@@ -128,15 +233,15 @@ def test_with_use_cache_the_earlier_answer_is_used(given: Any) -> None:
     assert said.fetched_at == NOW - 10**6
 
 
-@pytest.mark.parametrize(("kept", "remember"), [(cache(), True), (cache(answer(3), age=99), False)])
-def test_with_use_cache_and_no_earlier_answer_the_error_stands(kept: AnswerCache, remember: bool) -> None:
+@pytest.mark.parametrize(("kept", "remember"), [(cache_of_source(), True), (cache_of_source(answer(3), age=99), False)])
+def test_with_use_cache_and_no_earlier_answer_the_error_stands(kept: ListingCache, remember: bool) -> None:
     with pytest.raises(InventoryError, match="There is no earlier answer to use instead"):
         outcome(Azure(answer(1, "x.")), kept, remember, on_error="use_cache")
 
 
 @pytest.mark.parametrize(("drop", "refused"), [(29, True), (30, False), (100, False)])
 def test_a_drop(drop: float, refused: bool) -> None:
-    kept = cache(answer(10), age=99)
+    kept = cache_of_source(answer(10), age=99)
 
     if refused:
         with pytest.raises(InventoryError, match=r"7 instances were listed, 30 % less than the 10 of last time"):
@@ -149,7 +254,7 @@ def test_a_drop(drop: float, refused: bool) -> None:
 
 
 def test_growth_is_no_drop() -> None:
-    assert len(outcome(Azure(answer(9)), cache(answer(1), age=99), max_drop_percent=0).hosts.hosts) == 9
+    assert len(outcome(Azure(answer(9)), cache_of_source(answer(1), age=99), max_drop_percent=0).hosts.hosts) == 9
 
 
 def test_the_number_of_hosts_is_not_judged_when_lists_failed() -> None:

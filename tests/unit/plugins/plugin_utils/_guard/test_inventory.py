@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reasons not to run on an inventory, and the report of its scale sets."""
+"""Reasons not to run on an inventory."""
 
 from __future__ import annotations
 
@@ -123,7 +123,14 @@ def test_the_sources_in_a_folder_and_below_it_are_looked_at(tmp_path: pathlib.Pa
         str(tmp_path / "azure_vmss.yml"),
         str(tmp_path / "east/azure_vmss.yml"),
     ]
-    assert found(source(tmp_path / "azure_vmss.yml"), source(tmp_path / "east/azure_vmss.yml"), given=[tmp_path]) == []
+    assert (
+        found(
+            source(tmp_path / "azure_vmss.yml"),
+            source(tmp_path / "east/azure_vmss.yml"),
+            given=[tmp_path],
+        )
+        == []
+    )
 
 
 def test_a_partial_source_is_named_with_its_errors() -> None:
@@ -194,7 +201,15 @@ def test_a_network_whose_ranges_nobody_knows_is_no_problem() -> None:
 
 
 def test_a_network_that_two_sources_share_is_named_once() -> None:
-    assert len(found(source("/a", **network("172.16.0.0/16")), source("/b", **network("172.16.0.0/16")))) == 1
+    assert (
+        len(
+            found(
+                source("/a", **network("172.16.0.0/16")),
+                source("/b", **network("172.16.0.0/16")),
+            )
+        )
+        == 1
+    )
 
 
 def test_hosts_in_the_reserved_network_are_named_in_one_line() -> None:

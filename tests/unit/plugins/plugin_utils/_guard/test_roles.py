@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who may hold a role: machines where the inventory names them, and one controller."""
+"""Who may hold a role."""
 
 from __future__ import annotations
 

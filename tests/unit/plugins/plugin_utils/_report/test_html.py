@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from stand_ins.health_results import TIME, cluster, reading, suspect
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import Asked, gather
+from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import NodeResult, gather
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.html import as_data, page
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.outliers import compare
 
@@ -25,7 +25,7 @@ EVIL = "</script><script>document.title='evil'</script><img src=x onerror=\"aler
 
 def report(count: int = 8) -> dict[str, Any]:
     """The report on a played cluster."""
-    asked = [Asked(one["host"], one["result"], one["inventory"]) for one in cluster(count)]
+    asked = [NodeResult(one["host"], one["result"], one["inventory"]) for one in cluster(count)]
     return compare(gather(asked, tier="deep", time=TIME, cluster="trainer"))
 
 
@@ -44,8 +44,8 @@ def evil_report() -> dict[str, Any]:
     check |= {"cause": EVIL, "limit": EVIL, "findings": [finding], "readings": readings}
     node = dict.fromkeys(("name", "vm_id", "vm_size", "host", "boot_id", "image", "collection"), EVIL)
     document = {"schema": 1, "tier": "deep", "time": EVIL, "verdict": "fail", "node": node, "checks": [check]}
-    asked = [Asked(f"{EVIL}{number}", {"health": document}) for number in range(5)]
-    asked.append(Asked("silent", {"unreachable": True, "msg": EVIL}))
+    asked = [NodeResult(f"{EVIL}{number}", {"health": document}) for number in range(5)]
+    asked.append(NodeResult("silent", {"unreachable": True, "msg": EVIL}))
     made = compare(gather(asked, tier="deep", time=EVIL, cluster=EVIL, limit=EVIL))
     return {**made, "suspects": [suspect(f"{EVIL}0", EVIL)]}
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from stand_ins.health_results import cluster, reading
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import Asked, gather
+from ansible_collections.hpcai.azure.plugins.plugin_utils._report.gather import NodeResult, gather
 from ansible_collections.hpcai.azure.plugins.plugin_utils._report.outliers import compare, show
 
 
@@ -26,7 +26,7 @@ def compared(
         readings = [reading("speed", each, unit, f"gpu{place}", **more) for place, each in enumerate(devices)]
         check = {"name": "x", "verdict": "pass", "readings": readings, "findings": []}
         document = {"schema": 1, "tier": "deep", "verdict": "pass", "node": {"vm_size": size}, "checks": [check]}
-        asked.append(Asked(f"compute-{number}", {"health": document}))
+        asked.append(NodeResult(f"compute-{number}", {"health": document}))
     return compare(gather(asked, tier="deep", time=""))
 
 
@@ -120,7 +120,7 @@ def test_words_without_a_majority_say_nothing() -> None:
 
 
 def test_what_was_planted_in_a_great_cluster_is_found() -> None:
-    asked = [Asked(one["host"], one["result"], one["inventory"]) for one in cluster(200)]
+    asked = [NodeResult(one["host"], one["result"], one["inventory"]) for one in cluster(200)]
     found = compare(gather(asked, tier="deep", time=""))["outliers"]
     planted = {"gpu_count", "gpu_host_bandwidth", "ib_write_bandwidth", "gpu_driver", "gpu_temperature"}
     assert planted <= {each["reading"] for each in found}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Mappings as the text of Slurm's configuration files."""
+"""Settings as text, by layers and releases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import ConfigError, render, render_line
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import (
+    ConfigError,
+    check_keys,
+    job_container_lines,
+    merged,
+    release_of,
+    render,
+    render_line,
+    settings_of_release,
+    shown,
+    with_names_of,
+)
 
 
 def test_one_line_a_key_in_the_mappings_order() -> None:
@@ -70,3 +81,123 @@ def test_what_slurm_would_read_as_something_else_is_refused_by_its_key(value: An
     for rendering in (render, render_line):
         with pytest.raises(ConfigError, match=rf"^SlurmctldParameters {words}"):
             rendering({"ClusterName": "sim", "SlurmctldParameters": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [("22.05", (22, 5)), ("22.05.8", (22, 5)), ("25.11.0-1", (25, 11)), (23.11, (23, 11)), ("24.11.5~rc1", (24, 11))],
+)
+def test_a_release_or_a_version(text: Any, release: tuple[int, int]) -> None:
+    assert release_of(text) == release
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "^it is not known which Slurm the controller runs: set slurm_release"),
+        (None, "set slurm_release"),
+        ("21.08.5", "^slurm_release is 21.08.5: releases before 22.05"),
+        ("newest", "^slurm_release is 'newest': it must be a release such as '24.11'"),
+        (24.1, "^slurm_release is 24.1: it must be"),
+    ],
+)
+def test_says_what_is_wrong_with_a_release(text: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        release_of(text)
+
+
+def test_a_release_is_shown_as_slurm_writes_it() -> None:
+    assert shown((22, 5)) == "22.05"
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "before", "since"),
+    [
+        ("slurm.conf", "MaxBatchRequeue", (22, 5), (23, 2)),
+        ("slurm.conf", "HashPlugin", (23, 11), (24, 5)),
+        ("slurm.conf", "DataParserParameters", (24, 5), (24, 11)),
+        ("slurm.conf", "PrologTimeout", (24, 11), (25, 5)),
+        ("slurm.conf", "namespacetype", (25, 5), (25, 11)),
+        ("slurm.conf", "HealthCheckTimeout", (25, 11), (26, 5)),
+        ("cgroup.conf", "EnableControllers", (23, 2), (23, 11)),
+        ("cgroup.conf", "CgroupSlice", (25, 5), (25, 11)),
+        ("job_container.conf", "Dirs", (22, 5), (23, 2)),
+        ("job_container.conf", "EntireStepInNS", (24, 5), (24, 11)),
+    ],
+)
+def test_keys_that_came(file: str, key: str, before: tuple[int, int], since: tuple[int, int]) -> None:
+    check_keys(file, [key], since)
+    with pytest.raises(ConfigError, match=f"^{file}: {key} came with Slurm {shown(since)}, and slurm_release is"):
+        check_keys(file, [key], before)
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "last", "gone"),
+    [
+        ("slurm.conf", "SlurmctldPlugstack", (22, 5), (23, 2)),
+        ("slurm.conf", "SchedulerAuth", (23, 11), (24, 5)),
+        ("slurm.conf", "AccountingStorageLoc", (25, 5), (25, 11)),
+        ("cgroup.conf", "ConstrainKmemSpace", (23, 2), (23, 11)),
+        ("cgroup.conf", "CgroupAutomount", (22, 5), (23, 11)),
+        ("cgroup.conf", "CgroupReleaseAgentDir", (25, 5), (25, 11)),
+    ],
+)
+def test_keys_that_went(file: str, key: str, last: tuple[int, int], gone: tuple[int, int]) -> None:
+    check_keys(file, [key], last)
+    with pytest.raises(ConfigError, match=f"^{file}: {key} is gone since Slurm {shown(gone)}, and slurm_release is"):
+        check_keys(file, [key], gone)
+
+
+def test_what_is_the_same_in_all_releases_is_not_looked_at() -> None:
+    check_keys("slurm.conf", ["ClusterName", "NoSuchKey"], (22, 5))
+    check_keys("gres.conf", ["Name"], (22, 5))
+
+
+def test_later_layers_win_and_lists_append_once() -> None:
+    layers = [{"A": 1, "L": ["x", "y"], "S": "one"}, {"A": 2, "L": ["y", "z"], "S": ["two"]}]
+    assert merged(layers, {}) == {"A": 2, "L": ["x", "y", "z"], "S": ["two"]}
+
+
+def test_null_says_nothing_in_a_layer_and_deletes_in_the_users_settings() -> None:
+    assert merged([{"A": 1}, {"A": None, "B": None}], {}) == {"A": 1}
+    assert merged([{"A": 1, "L": ["x"]}], {"A": None, "L": ["y"]}) == {"L": ["y"]}
+
+
+def test_a_key_of_the_users_is_found_in_any_case() -> None:
+    assert merged([{"SchedulerType": "a", "B": 1}], {"schedulertype": "b", "new": 2}) == {
+        "SchedulerType": "b",
+        "B": 1,
+        "new": 2,
+    }
+
+
+def test_a_difference_counts_from_one_release_to_the_one_before_another() -> None:
+    differences = [
+        {"file": "slurm.conf", "until": "23.11", "settings": {"A": "old"}},
+        {"file": "slurm.conf", "since": "23.11", "until": "25.05", "settings": {"A": "new"}},
+        {"file": "cgroup.conf", "settings": {"A": "other"}},
+    ]
+    found = [
+        settings_of_release(differences, "slurm.conf", release) for release in ((22, 5), (23, 11), (24, 11), (25, 5))
+    ]
+    assert found == [{"A": "old"}, {"A": "new"}, {"A": "new"}, {}]
+
+
+def test_the_plugin_for_private_folders_has_another_name_from_25_11_on() -> None:
+    settings = {"A": 1, "JobContainerType": "job_container/tmpfs"}
+    assert with_names_of(settings, (25, 5)) == settings
+    assert with_names_of(settings, (25, 11)) == {"A": 1, "NamespaceType": "namespace/tmpfs"}
+    assert with_names_of({"A": 1}, (25, 11)) == {"A": 1}
+
+
+def test_a_line_of_job_container_conf_begins_with_its_folder() -> None:
+    assert job_container_lines({}) == []
+    [line] = job_container_lines({"AutoBasePath": True, "Dirs": ["/tmp"], "BasePath": "/scratch/tmp"})
+    assert list(line) == ["BasePath", "AutoBasePath", "Dirs"]
+    lines = job_container_lines({"BasePath": "/s", "InitScript": "/x", "NodeName": "a-[0-1]"})
+    assert lines == [{"InitScript": "/x"}, {"NodeName": "a-[0-1]", "BasePath": "/s"}]
+
+
+def test_settings_without_a_folder_are_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"^job_container\.conf has no BasePath: set it in slurm_job_container_conf"):
+        job_container_lines({"AutoBasePath": True})

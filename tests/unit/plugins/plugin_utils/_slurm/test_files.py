@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""All files together. Their whole texts are the golden files of tests/contract/roles."""
+"""Slurm's files for a cluster."""
 
 from __future__ import annotations
 
@@ -10,9 +10,86 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.cluster import (
+    ClusterError,
+    Node,
+    in_order,
+    spare_names,
+)
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import ConfigError
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import Wanted, files_of
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.spares import spare_names
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import (
+    FileOptions,
+    files_of,
+    plugstack_lines,
+    switch_lines,
+)
+
+PYXIS = "/usr/lib/hpcai/pyxis/spank_pyxis.so"
+ROLE = [f"required {PYXIS} runtime_path=/scratch/pyxis"]
+
+
+def test_the_roles_lines_come_first_as_they_are() -> None:
+    assert plugstack_lines(ROLE, {}) == ROLE
+    assert plugstack_lines([], {}) == []
+    own = {"/opt/a.so": {"args": ["x=1", 2]}, "/opt/b.so": {"required": False}}
+    assert plugstack_lines(ROLE, own) == [*ROLE, "required /opt/a.so x=1 2", "optional /opt/b.so"]
+
+
+def test_a_plugin_of_the_role_can_be_replaced_and_left_out() -> None:
+    assert plugstack_lines(ROLE, {PYXIS: {"args": "runtime_path=/x"}}) == [f"required {PYXIS} runtime_path=/x"]
+    assert plugstack_lines(ROLE, {PYXIS: None}) == []
+
+
+@pytest.mark.parametrize(
+    ("of_role", "by_hand", "words"),
+    [
+        ([], {"/a.so": "required"}, r"slurm_plugstack\['/a.so'\] must be null, or a mapping"),
+        ([], {"/a.so": {"arguments": []}}, r"slurm_plugstack\['/a.so'\] must be null, or a mapping"),
+        # Slurm would not send what it includes to the nodes.
+        ([], {"plugstack.conf.d/*": {}}, "must be the whole path of a plugin"),
+        ([], {"/a.so": {"args": ["x\nrequired /evil.so"]}}, "must be the whole path of a plugin .*, on one line"),
+        (["include /etc/slurm/plugstack.conf.d/*"], {}, "must be 'required' or 'optional'"),
+    ],
+)
+def test_refuses_what_is_no_plugin(of_role: list[str], by_hand: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        plugstack_lines(of_role, by_hand)
+
+
+SIZE = SIZES["Standard_ND96asr_v4"]
+NODES = in_order(Node(f"{name}-{number}", "", name, SIZE) for name in ("b", "a") for number in range(12))
+
+
+def test_a_switch_for_each_set_and_none_above_them() -> None:
+    assert switch_lines(NODES, {}) == [
+        {"SwitchName": "a", "Nodes": "a-[0-11]"},
+        {"SwitchName": "b", "Nodes": "b-[0-11]"},
+    ]
+    assert switch_lines([], {}) == []
+
+
+def test_switches_by_hand_add_replace_and_delete() -> None:
+    by_hand: dict[str, Any] = {"a": {"LinkSpeed": 200}, "b": None, "root": {"Switches": ["a"]}}
+    assert switch_lines(NODES, by_hand) == [
+        {"SwitchName": "a", "Nodes": "a-[0-11]", "LinkSpeed": 200},
+        {"SwitchName": "root", "Switches": ["a"]},
+    ]
+    assert switch_lines(NODES, {"a": None, "b": None}) == []
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "words"),
+    [
+        ({"root": {}}, "^switch root of slurm_topology has neither Nodes nor Switches"),
+        ({"a": {"Nodes": None}}, "^switch a of slurm_topology has neither Nodes nor Switches"),
+        ({"a": "a-[0-1]"}, "^slurm_topology.a must be a mapping"),
+    ],
+)
+def test_says_what_is_wrong_with_a_switch(by_hand: dict[str, Any], words: str) -> None:
+    with pytest.raises(ClusterError, match=words):
+        switch_lines(NODES, by_hand)
+
 
 ND96 = "Standard_ND96asr_v4"
 H100 = "Standard_ND96isr_H100_v5"
@@ -36,7 +113,7 @@ def cluster(count: int) -> list[dict[str, Any]]:
 def lines_of(count: int) -> dict[str, int]:
     """The number of lines of each file."""
     hosts = cluster(count)
-    files = files_of(hosts, Wanted(release="24.11", spares=spare_names(hosts, 32, {})))
+    files = files_of(hosts, FileOptions(release="24.11", spares=spare_names(hosts, 32, {})))
     return {name: len(text.splitlines()) for name, text in files.items()}
 
 
@@ -57,28 +134,28 @@ def test_600_and_2000_nodes_have_the_lines_of_4() -> None:
 
 def test_nodes_without_gpus_need_no_gres() -> None:
     hosts = [{**host, "azure_vm_size": "X2"} for host in cluster(4)]
-    files = files_of(hosts, Wanted(release="24.11", vm_sizes={"X2": {"vcpus": 2, "memory_mib": 1000}}))
+    files = files_of(hosts, FileOptions(release="24.11", vm_sizes={"X2": {"vcpus": 2, "memory_mib": 1000}}))
     assert files["gres.conf"] == ""
     assert "Gres" not in files["slurm.conf"]
 
 
 def test_without_cloud_nodes_messages_go_the_usual_way() -> None:
-    assert "TreeWidth" not in files_of(cluster(4), Wanted(release="22.05"))["slurm.conf"]
-    cloud = files_of(cluster(4), Wanted(release="22.05", node_state="cloud"))["slurm.conf"]
+    assert "TreeWidth" not in files_of(cluster(4), FileOptions(release="22.05"))["slurm.conf"]
+    cloud = files_of(cluster(4), FileOptions(release="22.05", node_state="cloud"))["slurm.conf"]
     assert "TreeWidth=65533" in cloud
     assert "PrivateData=cloud" in cloud
 
 
 def test_without_switches_there_is_no_plugin_for_them() -> None:
-    files = files_of(cluster(4), Wanted(release="22.05", topology={"a100": None, "h100": None}))
+    files = files_of(cluster(4), FileOptions(release="22.05", topology={"a100": None, "h100": None}))
     assert files["topology.conf"] == ""
     assert "TopologyPlugin" not in files["slurm.conf"]
 
 
 def test_a_private_folder_by_the_users_settings_alone_loads_the_plugin() -> None:
     wanted: dict[str, Any] = {"job_container_conf": {"BasePath": "/scratch/tmp"}}
-    assert "JobContainerType=job_container/tmpfs" in files_of([], Wanted(release="24.11", **wanted))["slurm.conf"]
-    assert "NamespaceType=namespace/tmpfs" in files_of([], Wanted(release="25.11", **wanted))["slurm.conf"]
+    assert "JobContainerType=job_container/tmpfs" in files_of([], FileOptions(release="24.11", **wanted))["slurm.conf"]
+    assert "NamespaceType=namespace/tmpfs" in files_of([], FileOptions(release="25.11", **wanted))["slurm.conf"]
 
 
 @pytest.mark.parametrize(
@@ -92,8 +169,8 @@ def test_a_private_folder_by_the_users_settings_alone_loads_the_plugin() -> None
 )
 def test_a_key_that_the_release_does_not_know_is_an_error(wanted: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"came with Slurm 2.* slurm_release is 22\.05: leave it out"):
-        files_of(cluster(4), Wanted(release="22.05", **wanted))
+        files_of(cluster(4), FileOptions(release="22.05", **wanted))
 
 
 def test_a_cluster_without_nodes_has_its_settings() -> None:
-    assert files_of([], Wanted(release="22.05", layers=[{"ClusterName": "x"}]))["slurm.conf"] == "ClusterName=x\n"
+    assert files_of([], FileOptions(release="22.05", layers=[{"ClusterName": "x"}]))["slurm.conf"] == "ClusterName=x\n"

@@ -25,8 +25,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.own_node import NoController
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.reason import LONGEST, as_reason
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.node_queries import NoController
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import LONGEST_REASON, as_reason
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import ENV_FILE, slurmd_env
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -179,7 +179,7 @@ def test_reason_is_one_plain_line(text: str, reason: str) -> None:
 
 
 def test_long_reason_is_cut() -> None:
-    assert as_reason("x" * LONGEST) == "x" * LONGEST
+    assert as_reason("x" * LONGEST_REASON) == "x" * LONGEST_REASON
     cut = as_reason("word " * 100)
-    assert len(cut) <= LONGEST
+    assert len(cut) <= LONGEST_REASON
     assert cut.endswith(" wo...")

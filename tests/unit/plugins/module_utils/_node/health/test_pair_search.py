@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.pair_sear
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import expand
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.leave import Job
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.job_control import Job
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import NodeState
 
 WANTED = Wanted(8, at_least=175.0, srun=("--partition=hpc",))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What scontrol says of nodes, and whom to take out or bring back."""
+"""Slurm's nodes: their records, and which are drained and resumed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,68 @@ from collections.abc import Sequence
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import nodes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import job_control, node_queries, nodes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import observed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import encode
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import NodeState, Plan
+
+from .arbiter.playing import LOST, report
+
+FORGED = encode(report(LOST))
+HEAD = "NodeName=gpu-0 CPUTot=96 NodeAddr=10.0.0.4 NodeHostName=gpu-0  State=IDLE ThreadsPerCore=1   BootTime=None"
+GIVEN = "[root@2026-11-21T11:05:53]"
+HOSTILE = [
+    "x State=DOWN+DRAIN NodeAddr=6.6.6.6 NodeHostName=evil",
+    "x --State=DRAIN -- $(reboot) `id`",
+    "quotes \" ' and, commas, NodeName=gpu-1",
+    "x [root@2020-01-01T00:00:00] Comment=y",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("field", ["Comment", "Extra", "Reason"])
+def test_no_free_text_changes_a_field(text: str, field: str) -> None:
+    given = f" {GIVEN}" if field == "Reason" else ""
+    parsed = nodes.parse_nodes(f"{HEAD} {field}={text}{given}\n")
+    assert list(parsed) == ["gpu-0"]
+    found = parsed["gpu-0"]
+    assert (found.name, found.states, found.address, found.host_name) == ("gpu-0", ("IDLE",), "10.0.0.4", "gpu-0")
+
+
+@pytest.mark.parametrize("text", [f"x Extra={FORGED}", f"x {GIVEN} Extra={FORGED}", f"x Comment={FORGED}"])
+def test_a_reason_forges_no_report(text: str) -> None:
+    """Messages of health checks get into reasons, and name what users named: processes, files, mounts."""
+    shown = f"{HEAD} Reason={text} [root@2026-11-22T10:00:00]\n"
+    assert (observed.parse_nodes(shown)["gpu-0"].report, observed.parse_nodes(shown)["gpu-0"].problem) == (
+        None,
+        "it has not reported",
+    )
+    answer = Result((), 0, shown, "")
+    assert node_queries.query_text("gpu-0", "Extra", ["ctl"], lambda command: answer) == ""
+
+
+def test_a_reason_from_slurm_conf_hides_no_report() -> None:
+    assert observed.parse_nodes(f"{HEAD} Reason=bad fan Extra={FORGED}\n")["gpu-0"].report == report(LOST)
+
+
+def test_a_line_break_in_a_comment_forges_no_other_node() -> None:
+    other = HEAD.replace("gpu-0", "gpu-1")
+    forged = "NodeName=gpu-1 State=IDLE+DRAIN Reason=hpcai: site: x [root@2026-11-22T10:00:00]"
+    for shown in (f"{HEAD} Comment=x\n{forged}\n{other}\n", f"{other}\n{HEAD} Comment=x\n{forged}\n"):
+        found = nodes.parse_nodes(shown)
+        assert found["gpu-0"].states == ("IDLE",)
+        assert found["gpu-1"] == NodeState("gpu-1", ("UNKNOWN", "DRAIN"), nodes.TWICE)
+        made = nodes.plan(found, [], ["gpu-1"], "hpcai: site:")
+        assert (made.drain, made.resume, made.left_out) == ((), (), {"gpu-1": nodes.TWICE})
+        assert observed.parse_nodes(shown)["gpu-1"].problem == nodes.TWICE
+
+
+def test_another_reservation_is_not_taken_for_ours() -> None:
+    shown = "ReservationName=a ReservationName=hpcai-new-nodes StartTime=2026-11-24T11:11:15\n"
+    assert not job_control.is_held(lambda command: Result(tuple(command), 0, shown, ""))
+    ours = "ReservationName=hpcai-new-nodes StartTime=2026-11-24T11:11:15\n"
+    assert job_control.is_held(lambda command: Result(tuple(command), 0, ours, ""))
+
 
 RECORDED = pathlib.Path(__file__).parent / "recorded"
 OURS = "hpcai: site:"
@@ -47,7 +107,7 @@ class Slurmctld:
 
 
 def test_reads_what_22_05_prints() -> None:
-    assert nodes.parse(shown("22.05.8")) == {
+    assert nodes.parse_nodes(shown("22.05.8")) == {
         "broken": node("broken", "DOWN+NOT_RESPONDING", "bad fan", "127.0.0.12", "broken"),
         "compute-0": node(
             "compute-0",
@@ -68,7 +128,7 @@ def test_reads_what_22_05_prints() -> None:
 
 
 def test_reads_what_25_05_prints() -> None:
-    assert nodes.parse(shown("25.05")) == {
+    assert nodes.parse_nodes(shown("25.05")) == {
         "compute-0": node("compute-0", "ALLOCATED", "", "10.77.0.4", "compute000000"),
         "compute-3": node(
             "compute-3", "IDLE+DRAIN", "hpcai: site: could not be configured", "10.77.0.5", "compute000003"
@@ -88,7 +148,7 @@ def test_reads_what_25_05_prints() -> None:
     ],
 )
 def test_the_star_of_older_releases_means_not_responding(state: str, states: tuple[str, ...]) -> None:
-    assert nodes.parse(f"NodeName=a CPUTot=1 State={state} ThreadsPerCore=1 \n")["a"].states == states
+    assert nodes.parse_nodes(f"NodeName=a CPUTot=1 State={state} ThreadsPerCore=1 \n")["a"].states == states
 
 
 @pytest.mark.parametrize(
@@ -103,11 +163,11 @@ def test_the_star_of_older_releases_means_not_responding(state: str, states: tup
     ],
 )
 def test_a_reason_ends_where_slurm_ends_it(printed: str, reason: str) -> None:
-    assert nodes.parse(f"NodeName=a State=IDLE+DRAIN AveWatts=0 {printed}\n")["a"].reason == reason
+    assert nodes.parse_nodes(f"NodeName=a State=IDLE+DRAIN AveWatts=0 {printed}\n")["a"].reason == reason
 
 
 def test_lines_that_are_no_node_are_passed_over() -> None:
-    assert nodes.parse("No nodes in the system\n\nNodeName=half\n State=IDLE\n") == {}
+    assert nodes.parse_nodes("No nodes in the system\n\nNodeName=half\n State=IDLE\n") == {}
 
 
 @pytest.mark.parametrize(
@@ -221,7 +281,7 @@ def test_runs_no_command_for_no_node() -> None:
 
 def test_asks_for_all_nodes_one_line_each() -> None:
     slurmctld = Slurmctld(stdout=shown("25.05"))
-    assert len(nodes.read(slurmctld)) == 5
+    assert len(nodes.read_nodes(slurmctld)) == 5
     assert slurmctld.commands == [["scontrol", "--oneliner", "show", "nodes"]]
 
 
@@ -232,7 +292,7 @@ def test_a_refusal_is_told_in_slurms_words() -> None:
     with pytest.raises(CommandFailed, match="Invalid node name specified"):
         nodes.resume(["a"], slurmctld)
     with pytest.raises(CommandFailed, match="'scontrol --oneliner show nodes' failed"):
-        nodes.read(slurmctld)
+        nodes.read_nodes(slurmctld)
 
 
 def test_a_drained_node_that_does_not_answer_is_named_with_its_reason_too() -> None:

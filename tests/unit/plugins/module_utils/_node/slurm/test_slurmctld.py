@@ -12,7 +12,7 @@ import pathlib
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import shipped, slurmctld
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import conf_changes, slurmctld
 
 from .played import Machine, keep_time
 
@@ -145,7 +145,7 @@ def test_jobs_that_would_be_lost_are_named(running: Machine) -> None:
 
 
 def test_nodes_are_told_files_and_what_restarts_them(running: Machine) -> None:
-    digests = shipped.file_digests(running.root, slurmctld.FOLDER)
+    digests = conf_changes.file_digests(running.root, slurmctld.FOLDER)
     told = slurmctld.for_slurmd(slurmctld.read_facts(running.root, running.run), digests)
     assert told["release"] == [22, 5]
     assert list(told["files"]) == ["slurm.conf"]

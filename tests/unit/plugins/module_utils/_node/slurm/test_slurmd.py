@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import shipped, slurmctld, slurmd
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import conf_changes, slurmctld, slurmd
 
 from .played import Machine, keep_time
 
@@ -37,14 +37,14 @@ class Cluster:
 
     def fetch(self) -> None:
         """What slurmd does when it starts, and when it is told to reconfigure."""
-        for name in shipped.file_digests(self.controller.root, "/etc/slurm"):
+        for name in conf_changes.file_digests(self.controller.root, "/etc/slurm"):
             text = self.controller.root.text(f"/etc/slurm/{name}")
             self.node.write(f"{slurmd.HELD}/{name}", f"{text}\n")
 
     def told(self) -> dict[str, Any]:
         """What the controller says to the nodes."""
         facts = slurmctld.read_facts(self.controller.root, self.controller.run)
-        return slurmctld.for_slurmd(facts, shipped.file_digests(self.controller.root, slurmctld.FOLDER))
+        return slurmctld.for_slurmd(facts, conf_changes.file_digests(self.controller.root, slurmctld.FOLDER))
 
     def converge(self, told: dict[str, Any] | None = None) -> tuple[slurmd.Plan, dict[str, Any]]:
         """One run of the module, later."""
@@ -92,7 +92,7 @@ def test_a_plugin_that_it_loads_at_its_start_restarts_it_once(running: Cluster) 
     made, told = running.converge()
     assert made.verbs == ("restart",)
     assert made.reasons[0].startswith("slurm.conf TaskPlugin changed (")
-    assert told["held"] == shipped.file_digests(running.node.root, slurmd.HELD)
+    assert told["held"] == conf_changes.file_digests(running.node.root, slurmd.HELD)
     assert running.converge()[0].verbs == ()
 
 

@@ -23,7 +23,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps impor
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.own_node import NoController
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.node_queries import NoController
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import ENV_FILE, slurmd_env
 
 SPARE = "NodeAddr=127.0.0.1 NodeHostName=compute-17 State=DOWN+CLOUD Reason=hpcai: no such instance"

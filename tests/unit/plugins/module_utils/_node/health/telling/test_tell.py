@@ -14,8 +14,8 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling import files, tell
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.files import ScriptFault
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.tell import Said
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.message import Report, decode
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.own_node import NoController
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import Report, decode
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.node_queries import NoController
 
 from ..playing import NOW
 from .playing import Node, check

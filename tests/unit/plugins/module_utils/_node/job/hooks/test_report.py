@@ -25,9 +25,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.report
     report,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import parse
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.own_node import NoController
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.reason import LONGEST
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.node_queries import NoController
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import LONGEST_REASON, parse_nodes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import ENV_FILE, slurmd_env
 
 from .conftest import Node
@@ -55,13 +54,13 @@ SLURMS = "State=IDLE+DRAIN Reason=Prolog error [slurm@2026-11-22T08:00:01]"
     ],
 )
 def test_only_the_very_words_of_slurm_are_replaced(shown: str, todo: str) -> None:
-    node = parse(f"NodeName=compute-17 NodeAddr=10.0.0.9 {shown} \n")["compute-17"]
+    node = parse_nodes(f"NodeName=compute-17 NodeAddr=10.0.0.9 {shown} \n")["compute-17"]
     assert plan(node, FAILURE) == todo
     assert plan(None, FAILURE) == WAIT
 
 
 def test_an_epilog_has_its_own_words() -> None:
-    node = parse("NodeName=n State=IDLE+DRAIN Reason=Epilog error [slurm@2026-11-22T08:00:01]\n")["n"]
+    node = parse_nodes("NodeName=n State=IDLE+DRAIN Reason=Epilog error [slurm@2026-11-22T08:00:01]\n")["n"]
     assert plan(node, replace(FAILURE, kind="epilog")) == REWRITE
     assert plan(node, replace(FAILURE, kind="health")) == LEAVE
 
@@ -168,7 +167,7 @@ def test_a_machine_without_a_name_in_slurm_has_nothing_to_tell(node: Node) -> No
 
 def test_a_long_reason_keeps_its_job() -> None:
     long = replace(FAILURE, last_line="word " * 200)
-    assert len(long.reason) <= LONGEST
+    assert len(long.reason) <= LONGEST_REASON
     assert long.reason.endswith("... (job 17)")
 
 

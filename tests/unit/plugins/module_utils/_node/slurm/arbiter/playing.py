@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.message import Fault, Report, encode
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.seen import Seen
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.observed import ObservedNode
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import Fault, Report, encode
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import NodeState
 
 NOW = 1_795_365_600.0
@@ -41,10 +41,10 @@ def drained(reason: str, name: str = "compute-0") -> NodeState:
     return node(name, ("IDLE", "DRAIN"), reason)
 
 
-def seen(what: NodeState, said: Report | None = None, **more: Any) -> Seen:
+def seen(what: NodeState, said: Report | None = None, **more: Any) -> ObservedNode:
     """One that has said something, of a machine that runs since long."""
     problem = "" if said else more.pop("problem", "it has not reported")
-    return Seen(what, said, problem, more.pop("booted", BOOTED), more.pop("reason_since", None))
+    return ObservedNode(what, said, problem, more.pop("booted", BOOTED), more.pop("reason_since", None))
 
 
 @dataclass

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: settings of an inventory, checked, as the files on a node take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.catalog import NAMES, all_checks
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.refusals import OFF, refusals, unknown_names
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.settings import settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import cluster_settings as cluster
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import SCHEMA, ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import settings as arbiter
+
+SKIP = "skip"
+"""What the key OFF is called in an inventory."""
+CONFIRM = "confirm"
+
+
+def blob_grants(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what groups of users are granted in Blob storage, if nodes of this collection can use it."""
+    if not isinstance(stated, Mapping):
+        raise AnsibleFilterError(f"blob_grants takes a mapping, not {stated!r}.")
+    try:
+        settings_from(stated, "blob_staging_grants")
+    except ConfigError as error:
+        raise AnsibleFilterError(str(error)) from error
+    return {"schema": SCHEMA, **stated}
+
+
+def cluster_settings(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cluster's settings with all keys, as nodes of this collection read them."""
+    if not isinstance(stated, Mapping):
+        raise AnsibleFilterError(f"cluster_settings takes a mapping, not {stated!r}.")
+    try:
+        settings = cluster.settings_from(stated, cluster.FROM_FILE, "the cluster's settings")
+    except ConfigError as error:
+        raise AnsibleFilterError(str(error)) from error
+    return {"schema": SCHEMA, **cluster.as_stated(settings)}
+
+
+def health_settings(stated: Mapping[str, Any], name: str = "health_checks_config") -> dict[str, Any]:
+    """Return the settings for health.json; a name that no check of this collection knows is an error."""
+    if not isinstance(stated, Mapping):
+        raise AnsibleFilterError(f"{name} is no mapping, but {stated!r}.")
+    given = _without_nulls(stated)
+    wrong = list(refusals(given, NAMES, all_checks, off=SKIP))
+    if wrong:
+        raise AnsibleFilterError(f"{name}: {'; '.join(wrong)}. 'hpcnode health list' shows all names.")
+    return {OFF if key == SKIP else key: value for key, value in given.items()}
+
+
+def health_arbiter_settings(stated: Mapping[str, Any], name: str = "health_checks_arbiter") -> dict[str, Any]:
+    """Return the arbiter's settings as they are stated; what the arbiter would not take is an error."""
+    if not isinstance(stated, Mapping):
+        raise AnsibleFilterError(f"{name} is no mapping, but {stated!r}.")
+    given = {key: value for key, value in stated.items() if value is not None}
+    wrong = list(arbiter.refusals(given)) or list(
+        unknown_names(f"{CONFIRM}: ", given.get(CONFIRM) or {}, NAMES, "check")
+    )
+    if wrong:
+        raise AnsibleFilterError(f"{name}: {'; '.join(wrong)}.")
+    return dict(stated)
+
+
+def _without_nulls(stated: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_nulls(value) if isinstance(value, Mapping) else value
+        for key, value in stated.items()
+        if value is not None
+    }
+
+
+class FilterModule:
+    """Ansible's way to find the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filters by their names."""
+        return {
+            "blob_grants": blob_grants,
+            "cluster_settings": cluster_settings,
+            "health_arbiter_settings": health_arbiter_settings,
+            "health_settings": health_settings,
+        }

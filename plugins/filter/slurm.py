@@ -1,0 +1,93 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: Slurm's node names, spare nodes, configuration files, missing variables, and nodes to retire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, retirement
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import ConfigError, render, render_line
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import FileOptions, files_of
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.required import missing
+
+Hosts = Iterable[Mapping[str, Any]]
+
+
+def slurm_node_name(hostvars: Mapping[str, Any]) -> str:
+    """Return Slurm's NodeName of the host with these variables."""
+    return cluster.node_name(hostvars)
+
+
+def slurm_spare_nodes(
+    hosts: Hosts, wanted: Any = cluster.DEFAULT_SPARES, seen: Mapping[str, int] | None = None
+) -> list[cluster.SpareNames]:
+    """Return the names of nodes that are not there yet, for each Uniform scale set."""
+    try:
+        return cluster.spare_names(hosts, wanted, seen or {})
+    except cluster.ClusterError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def slurm_config(settings: Mapping[str, Any], lines: Iterable[Mapping[str, Any]] = ()) -> str:
+    """Render settings, then one line for each mapping of ``lines``."""
+    if not isinstance(settings, Mapping):
+        raise AnsibleFilterError(f"slurm_config takes a mapping of settings, not {type(settings).__name__}.")
+    try:
+        return render(settings) + "".join(f"{render_line(line)}\n" for line in lines)
+    except ConfigError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def slurm_files(hosts: Hosts, wanted: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the name and the text of each of Slurm's configuration files."""
+    known = {field.name for field in fields(FileOptions)}
+    unknown = sorted(str(key) for key in wanted if key not in known)
+    if unknown:
+        raise AnsibleFilterError(
+            f"slurm_files does not know {', '.join(unknown)}; known are {', '.join(sorted(known))}."
+        )
+    try:
+        files = files_of(hosts, FileOptions(**{key: value for key, value in wanted.items() if value is not None}))
+    except (cluster.ClusterError, ConfigError, UnknownVmSize) as error:
+        raise AnsibleFilterError(str(error)) from error
+    return [{"name": name, "text": text} for name, text in files.items()]
+
+
+def slurm_missing(
+    hosts: Hosts, targets: Hosts, controller: str, vm_sizes: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[str]:
+    """Return a line for each variable that the role slurm lacks, or that has a value that cannot be used."""
+    return missing(hosts, targets, controller, vm_sizes or {})
+
+
+def slurm_retirement(hosts: Hosts, wanted: Any, force: Any = False, called: str = "retire") -> retirement.Retirement:
+    """Return which nodes leave, and which have left already."""
+    try:
+        # From the command line a boolean comes as a text.
+        forced = str(force).strip().lower() in ("true", "yes", "1", "on")
+        return retirement.plan(wanted, hosts, force=forced, called=called)
+    except retirement.RetirementError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """Ansible's way to find the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filters by their names."""
+        return {
+            "slurm_config": slurm_config,
+            "slurm_files": slurm_files,
+            "slurm_missing": slurm_missing,
+            "slurm_node_name": slurm_node_name,
+            "slurm_retirement": slurm_retirement,
+            "slurm_spare_nodes": slurm_spare_nodes,
+        }

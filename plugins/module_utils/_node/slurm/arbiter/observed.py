@@ -1,0 +1,91 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A node as the arbiter observes it: what slurmctld has of it, and what it reports itself."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+
+from ...machine.run import Run, must
+from .. import nodes
+from ..nodes import NodeState, parse_records
+from .report import FORM, Report, UnreadableReport, decode
+
+EXTRA, COMMENT = FIELDS = ("Extra", "Comment")
+"""Fields of a node's record that hold a text of anybody's. Both are there from Slurm 22.05 to 25.11."""
+CLOCKS_S = 120
+"""How far a node's clock may be ahead of the controller's before its reports are worth nothing."""
+
+_REPORT = re.compile(rf" (?:{'|'.join(FIELDS)})=({FORM}/\S+)")
+
+
+@dataclass(frozen=True)
+class ObservedNode:
+    """A node.
+
+    :ivar report: what it says; None where nothing can be read.
+    :ivar problem: why there is no report; empty where there is one.
+    :ivar booted: when its machine started, in seconds since the epoch; None where slurmctld does not know.
+    :ivar reason_since: when its reason was given, the same.
+    """
+
+    node: NodeState
+    report: Report | None = None
+    problem: str = ""
+    booted: float | None = None
+    reason_since: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in Slurm."""
+        return self.node.name
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a restart was asked for, or is going on."""
+        return any(state.startswith("REBOOT") for state in self.node.states)
+
+
+def parse_nodes(shown: str) -> dict[str, ObservedNode]:
+    """Parse the output of ``scontrol --oneliner show nodes``. Its times are those of the machine that asked."""
+    found = {}
+    texts = parse_records(shown)
+    for name, node in nodes.parse_nodes(shown).items():
+        text = texts[name]
+        if text is None:
+            found[name] = ObservedNode(node, None, nodes.TWICE)
+            continue
+        report, problem = _report_in(text.after_reason)
+        found[name] = ObservedNode(node, report, problem, _epoch(text.field("BootTime")), _epoch(text.reason_given))
+    return found
+
+
+def _report_in(texts: str) -> tuple[Report | None, str]:
+    """The newest report, where both fields have one: a site may have changed which is taken."""
+    reports, problem = [], "it has not reported"
+    for text in _REPORT.findall(texts):
+        try:
+            reports.append(decode(text))
+        except UnreadableReport as error:
+            problem = f"its report cannot be read: {error}"
+    return (max(reports, key=lambda report: report.time), "") if reports else (None, problem)
+
+
+def _epoch(local: str) -> float | None:
+    try:
+        return time.mktime(time.strptime(local, "%Y-%m-%dT%H:%M:%S"))
+    except (ValueError, OverflowError):
+        # Free text of the node's record may look like a time, such as 2026-13-45.
+        return None
+
+
+def read_nodes(run: Run) -> dict[str, ObservedNode]:
+    """Ask slurmctld for all nodes.
+
+    :raises CommandFailed: slurmctld does not answer.
+    """
+    return parse_nodes(must(run(["scontrol", "--oneliner", "show", "nodes"])).stdout)

@@ -1,0 +1,91 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""One pass over all nodes: read, decide, act, record; and passes one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...machine.root import Root
+from ...machine.run import CommandFailed, Run
+from . import observed, records, status
+from .actions import LOST, Alert, Done, carry_out
+from .decide import decide
+from .settings import Settings
+
+LOCK = "/run/hpcai/health-arbiter.lock"
+"""Held by the one arbiter that there is."""
+
+ERROR, WARNING, INFO = "<3>", "<4>", "<6>"
+"""How a line for the journal begins (sd-daemon(3))."""
+
+Clock = Callable[[], float]
+Pause = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What a look came to.
+
+    :ivar told: as plain values (``outcome.document``).
+    :ivar done: what was done, and what could not be.
+    """
+
+    told: dict[str, Any]
+    done: tuple[Done, ...] = ()
+
+
+def reconcile(root: Root, run: Run, settings: Settings, now: float, check: bool = False) -> Reconciled:
+    """Look once.
+
+    :param check: only say what would be done.
+    :raises CommandFailed: slurmctld does not answer; nothing was done then.
+    :raises OSError: what is known cannot be written down.
+    """
+    nodes = observed.read_nodes(run)
+    known = records.read(root, settings.records) if not check else _known_as_it_is(root, settings)
+    decision = decide(nodes.values(), known.machines, settings, now)
+    if known.problem:
+        decision = replace(decision, alerts=(Alert(LOST, "", known.problem), *decision.alerts))
+    if check:
+        done = [Done(action) for action in decision.actions]
+        return Reconciled(status.document(decision, done, decision.machines, settings, now), tuple(done))
+    done = carry_out(decision.actions, nodes, run)
+    after = dict(decision.machines)
+    after.update({one.action.machine.key: one.action.machine for one in done if not one.problem})
+    # First what cannot be found out again.
+    records.write(root, settings.records, after, now)
+    told = status.document(decision, done, after, settings, now)
+    status.write_status(root, told)
+    status.write_metrics(root, told, settings)
+    return Reconciled(told, tuple(done))
+
+
+def _known_as_it_is(root: Root, settings: Settings) -> records.Records:
+    """What is known, without touching a file that cannot be read."""
+    try:
+        return records.parse(root.text(settings.records))
+    except ValueError as error:
+        return records.Records({}, str(error))
+
+
+def reconcile_forever(
+    root: Root, run: Run, settings: Settings, clock: Clock = time.time, pause: Pause = time.sleep
+) -> Iterator[str]:
+    """Look for ever, and yield lines for the journal: what was done, and what is new."""
+    known: frozenset[str] = frozenset()
+    while True:
+        try:
+            looked = reconcile(root, run, settings, clock())
+            now_known = {f"{WARNING}{status.alert_line(alert)}" for alert in looked.told["alerts"]}
+            yield from (f"{ERROR if one.problem else INFO}{one.words}" for one in looked.done)
+        except (CommandFailed, OSError) as error:
+            now_known = {f"{ERROR}nothing is decided: {error}"}
+        yield from sorted(now_known - known)
+        known = frozenset(now_known)
+        pause(settings.interval_s)

@@ -1,0 +1,347 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""How two states of Slurm's configuration differ, and what each change needs: ``scontrol reconfigure``, or a restart of
+which daemon. Each answer names its source.
+
+Until 23.02 a daemon that is told to reconfigure reads its files again and keeps the plugins that it loaded at its
+start. From 23.11 on it starts itself anew, and hands over to the new process (scontrol(1): "this command operates by
+creating new processes for the daemons"), so little needs more than that.
+
+The files are those that slurmctld reads and ships to nodes. Entries are kept as digests: some values are passwords, and
+what a daemon has loaded is recorded in a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Callable
+
+from ..machine.root import Root
+from .conf_text import SlurmConf, Words, meaningful_lines, parse_conf, read_conf
+from .hostlist import HostlistError, compress, expand
+from .releases import Release, has_known_effects
+
+NEW_PROCESSES: Release = (23, 11)
+NODES_BY_RECONFIGURE: Release = (24, 11)
+"""slurm.conf(5) asks for restarts until 24.05, and from 24.11 on for "restarting or reconfiguring"."""
+
+_MANUAL = "slurm.conf(5)"
+_AT_START = "slurmctld's controller.c and slurmd's slurmd.c load this plugin at their start alone"
+
+
+class Need(IntEnum):
+    """What a daemon needs, the greater the more."""
+
+    NOTHING = 0
+    RECONFIGURE = 1
+    RESTART = 2
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a change needs.
+
+    :ivar source: where it is written.
+    :ivar loses_jobs: slurmctld forgets jobs, running ones too.
+    :ivar needs_idle_node: it disturbs jobs that run on the node.
+    """
+
+    slurmctld: Need
+    slurmd: Need
+    source: str
+    loses_jobs: bool = False
+    needs_idle_node: bool = False
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_RECONFIGURE = Effect(Need.RECONFIGURE, Need.RECONFIGURE, f"{_MANUAL}: 'scontrol reconfigure' unless otherwise noted")
+
+# In lower case. slurm.conf(5) of 22.05: "A restart of slurmctld is required for changes to this parameter".
+_RESTARTS_SLURMCTLD = _words(
+    """
+    accountingstorageenforce credtype jobcontainertype maxjobcount maxnodecount powerplugin proctracktype
+    schedulertype selecttypeparameters slurmctldhost slurmctldparameters slurmctldport slurmdport
+    statesavelocation
+    """
+)
+# "A restart of slurmctld and the slurmd daemons", the same page.
+_RESTARTS_BOTH = _words("grestypes plugindir selecttype switchtype")
+_RESTARTS_SLURMD = _words("corespecplugin")
+# The page is silent, and a reconfigured daemon keeps what it loaded.
+_LOADED_AT_START = _words(
+    """
+    accountingstoragetype acctgatherenergytype acctgatherfilesystemtype acctgatherinterconnecttype
+    acctgatherprofiletype authalttypes authaltparameters authinfo authtype burstbuffertype clustername
+    cryptotype extsensorstype jobacctgathertype jobcomptype jobsubmitplugins mcsplugin nodefeaturesplugins
+    preempttype prepplugins prioritytype routeplugin slurmuser slurmctldplugstack topologyplugin
+    """
+)
+# What a slurmd loads, or opens, once (slurmd.c, _slurmd_init and main).
+_SLURMD_LOADED = _words(
+    """
+    acctgatherenergytype acctgatherfilesystemtype acctgatherinterconnecttype acctgatherprofiletype authalttypes
+    authaltparameters authinfo authtype credtype cryptotype jobacctgathertype jobcontainertype
+    nodefeaturesplugins plugstackconfig prepplugins proctracktype routeplugin selecttypeparameters
+    slurmdparameters slurmdpidfile slurmdport slurmdspooldir slurmduser slurmuser taskplugin topologyplugin
+    """
+)
+# From 23.11 on: "This will not be able to change the daemons' listening TCP port settings or authentication mechanism".
+_NEVER_BY_RECONFIGURE = _words(
+    "authalttypes authaltparameters authinfo authtype credtype cryptotype slurmctldhost slurmctldport slurmuser"
+)
+_NEVER_BY_RECONFIGURE_SLURMD = _words(
+    "authalttypes authaltparameters authinfo authtype credtype cryptotype slurmdport slurmdspooldir slurmduser"
+)
+# "all job information will be lost", "records of all jobs in any state may be lost"; and a queue that lies elsewhere.
+_LOSES_JOBS = _words("clustername selecttype statesavelocation switchtype")
+
+_FILES = {
+    "cgroup.conf": _RECONFIGURE,
+    "topology.conf": Effect(Need.RECONFIGURE, Need.RECONFIGURE, "topology.conf(5)"),
+    "acct_gather.conf": Effect(Need.RESTART, Need.RESTART, "acct_gather.conf(5): upon restart of the daemons"),
+}
+
+
+def effect_of(key: str, release: Release) -> Effect:
+    """Return what a change of this key of slurm.conf needs. A key that this list does not know needs restarts."""
+    key = key.lower()
+    loses = key in _LOSES_JOBS
+    if not has_known_effects(key):
+        return Effect(Need.RESTART, Need.RESTART, "a key that this collection does not know", loses)
+    if release >= NEW_PROCESSES:
+        source = "scontrol(1): not listening ports and authentication"
+        slurmctld = Need.RESTART if key in _NEVER_BY_RECONFIGURE or loses else Need.RECONFIGURE
+        slurmd = Need.RESTART if key in _NEVER_BY_RECONFIGURE_SLURMD or key == "selecttype" else Need.RECONFIGURE
+        return Effect(slurmctld, slurmd, source, loses) if Need.RESTART in (slurmctld, slurmd) else _RECONFIGURE
+    in_manual = key in _RESTARTS_SLURMCTLD or key in _RESTARTS_BOTH or key in _RESTARTS_SLURMD
+    slurmctld = Need.RESTART if key in _RESTARTS_SLURMCTLD | _RESTARTS_BOTH | _LOADED_AT_START else Need.RECONFIGURE
+    slurmd = Need.RESTART if key in _RESTARTS_SLURMD | _RESTARTS_BOTH | _SLURMD_LOADED else Need.RECONFIGURE
+    if Need.RESTART not in (slurmctld, slurmd):
+        return _RECONFIGURE
+    return Effect(slurmctld, slurmd, _MANUAL if in_manual else _AT_START, loses)
+
+
+def effect_of_nodes(release: Release) -> Effect:
+    """Return what it needs to add, remove and change nodes.
+
+    Until 23.02 slurmctld ends with "hostnames inconsistency detected" if it is told to reconfigure with other nodes
+    than it has (read_slurm_conf in its read_config.c).
+    """
+    if release >= NODES_BY_RECONFIGURE:
+        return Effect(Need.RECONFIGURE, Need.RECONFIGURE, f"{_MANUAL}, NODE CONFIGURATION")
+    return Effect(Need.RESTART, Need.RECONFIGURE, f"{_MANUAL}, NODE CONFIGURATION: restarting slurmctld")
+
+
+def effect_of_own_hardware(release: Release) -> Effect:
+    """Return what a change of its own processors, memory or GRES needs on a node."""
+    if release >= NODES_BY_RECONFIGURE:
+        return effect_of_nodes(release)
+    return Effect(Need.RESTART, Need.RESTART, f"{_MANUAL}, NODE CONFIGURATION: restarting slurmctld and slurmd")
+
+
+def effect_of_partitions(is_removed: bool) -> Effect:
+    """Return what it needs to change partitions.
+
+    "If a partition that is in use is deleted ... jobs using the partition are canceled" (slurm.conf(5)).
+    """
+    return Effect(Need.RECONFIGURE, Need.RECONFIGURE, f"{_MANUAL}, PARTITION CONFIGURATION", loses_jobs=is_removed)
+
+
+def effect_of_file(name: str, release: Release) -> Effect:
+    """Return what a change of another file needs."""
+    if name == "job_container.conf":
+        source = f"{name}(5): 'slurmd will need to be restarted', and 'no jobs are running'"
+        slurmctld = Need.NOTHING if release < NEW_PROCESSES else Need.RECONFIGURE
+        return Effect(slurmctld, Need.RESTART, source, needs_idle_node=True)
+    if name == "gres.conf":
+        slurmd = Need.RESTART if release < NEW_PROCESSES else Need.RECONFIGURE
+        return Effect(Need.RESTART, slurmd, "gres.conf(5): changes to Cores and Type")
+    if name == "plugstack.conf":
+        slurmd = Need.RESTART if release < NEW_PROCESSES else Need.RECONFIGURE
+        return Effect(Need.RECONFIGURE, slurmd, "slurmd's slurmd.c: spank_slurmd_init at its start alone")
+    if name == "cgroup.conf CgroupPlugin":
+        return effect_of("ProctrackType", release)
+    return _FILES.get(name, _RECONFIGURE if name.startswith("cgroup.conf") else Effect(
+        Need.RESTART, Need.RESTART, "a file that this collection does not know"))  # fmt: skip
+
+
+SHIPPED_FILES = (
+    "slurm.conf",
+    "acct_gather.conf",
+    "cgroup.conf",
+    "gres.conf",
+    "job_container.conf",
+    "plugstack.conf",
+    "topology.conf",
+)
+"""Of those that a slurmctld of 22.05 ships (fetch_config.c), the ones that a GPU cluster has."""
+
+_MAIN, _CGROUP = "slurm.conf", "cgroup.conf"
+_PARTITION, _OTHERS = "slurm.conf PartitionName=", "slurm.conf NodeSet, DownNodes"
+_HARDWARE = ("cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore", "realmemory",
+             "gres", "corespeccount", "cpuspeclist", "memspeclimit")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What the files say.
+
+    :ivar entries: a digest for each key, partition and further file, by a name that people understand.
+    :ivar nodes: a digest of the nodes' words, by host list.
+    :ivar hardware: the same of those words alone that say what the machine has.
+    """
+
+    entries: Mapping[str, str] = field(default_factory=dict)
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    hardware: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that differs, in words, and what it needs."""
+
+    what: str
+    effect: Effect
+    partition: str = ""
+
+
+def file_digests(root: Root, folder: str) -> dict[str, str]:
+    """Return the SHA-256 of each file of the folder that is shipped; empty ones are not."""
+    digests = {}
+    for name in SHIPPED_FILES:
+        try:
+            with open(root.at(f"{folder}/{name}"), "rb") as file:
+                content = file.read()
+        except OSError:
+            continue
+        if content:
+            digests[name] = hashlib.sha256(content).hexdigest()
+    return digests
+
+
+def read_snapshot(root: Root, folder: str) -> Snapshot:
+    """Return what the files of a folder say."""
+    conf = read_conf(root, folder)
+    entries = {f"{_MAIN} {conf.names[key]}": _digest(value) for key, value in conf.settings.items()}
+    entries.update((f"{_PARTITION}{name}", _digest_of(words)) for name, words in conf.partitions.items())
+    if conf.others:
+        entries[_OTHERS] = _digest("\n".join(conf.others))
+    for name in SHIPPED_FILES:
+        text = root.text(f"{folder}/{name}")
+        if name == _MAIN or not text:
+            continue
+        if name == _CGROUP:
+            settings = parse_conf(text)
+            entries.update((f"{name} {settings.names[key]}", _digest(v)) for key, v in settings.settings.items())
+        elif meaningful_lines(text):
+            entries[name] = _digest("\n".join(meaningful_lines(text)))
+    return Snapshot(entries, _by_digest(conf, lambda words: words), _by_digest(conf, _hardware_of))
+
+
+def _hardware_of(words: Words) -> Words:
+    return {key: value for key, value in words.items() if key in _HARDWARE}
+
+
+def _by_digest(conf: SlurmConf, chosen: Callable[[Words], Words]) -> dict[str, str]:
+    """Return a digest of the chosen words of each node, the nodes that have the same one as one host list."""
+    alike: dict[str, list[str]] = {}
+    for name, words in conf.nodes.items():
+        alike.setdefault(_digest_of(chosen(words)), []).append(name)
+    return {compress(names): digest for digest, names in alike.items()}
+
+
+def _digest_of(words: Words) -> str:
+    return _digest("\n".join(f"{key}={words[key]}" for key in sorted(words)))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def find_changes(before: Snapshot, after: Snapshot, release: Release) -> list[Change]:
+    """Return in what two states of the files differ, and what each difference needs. Pure."""
+    found = []
+    for name in sorted({*before.entries, *after.entries}):
+        if _folded(before.entries).get(name.lower()) != _folded(after.entries).get(name.lower()):
+            found.append(_change_of(name, name in after.entries, release))
+    return [*found, *_node_changes(_each_node(before.nodes), _each_node(after.nodes), release)]
+
+
+def _folded(entries: Mapping[str, str]) -> dict[str, str]:
+    """Slurm does not look at the case of keys."""
+    return {name.lower(): digest for name, digest in entries.items()}
+
+
+def _change_of(name: str, is_there: bool, release: Release) -> Change:
+    what = f"{name} {'changed' if is_there else 'was removed'}"
+    if name.startswith(_PARTITION):
+        return Change(what, effect_of_partitions(not is_there), "" if is_there else name[len(_PARTITION) :])
+    if name == _OTHERS:
+        return Change(what, effect_of_nodes(release))
+    if name.startswith(f"{_MAIN} "):
+        return Change(what, effect_of(name.split()[1], release))
+    return Change(what, effect_of_file(name, release))
+
+
+def _each_node(lists: Mapping[str, str]) -> dict[str, str]:
+    each: dict[str, str] = {}
+    for hostlist, digest in lists.items():
+        try:
+            each.update((name, digest) for name in expand(hostlist))
+        except HostlistError:
+            each[hostlist] = digest
+    return each
+
+
+def _node_changes(before: Mapping[str, str], after: Mapping[str, str], release: Release) -> list[Change]:
+    added = [name for name in after if name not in before]
+    removed = [name for name in before if name not in after]
+    other = [name for name in after if name in before and before[name] != after[name]]
+    effect = effect_of_nodes(release)
+    return [
+        Change(f"{verb} in slurm.conf: {compress(names)}", effect)
+        for verb, names in (("new nodes", added), ("nodes no longer", removed), ("nodes changed", other))
+        if names
+    ]
+
+
+def part_for_slurmd(snapshot: Snapshot, release: Release) -> dict[str, dict[str, str]]:
+    """Return that part of a state for whose change a slurmd must be restarted, in a form that can be sent to nodes."""
+    entries = {
+        name: digest
+        for name, digest in snapshot.entries.items()
+        if _change_of(name, True, release).effect.slurmd is Need.RESTART
+    }
+    restarts = effect_of_own_hardware(release).slurmd is Need.RESTART
+    return {"entries": entries, "hardware": dict(snapshot.hardware) if restarts else {}}
+
+
+def part_for_node(part: Mapping[str, Mapping[str, str]], node: str) -> dict[str, str]:
+    """Return what of that part concerns one node."""
+    entries = dict(part.get("entries", {}))
+    own = _each_node(part.get("hardware", {})).get(node)
+    return {**entries, _own_line(node): own} if own else entries
+
+
+def _own_line(node: str) -> str:
+    return f"slurm.conf NodeName={node}"
+
+
+def part_changes(before: Mapping[str, str], after: Mapping[str, str], node: str, release: Release) -> list[Change]:
+    """Return in what a node's part differs."""
+    names: Iterable[str] = sorted({*before, *after})
+    return [
+        Change(f"{name} changed", effect_of_own_hardware(release))
+        if name == _own_line(node)
+        else _change_of(name, name in after, release)
+        for name in names
+        if before.get(name) != after.get(name)
+    ]

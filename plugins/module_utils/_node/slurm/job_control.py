@@ -1,0 +1,160 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Jobs on nodes: drain nodes that are to leave, list the jobs that still run there, and hold back new jobs.
+
+Nothing is ever killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..machine.run import Run, must
+from .hostlist import HostlistError, compress, expand
+from .nodes import NodeState
+
+# A suspended job gives its CPUs back but comes again; without this it would not be listed.
+_ON_A_NODE = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
+# Flags and states of a node that has something to do, also what squeue does not show (slurm.h, node states).
+_BUSY = ("ALLOCATED", "MIXED", "COMPLETING")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that has nodes.
+
+    :ivar nodes: names of its nodes.
+    """
+
+    id: str
+    user: str
+    state: str
+    nodes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.user}, {self.state.lower()})"
+
+
+@dataclass(frozen=True)
+class Drain:
+    """What to do before nodes may go.
+
+    :ivar drain: nodes to drain with the reason that was given.
+    :ivar drain_as_it_is: nodes that somebody set down, by their reason, which stays: a node that is down would come
+        back by itself when it registers.
+    :ivar unknown: nodes that slurmctld does not know.
+    """
+
+    drain: tuple[str, ...]
+    drain_as_it_is: Mapping[str, str]
+    unknown: tuple[str, ...]
+
+
+def plan_drain(known: Mapping[str, NodeState], names: Iterable[str]) -> Drain:
+    """Return which nodes to drain. Pure. One that is drained already keeps its reason, whoever gave it."""
+    drain: list[str] = []
+    as_it_is: dict[str, str] = {}
+    unknown: list[str] = []
+    for name in dict.fromkeys(names):
+        node = known.get(name)
+        if node is None:
+            unknown.append(name)
+        elif node.drained:
+            continue
+        elif node.out and not node.is_nobodys_decision:
+            as_it_is[name] = node.reason
+        else:
+            drain.append(name)
+    return Drain(tuple(drain), as_it_is, tuple(unknown))
+
+
+def jobs_on(names: Iterable[str], run: Run) -> list[Job]:
+    """Return the jobs that have one of these nodes.
+
+    :raises CommandFailed: slurmctld does not answer, or told of a job in a way that cannot be read.
+    """
+    wanted = list(names)
+    if not wanted:
+        return []
+    command = ["squeue", "--noheader", "--noconvert", f"--states={_ON_A_NODE}", f"--nodelist={compress(wanted)}"]
+    shown = must(run([*command, "--format=%A|%u|%T|%N"])).stdout
+    return parse_jobs(shown)
+
+
+def parse_jobs(shown: str) -> list[Job]:
+    """Parse lines of ``id|user|state|nodes``.
+
+    :raises HostlistError: a line is none.
+    """
+    jobs: dict[str, Job] = {}
+    for line in shown.splitlines():
+        words = line.strip().split("|")
+        if len(words) != 4:
+            if line.strip():
+                raise HostlistError(f"squeue said {line.strip()!r}, which is no job.")
+            continue
+        number, user, state, nodes = words
+        # Completing ones may have no node left to name.
+        jobs[number] = Job(number, user, state, tuple(expand(nodes)) if nodes else ())
+    return list(jobs.values())
+
+
+def busy(known: Mapping[str, NodeState], names: Iterable[str], jobs: Iterable[Job]) -> dict[str, list[str]]:
+    """Return the nodes that may not go yet, with the jobs on each. Pure.
+
+    A node counts also where only its state says so: squeue and slurmctld's states are two looks at different times.
+    """
+    listed = list(jobs)
+    found: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        there = [str(job) for job in listed if name in job.nodes]
+        node = known.get(name)
+        if there or (node is not None and any(state in _BUSY for state in node.states)):
+            found[name] = there
+    return found
+
+
+RESERVATION = "hpcai-new-nodes"
+MINUTES = 5
+"""After so long it ends by itself, if whoever made it could not end it."""
+
+
+def is_held(run: Run) -> bool:
+    """Whether new jobs are held back."""
+    shown = run(["scontrol", "--oneliner", "show", "reservation", RESERVATION])
+    return shown.rc == 0 and any(
+        line.startswith(f"ReservationName={RESERVATION} ") for line in shown.stdout.splitlines()
+    )
+
+
+def slurmctld_answers(run: Run) -> bool:
+    """Whether a slurmctld answers; asked in a way that does not wait for one."""
+    return run(["scontrol", "ping"]).rc == 0
+
+
+def hold_new_jobs(run: Run) -> None:
+    """Let no new job start; those that run go on. For the time in which slurmctld learns names of spare nodes.
+
+    Such a node is idle from slurmctld's start until it is set down, and a pending job would be given it at once. A
+    reservation of all nodes is known before the first job is looked at, and it covers nodes that are added later.
+
+    :raises CommandFailed: slurmctld refused.
+    """
+    if is_held(run):
+        # Left by a run that was cut off: its time begins anew.
+        must(run(["scontrol", "update", f"ReservationName={RESERVATION}", f"EndTime=now+{MINUTES}minutes"]))
+        return
+    words = [f"ReservationName={RESERVATION}", f"Duration={MINUTES}", "StartTime=now"]
+    words += ["Nodes=ALL", "Users=root", "Flags=MAINT,IGNORE_JOBS"]
+    must(run(["scontrol", "create", "reservation", *words]))
+
+
+def release_new_jobs(run: Run) -> None:
+    """Let jobs start again.
+
+    :raises CommandFailed: slurmctld refused.
+    """
+    must(run(["scontrol", "delete", f"ReservationName={RESERVATION}"]))

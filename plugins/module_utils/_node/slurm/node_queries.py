@@ -1,0 +1,165 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What a node asks slurmctld, from a machine that has no slurm.conf: its own entry, and addresses of other nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Callable
+
+from ..machine.root import Root
+from ..machine.run import CommandFailed, Result, Run, must
+from . import nodes
+from .hostlist import HostlistError, expand
+from .nodes import PLACEHOLDER_ADDRESS, NodeState, parse_records
+
+PORT = 6817
+"""slurmctld's port, where the controller's address has none."""
+CONNECT_S = 3.0
+"""Seconds for a controller to take a connection."""
+ANSWER_S = 8
+"""Seconds for one question to slurmctld."""
+
+FindOwnAddress = Callable[[Sequence[str]], str]
+
+
+class NoController(RuntimeError):
+    """No controller takes a connection; the message names them and why."""
+
+
+def find_own_address(controllers: Sequence[str]) -> str:
+    """Return this machine's address as the first controller sees it that takes a connection.
+
+    Asked first, because Slurm's own tools try for nine seconds where nobody listens.
+
+    :raises NoController: none does.
+    """
+    problems = []
+    for controller in controllers:
+        host, port = _host_and_port(controller)
+        try:
+            with socket.create_connection((host, port), timeout=CONNECT_S) as connection:
+                return str(connection.getsockname()[0])
+        except OSError as error:
+            problems.append(f"{host}:{port}: {error.strerror or error}")
+    raise NoController("; ".join(problems) or "none is known")
+
+
+def _host_and_port(controller: str) -> tuple[str, int]:
+    host, colon, port = controller.rpartition(":")
+    # More than one colon is an IPv6 address.
+    if colon and port.isdecimal() and ":" not in host:
+        return host, int(port)
+    return controller.strip("[]"), PORT
+
+
+def query_node(name: str, controllers: Sequence[str], run: Run) -> NodeState | None:
+    """Return the node as slurmctld has it; None if it does not show one of that name.
+
+    One that never had a machine is not shown where the site's PrivateData lacks ``cloud``.
+
+    :raises CommandFailed: slurmctld does not answer, or does not believe who asks.
+    """
+    return nodes.parse_nodes(_show_node(name, controllers, run)).get(name)
+
+
+def query_address(name: str, controllers: Sequence[str], run: Run) -> str:
+    """Return the node's NodeAddr; empty if slurmctld does not show a node of that name.
+
+    :raises CommandFailed: slurmctld does not answer, or does not believe who asks.
+    """
+    node = query_node(name, controllers, run)
+    return node.address if node else ""
+
+
+def query_text(name: str, key: str, controllers: Sequence[str], run: Run) -> str:
+    """Return Extra or Comment of the node's record up to its first blank; empty if there is none.
+
+    :raises CommandFailed: slurmctld does not answer, or does not believe who asks.
+    """
+    record = parse_records(_show_node(name, controllers, run)).get(name)
+    found = re.findall(rf" {re.escape(key)}=(\S+)", record.after_reason) if record else []
+    return found[-1] if found else ""
+
+
+def _show_node(name: str, controllers: Sequence[str], run: Run) -> str:
+    shown = run_command(controllers, ["scontrol", "--oneliner", "show", "node", name], run)
+    if shown.rc != 0 and "not found" in f"{shown.stdout}{shown.stderr}":
+        return ""
+    return must(shown).stdout
+
+
+def update_node(name: str, words: Sequence[str], controllers: Sequence[str], run: Run) -> bool:
+    """Change the node at slurmctld, as root of any machine of the cluster may; whether it knows the node.
+
+    :raises CommandFailed: slurmctld refused for another reason.
+    """
+    result = run_command(controllers, ["scontrol", "update", f"NodeName={name}", *words], run)
+    if result.rc != 0 and "Invalid node name" in f"{result.stdout}{result.stderr}":
+        return False
+    must(result)
+    return True
+
+
+def run_command(controllers: Sequence[str], words: Sequence[str], run: Run) -> Result:
+    """Return the answer of one of Slurm's commands, within a limit.
+
+    :param words: the command and its arguments.
+    :raises CommandFailed: slurmctld does not answer.
+    """
+    server = f"SLURM_CONF_SERVER={','.join(controllers)}"
+    result = run(["timeout", "--kill-after=1", str(ANSWER_S), "env", server, *words])
+    if result.rc == 124:
+        raise CommandFailed(f"slurmctld at {', '.join(controllers)} gave no answer in {ANSWER_S} s")
+    return result
+
+
+def prolog_addresses(environment: Mapping[str, str], root: Root) -> dict[str, str]:
+    """Return the addresses that slurmd told the prolog, else those in its slurm.conf; no placeholders."""
+    found = {**_configured(environment, root), **_aliases(environment)}
+    return {name: address for name, address in found.items() if address != PLACEHOLDER_ADDRESS}
+
+
+def query_addresses(names: Sequence[str], controllers: Sequence[str], run: Run) -> dict[str, str]:
+    """Return the addresses that slurmctld has of these nodes; no placeholders.
+
+    :raises CommandFailed: slurmctld does not answer.
+    """
+    words = ["sinfo", "--noheader", "--all", "--Node", f"--nodes={','.join(names)}", "--format=%N %o"]
+    shown = must(run_command(controllers, words, run)).stdout
+    pairs = [line.split() for line in shown.splitlines()]
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[1] != PLACEHOLDER_ADDRESS}
+
+
+def _aliases(environment: Mapping[str, str]) -> dict[str, str]:
+    """name:address:hostname,... of nodes that joined by themselves; an IPv6 address stands in brackets."""
+    found = {}
+    for word in re.split(r",(?![^\[]*\])", environment.get("SLURM_NODE_ALIASES") or ""):
+        match = re.fullmatch(r"([^:]+):(\[[^\]]+\]|[^:]+):[^:]+", word)
+        if match:
+            found[match[1]] = match[2].strip("[]")
+    return found
+
+
+def _configured(environment: Mapping[str, str], root: Root) -> dict[str, str]:
+    path = environment.get("SLURM_CONF") or ""
+    text = root.text(path) if os.path.isabs(path) else None
+    found: dict[str, str] = {}
+    for line in (text or "").splitlines():
+        keys = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        named = {key.lower(): value.strip('"') for key, value in keys.items()}
+        if "nodename" in named and "nodeaddr" in named:
+            found.update(_paired(named["nodename"], named["nodeaddr"]))
+    return found
+
+
+def _paired(names: str, addresses: str) -> dict[str, str]:
+    try:
+        return dict(zip(expand(names), expand(addresses)))
+    except HostlistError:
+        return {}

@@ -1,0 +1,182 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Delete, redeploy and replace instances. All operations are started, then all are awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .clients import Clients
+from .errors import Asking, InventoryError, explain, listed
+from .targets import SetName, Target, by_set, instance_ids
+
+
+class Begin(NamedTuple):
+    """An operation that is to be begun.
+
+    :ivar asking: what it does, for an error.
+    :ivar begin: begins it, and returns the SDK's poller.
+    """
+
+    asking: Asking
+    begin: Callable[[], Any]
+
+
+def finish(operations: Iterable[Begin]) -> None:
+    """Begin the operations and wait until they have ended. One that fails does not keep the others from it.
+
+    :raises InventoryError: it names all that failed.
+    """
+    started: list[tuple[Asking, Any]] = []
+    errors: list[str] = []
+    for operation in operations:
+        try:
+            started.append((operation.asking, operation.begin()))
+        except Exception as error:
+            errors.append(explain(error, operation.asking))
+    for asking, poller in started:
+        try:
+            poller.result()
+        except Exception as error:
+            errors.append(explain(error, asking))
+    if errors:
+        raise InventoryError(" ".join(errors))
+
+
+@dataclass(frozen=True)
+class _Operation:
+    """What the SDK calls an operation on members of a Uniform set, and on a virtual machine of its own."""
+
+    verb: str
+    set_permission: str
+    set_call: str
+    ids_model: str
+    vm_permission: str
+    vm_call: str
+
+    def on(self, clients: Clients, targets: Iterable[Target]) -> list[Begin]:
+        """Return what begins it, those of a set by one request."""
+        sets, alone = by_set(targets)
+        return [
+            *(
+                self._on_set(clients, scale_set, instance_ids(scale_set, members))
+                for scale_set, members in sets.items()
+            ),
+            *(self._on_vm(clients, target) for target in alone),
+        ]
+
+    def _on_set(self, clients: Clients, scale_set: SetName, ids: list[str]) -> Begin:
+        from azure.mgmt.compute import models
+
+        asking = Asking(
+            f"{self.verb} the instances {listed(ids)} of {scale_set}",
+            f"Microsoft.Compute/virtualMachineScaleSets/{self.set_permission}",
+        )
+        wanted = getattr(models, self.ids_model)(instance_ids=ids)
+        call = getattr(clients.compute(scale_set.subscription).virtual_machine_scale_sets, self.set_call)
+        return Begin(asking, lambda: call(scale_set.group, scale_set.name, wanted))
+
+    def _on_vm(self, clients: Clients, target: Target) -> Begin:
+        asking = Asking(f"{self.verb} {target.azure_id}", f"Microsoft.Compute/virtualMachines/{self.vm_permission}")
+        call = getattr(clients.compute(target.subscription).virtual_machines, self.vm_call)
+        return Begin(asking, lambda: call(target.group, target.name))
+
+
+_DELETE = _Operation(
+    verb="delete",
+    set_permission="delete/action",
+    set_call="begin_delete_instances",
+    ids_model="VirtualMachineScaleSetVMInstanceRequiredIDs",
+    vm_permission="delete",
+    vm_call="begin_delete",
+)
+_REDEPLOY = _Operation(
+    verb="redeploy",
+    set_permission="redeploy/action",
+    set_call="begin_redeploy",
+    ids_model="VirtualMachineScaleSetVMInstanceIDs",
+    vm_permission="redeploy/action",
+    vm_call="begin_redeploy",
+)
+
+
+def delete(clients: Clients, targets: Iterable[Target]) -> None:
+    """Delete instances, and wait until they are gone.
+
+    The capacity of a set is never lowered for it: Azure would choose which instances go. Deleting by id lowers it too.
+
+    :raises InventoryError: it names all that could not be deleted; the others are.
+    """
+    finish(_DELETE.on(clients, targets))
+
+
+def redeploy(clients: Clients, targets: Iterable[Target]) -> None:
+    """Redeploy instances, and wait until they run again.
+
+    A redeployment moves an instance to another physical host and keeps the machine: its id, vmId, name and system disk;
+    what was on its local disks is gone. A reimage would stay on the host.
+
+    :raises InventoryError: it names all that could not be redeployed; the others are.
+    """
+    finish(_REDEPLOY.on(clients, targets))
+
+
+def count_by_set(targets: Iterable[Target]) -> dict[SetName, int]:
+    """Return how many of the targets each Uniform set has.
+
+    :raises InventoryError: one is in no such set, so that no capacity brings another in its place.
+    """
+    sets, alone = by_set(targets)
+    if alone:
+        raise InventoryError(
+            f"Nothing was done. {listed([target.azure_id for target in alone])}: no Uniform scale set would bring "
+            "another in its place; redeploy it."
+        )
+    return {scale_set: len(members) for scale_set, members in sets.items()}
+
+
+def read_capacity(clients: Clients, sets: Iterable[SetName]) -> dict[SetName, int]:
+    """Return the capacity of each set.
+
+    :raises InventoryError: Azure did not tell.
+    """
+    found: dict[SetName, int] = {}
+    for scale_set in sets:
+        calls = clients.compute(scale_set.subscription).virtual_machine_scale_sets
+        asking = Asking(f"read the capacity of {scale_set}", "Microsoft.Compute/virtualMachineScaleSets/read")
+        try:
+            found[scale_set] = int(calls.get(scale_set.group, scale_set.name).sku.capacity)
+        except Exception as error:
+            raise InventoryError(explain(error, asking)) from None
+    return found
+
+
+def sets_to_refill(
+    before: Mapping[SetName, int], after: Mapping[SetName, int], gone: Mapping[SetName, int]
+) -> list[SetName]:
+    """Return the sets whose capacity is exactly as the deletions left it. Pure.
+
+    Where it is not, an autoscale rule or a person changed it meanwhile, and has decided how many there shall be.
+    """
+    return [scale_set for scale_set, was in before.items() if after[scale_set] == was - gone[scale_set]]
+
+
+def set_capacity(clients: Clients, wanted: Mapping[SetName, int]) -> None:
+    """Set capacities, and wait until the new instances run.
+
+    :raises InventoryError: it names all sets where that failed.
+    """
+    finish([_change(clients, scale_set, capacity) for scale_set, capacity in wanted.items()])
+
+
+def _change(clients: Clients, scale_set: SetName, capacity: int) -> Begin:
+    from azure.mgmt.compute.models import Sku, VirtualMachineScaleSetUpdate
+
+    calls = clients.compute(scale_set.subscription).virtual_machine_scale_sets
+    asking = Asking(f"set the capacity of {scale_set} to {capacity}", "Microsoft.Compute/virtualMachineScaleSets/write")
+    update = VirtualMachineScaleSetUpdate(sku=Sku(capacity=capacity))
+    return Begin(asking, lambda: calls.begin_update(scale_set.group, scale_set.name, update))

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading Azure resource ids and tags. Azure compares both ids and names of tags without case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+def segment(resource_id: str | None, kind: str) -> str | None:
+    """Return what follows ``kind`` in a resource id, such as ``a`` in ``/subscriptions/s/resourceGroups/a``."""
+    if not resource_id:
+        return None
+    parts = resource_id.split("/")
+    wanted = kind.lower()
+    for position in range(len(parts) - 1):
+        if parts[position].lower() == wanted:
+            return parts[position + 1] or None
+    return None
+
+
+def resource_group_of(resource_id: str | None) -> str | None:
+    """Return the resource group of a resource id."""
+    return segment(resource_id, "resourceGroups")
+
+
+def subscription_of(resource_id: str | None) -> str | None:
+    """Return the subscription of a resource id."""
+    return segment(resource_id, "subscriptions")
+
+
+def name_of(resource_id: str) -> str:
+    """Return the last part of a resource id."""
+    return resource_id.rstrip("/").rsplit("/", 1)[-1]
+
+
+def virtual_network_of(subnet_id: str | None) -> str | None:
+    """Return the id of the virtual network that a subnet belongs to."""
+    if not subnet_id:
+        return None
+    position = subnet_id.lower().rfind("/subnets/")
+    return subnet_id[:position] if position > 0 else None
+
+
+def in_natural_order(resource_id: str) -> list[str | int]:
+    """Return a key to sort by in which instance 3 comes before 17."""
+    return [int(part) if part.isdigit() else part for part in _DIGITS.split(resource_id)]
+
+
+WantedTags = Mapping[str, Sequence[str] | None]
+
+
+def effective_tags(own: Mapping[str, str] | None, scale_set: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the tags of an instance: its own, and the scale set's where it has none of that name."""
+    tags = {str(name): "" if value is None else str(value) for name, value in (own or {}).items()}
+    if scale_set:
+        taken = {name.lower() for name in tags}
+        for name, value in scale_set.items():
+            if name.lower() not in taken:
+                tags[name] = value
+    return tags
+
+
+def tag_value(tags: Mapping[str, str], name: str) -> str | None:
+    """Return the value of a tag, or None."""
+    if name in tags:
+        return tags[name]
+    lowered = name.lower()
+    return next((value for key, value in tags.items() if key.lower() == lowered), None)
+
+
+def tags_match(tags: Mapping[str, str], wanted: WantedTags) -> bool:
+    """Say whether each wanted tag is there, with one of its wanted values; None stands for any value."""
+    for name, values in wanted.items():
+        value = tag_value(tags, name)
+        if value is None or (values is not None and value not in values):
+            return False
+    return True
+
+
+def roles_of(tags: Mapping[str, str], role_tag: str) -> list[str]:
+    """Return the roles that the role tag names: lower case, in order, each once."""
+    value = tag_value(tags, role_tag) or ""
+    return list(dict.fromkeys(role for part in value.split(",") if (role := part.strip().lower())))

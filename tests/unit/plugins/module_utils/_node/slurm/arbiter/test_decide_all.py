@@ -1,0 +1,116 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the arbiter decides about all nodes together: the limit, and who goes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.actions import (
+    CAP,
+    DRAIN,
+    RETURN,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.decide import (
+    Decision,
+    decide,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.observed import ObservedNode
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import Fault, Report
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.settings import Settings
+
+from .playing import FULL, HUNG, LOST, NOW, drained, node, report, seen
+
+OURS = "hpcai: health: gpu_count: x"
+BY_PROLOG = "hpcai: prolog: 30-health: gpu_count: x (job 4)"
+
+
+def said(number: int, *faults: Fault, **more: object) -> Report:
+    """What a node of this number says."""
+    return report(*faults, vm_id=f"vm-{number}", **more)  # type: ignore[arg-type]
+
+
+def cluster(count: int, *faults: Fault) -> list[ObservedNode]:
+    """So many nodes that all fail the same."""
+    return [seen(node(f"compute-{n:02}"), said(n, *faults)) for n in range(count)]
+
+
+def drains(decision: Decision) -> list[str]:
+    """The nodes that are drained."""
+    return [action.node for action in decision.actions if action.kind == DRAIN]
+
+
+@pytest.mark.parametrize(
+    ("max_out", "count", "allowed"),
+    [("10%", 20, 2), ("10%", 21, 3), ("10%", 3, 1), ("5", 20, 5), ("0", 20, 0), ("0%", 20, 0), ("100%", 20, 20)],
+)
+def test_where_all_fail_at_once_the_cap_holds(max_out: str, count: int, allowed: int) -> None:
+    decision = decide(cluster(count, LOST), {}, Settings(max_out=max_out), NOW)
+    assert len(drains(decision)) == decision.allowed == allowed
+    assert len(decision.refused) == count - allowed
+    alerts = [alert for alert in decision.alerts if alert.kind == CAP]
+    assert bool(alerts) is (allowed < count)
+
+
+def test_at_the_cap_it_says_which_node_stays_in_and_why() -> None:
+    decision = decide(cluster(3, LOST), {}, Settings(max_out="1"), NOW)
+    assert decision.alerts[0].words == (
+        "1 nodes are out and 1 may be (max_out 1), so compute-01 and 1 more stays in scheduling: "
+        "hpcai: health: gpu_count: 7 of 8 GPUs: 0003:00:00.0 is not there. Look for what they share; "
+        "health_checks_arbiter.max_out raises the limit"
+    )
+    assert set(decision.refused) == {"compute-01", "compute-02"}
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        OURS,
+        BY_PROLOG,
+        "hpcai: health: reboot: gpu_xid: x",
+        "hpcai: prolog: 50-mine: x",
+        "hpcai: epilog: 50-mine: x",
+    ],
+)
+def test_nodes_that_are_out_by_us_take_a_place(reason: str) -> None:
+    nodes = [seen(drained(reason, "compute-90"), said(90, LOST)), *cluster(2, LOST)]
+    decision = decide(nodes, {}, Settings(max_out="2"), NOW)
+    assert decision.out == ("compute-90",)
+    assert drains(decision) == ["compute-00"]
+
+
+@pytest.mark.parametrize("reason", ["ticket 4711", "hpcai: boot: gpu: x"])
+def test_nodes_that_are_out_by_others_take_none(reason: str) -> None:
+    nodes = [seen(drained(reason, "compute-90"), said(90, LOST)), *cluster(2, LOST)]
+    assert len(drains(decide(nodes, {}, Settings(max_out="2"), NOW))) == 2
+
+
+def test_more_out_than_may_be_drains_nothing_and_still_returns_nodes() -> None:
+    """After somebody lowered the limit."""
+    nodes = [seen(drained(OURS, f"compute-9{n}"), said(90 + n), reason_since=NOW - 600) for n in range(3)]
+    decision = decide([*nodes, *cluster(1, LOST)], {}, Settings(max_out="1"), NOW)
+    assert drains(decision) == []
+    assert [action.kind for action in decision.actions] == [RETURN] * 3
+
+
+def test_what_no_job_can_do_without_goes_first_then_what_is_worse() -> None:
+    nodes = [
+        seen(node("a"), said(1, FULL)),
+        seen(node("b"), said(2, HUNG)),
+        seen(node("c"), said(3, LOST)),
+        seen(node("d"), said(4, FULL)),
+    ]
+    assert drains(decide(nodes, {}, Settings(max_out="3"), NOW)) == ["c", "b", "a"]
+
+
+def test_spare_names_make_the_cap_no_larger() -> None:
+    spares = [seen(node(f"spare-{n}", ("DOWN",), "hpcai: no such instance")) for n in range(90)]
+    decision = decide([*cluster(10, LOST), *spares], {}, Settings(max_out="10%"), NOW)
+    assert (decision.nodes, decision.allowed, len(drains(decision))) == (10, 1, 1)
+
+
+def test_good_nodes_are_left_in_peace() -> None:
+    decision = decide(cluster(3), {}, Settings(), NOW)
+    assert (decision.actions, decision.alerts, decision.out) == ((), (), ())

@@ -1,0 +1,279 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Looks at a played slurmctld: what they do, what they write down, and what they say."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import decide, reconcile, records, status
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.decide import NodeDecision
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.observed import ObservedNode
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.settings import Settings
+
+from .playing import HUNG, LOST, NOW, Slurmctld, report
+
+SETTINGS = Settings(max_out="2", metrics="/metrics", stale_s=7200)
+OURS = "hpcai: health: gpu_count: 7 of 8 GPUs: 0003:00:00.0 is not there"
+
+
+@pytest.fixture
+def root(tmp_path: pathlib.Path) -> Root:
+    """A controller."""
+    return Root(str(tmp_path))
+
+
+def cluster(count: int = 3) -> Slurmctld:
+    """Good nodes."""
+    slurmctld = Slurmctld()
+    for number in range(count):
+        slurmctld.add(f"compute-{number}", report(vm_id=f"vm-{number}"))
+    return slurmctld
+
+
+def look_at(
+    slurmctld: Slurmctld, root: Root, settings: Settings = SETTINGS, minutes: float = 0.0
+) -> reconcile.Reconciled:
+    """Look, so many minutes later."""
+    slurmctld.now = NOW + minutes * 60
+    return reconcile.reconcile(root, slurmctld, settings, slurmctld.now)
+
+
+def test_a_node_goes_and_comes_back_three_times_and_then_stays_out(root: Root) -> None:
+    slurmctld = cluster()
+    for turn in range(3):
+        began = turn * 20.0
+        slurmctld.says("compute-1", report(LOST, vm_id="vm-1", age=-began * 60))
+        look_at(slurmctld, root, minutes=began)
+        assert slurmctld.reasons() == {"compute-1": OURS}
+        slurmctld.says("compute-1", report(vm_id="vm-1", age=-(began + 10) * 60))
+        look_at(slurmctld, root, minutes=began + 10)
+        held = {"compute-1": f"{OURS} (held: 3 drains in 24 h)"} if turn == 2 else {}
+        assert slurmctld.reasons() == held
+    assert status.read_status(root) is not None
+    told = look_at(slurmctld, root, minutes=55).told
+    assert [alert["kind"] for alert in told["alerts"]] == ["held"]
+    assert status.is_bad(told)
+
+
+def test_jobs_are_not_touched_and_each_node_gets_its_own_command(root: Root) -> None:
+    slurmctld = cluster()
+    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+    looked = look_at(slurmctld, root)
+    assert [one.words for one in looked.done] == [f"node compute-1 drained: {OURS}"]
+    assert slurmctld.commands == [
+        "scontrol --oneliner show nodes",
+        "scontrol --oneliner show node compute-1",
+        f"scontrol update NodeName=compute-1 State=DRAIN Reason={OURS}",
+    ]
+
+
+def test_good_nodes_cost_one_question_and_no_record(root: Root) -> None:
+    slurmctld = cluster()
+    assert look_at(slurmctld, root).done == ()
+    assert slurmctld.commands == ["scontrol --oneliner show nodes"]
+    assert records.read(root, SETTINGS.records).machines == {}
+
+
+def test_a_reason_that_comes_in_between_is_not_overwritten(root: Root) -> None:
+    slurmctld = cluster()
+    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+
+    def operator(command: Sequence[str]) -> Result:
+        answer = slurmctld(command)
+        if command[-1] == "nodes":
+            slurmctld.nodes["compute-1"].update(state="IDLE+DRAIN", reason="ticket 4711")
+        return answer
+
+    told = reconcile.reconcile(root, operator, SETTINGS, NOW).told
+    assert slurmctld.reasons() == {"compute-1": "ticket 4711"}
+    assert "somebody else has changed it" in told["actions"][0]["problem"]
+    assert records.read(root, SETTINGS.records).machines == {}
+
+
+def test_what_slurmctld_refuses_is_told_and_not_remembered_as_done(root: Root) -> None:
+    slurmctld = cluster()
+    slurmctld.refuses = "compute-1"
+    for number in (1, 2):
+        slurmctld.says(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
+    told = look_at(slurmctld, root).told
+    assert slurmctld.reasons() == {"compute-2": OURS}
+    assert told["out"] == ["compute-2"]
+    assert status.is_bad(told)
+    assert list(records.read(root, SETTINGS.records).machines) == ["vm-2"]
+
+
+def test_where_all_fail_the_cap_holds_look_after_look(root: Root) -> None:
+    slurmctld = cluster(6)
+    for number in range(6):
+        slurmctld.says(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
+    for minute in range(3):
+        told = look_at(slurmctld, root, minutes=minute).told
+        assert list(slurmctld.reasons()) == ["compute-0", "compute-1"]
+        assert list(told["refused"]) == ["compute-2", "compute-3", "compute-4", "compute-5"]
+    assert status.is_bad(told)
+    assert "hpcai_health_cap_reached 1\n" in (root.text(f"/metrics/{status.METRICS_FILE}") or "")
+
+
+def test_a_restart_is_asked_of_slurm_and_the_node_is_marked_if_it_comes_back_ill(root: Root) -> None:
+    settings = replace(SETTINGS, escalate=True)
+    slurmctld = cluster()
+    slurmctld.says("compute-1", report(HUNG, vm_id="vm-1"))
+    look_at(slurmctld, root, settings)
+    assert slurmctld.reasons()["compute-1"].startswith("hpcai: health: gpu_xid: ")
+    look_at(slurmctld, root, settings, minutes=0.2)
+    asked = "hpcai: health: reboot: gpu_xid: XID 79 of 0001:00:00.0: fallen off the bus"
+    assert slurmctld.commands[-1] == f"scontrol reboot ASAP nextstate=RESUME reason={asked} compute-1"
+    # It restarts, returns, and fails again.
+    slurmctld.nodes["compute-1"].update(state="IDLE", reason="")
+    ill = replace(report(HUNG, vm_id="vm-1", age=-600), boot="another")
+    slurmctld.says("compute-1", ill)
+    for minutes in (10.0, 10.2):
+        told = look_at(slurmctld, root, settings, minutes=minutes).told
+    assert slurmctld.reasons()["compute-1"].startswith("hpcai: health: replace: gpu_xid: ")
+    [marked] = told["replace"]
+    assert (marked["node"], marked["vm_id"], marked["host"], marked["action"]) == (
+        "compute-1",
+        "vm-1",
+        "host-a",
+        "reboot",
+    )
+
+
+def test_check_mode_changes_nothing(root: Root) -> None:
+    slurmctld = cluster()
+    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+    looked = reconcile.reconcile(root, slurmctld, SETTINGS, NOW, check=True)
+    assert [one.action.node for one in looked.done] == ["compute-1"]
+    assert slurmctld.reasons() == {}
+    assert not root.entries("/")
+
+
+def test_a_silent_slurmctld_is_an_error_and_nothing_is_written(root: Root) -> None:
+    with pytest.raises(CommandFailed, match="Unable to contact"):
+        reconcile.reconcile(root, Slurmctld(silent=True), SETTINGS, NOW)
+    assert not root.entries("/")
+
+
+def test_lost_records_are_told_and_kept_aside(root: Root, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / SETTINGS.records.lstrip("/")
+    path.parent.mkdir(parents=True)
+    path.write_text("{", encoding="utf-8")
+    slurmctld = cluster()
+    slurmctld.nodes["compute-1"].update(state="IDLE+DRAIN", reason=OURS)
+    told = look_at(slurmctld, root).told
+    assert told["alerts"][0]["kind"] == "lost"
+    assert path.with_name("arbiter.json.unreadable").read_text(encoding="utf-8") == "{"
+    # A node that is out by us needs a report from after that.
+    assert slurmctld.reasons() == {"compute-1": OURS}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        f"hpcai-health/1;t={'9' * 400};b=b;v=vm-0;h=host-a",
+        f"hpcai-health/1;t={NOW - 60:.0f};b=b;v=vm-0;h=host-a;f=gpu_count:replace:{'9' * 400}b:lost",
+        "hpcai-health/1;t=\u0661;b=b;v=vm-0;h=host-a",
+    ],
+)
+def test_a_damaged_report_costs_the_other_nodes_nothing(root: Root, damaged: str) -> None:
+    slurmctld = cluster()
+    slurmctld.nodes["compute-0"]["extra"] = damaged
+    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+    told = look_at(slurmctld, root).told
+    assert slurmctld.reasons() == {"compute-1": OURS}
+    assert [(alert["kind"], alert["node"]) for alert in told["alerts"]] == [("unreadable", "compute-0")]
+
+
+def test_a_summary_with_a_nul_byte_still_drains_its_node(root: Root) -> None:
+    slurmctld = cluster()
+    slurmctld.nodes["compute-1"]["extra"] = (
+        f"hpcai-health/1;t={NOW - 60:.0f};b=b;v=vm-1;h=host-a;f=gpu_count:replace:1b:7 of 8%00%0a".replace(" ", "+")
+    )
+    look_at(slurmctld, root)
+    assert slurmctld.reasons() == {"compute-1": "hpcai: health: gpu_count: 7 of 8??"}
+
+
+def test_a_node_that_cannot_be_judged_costs_the_other_nodes_nothing(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = decide.decide_node
+
+    def decide_node(one: ObservedNode, *rest: Any) -> NodeDecision:
+        if one.name == "compute-0":
+            raise OverflowError("int too large to convert to float")
+        return real(one, *rest)
+
+    monkeypatch.setattr(decide, "decide_node", decide_node)
+    slurmctld = cluster()
+    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+    told = look_at(slurmctld, root).told
+    assert slurmctld.reasons() == {"compute-1": OURS}
+    assert [(alert["kind"], alert["node"]) for alert in told["alerts"]] == [("unreadable", "compute-0")]
+
+
+def test_a_damaged_record_of_a_machine_costs_the_others_nothing(root: Root, tmp_path: pathlib.Path) -> None:
+    slurmctld = cluster()
+    for number in (1, 2):
+        slurmctld.says(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
+    look_at(slurmctld, root)
+    path = tmp_path / SETTINGS.records.lstrip("/")
+    held = json.loads(path.read_text(encoding="utf-8"))
+    held["machines"]["vm-2"]["drains"][0]["time"] = int("9" * 400)
+    path.write_text(json.dumps(held), encoding="utf-8")
+    found = records.read(root, SETTINGS.records)
+    assert list(found.machines) == ["vm-1"]
+    assert "vm-2" in found.problem
+    assert path.with_name("arbiter.json.unreadable").exists()
+
+
+def test_the_service_says_what_it_does_and_each_alert_once(root: Root) -> None:
+    slurmctld = cluster()
+    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        slurmctld.silent = len(pauses) in (2, 3)
+        if len(pauses) == 4:
+            slurmctld.says("compute-1", report(vm_id="vm-1", age=-60))
+
+    lines = list(
+        islice(reconcile.reconcile_forever(root, slurmctld, SETTINGS, lambda: NOW + 60 * len(pauses), pause), 3)
+    )
+    assert lines == [
+        f"<6>node compute-1 drained: {OURS}",
+        "<3>nothing is decided: 'scontrol --oneliner show nodes' failed (exit status 1): slurm_load_node error: Unable "
+        "to contact slurm controller",
+        "<6>node compute-1 is back in scheduling",
+    ]
+    assert set(pauses) == {10.0}
+
+
+def test_metrics_are_of_the_form_that_prometheus_reads(root: Root) -> None:
+    text = status.metrics(look_at(cluster(), root).told)
+    lines = text.splitlines()
+    assert [line.split()[:2] for line in lines[:2]] == [["#", "HELP"], ["#", "TYPE"]]
+    values = {line.split()[0]: float(line.split()[1]) for line in lines if not line.startswith("#")}
+    assert set(values) == set(status.METRICS)
+    assert values["hpcai_health_arbiter_timestamp_seconds"] == NOW
+    assert all(lines.count(f"# TYPE {name} gauge") == 1 for name in values)
+
+
+def test_status_of_another_schema_is_none(root: Root) -> None:
+    look_at(cluster(), root)
+    told = json.loads(root.text(status.STATUS_FILE) or "")
+    assert told["schema"] == 1
+    status.write_status(root, {"schema": 2})
+    assert status.read_status(root) is None

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A node's report as one word of text."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import (
+    LONGEST,
+    MOST_FAULTS,
+    Fault,
+    Report,
+    UnreadableReport,
+    decode,
+    encode,
+)
+
+from .playing import FULL, LOST, report
+
+NASTY = 'GPU "0": State=DOWN;f=x:y, 100 % [root@2026-01-01T00:00:00] Reason=\tnone\nü'
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        report(),
+        report(LOST, FULL, more=3, unknown=("ib_rate", "nvme_smart")),
+        report(vm_id="", host=""),
+        Report(0),
+    ],
+)
+def test_it_comes_back_as_it_went(told: Report) -> None:
+    assert decode(encode(told)) == told
+
+
+def test_it_is_one_plain_word_whatever_is_in_it() -> None:
+    text = encode(report(Fault("mounts", "observe", NASTY), host='a b";='))
+    assert text.startswith("hpcai-health/1;t=")
+    assert text.isascii()
+    assert text.isprintable()
+    assert not set(text) & set(" \"'\\")
+    fault = decode(text).faults[0]
+    assert fault.summary == NASTY.replace("ü", "?").replace("\t", " ").replace("\n", " ")
+
+
+def test_it_is_bounded_and_counts_what_it_has_no_room_for() -> None:
+    faults = [Fault(f"check_with_a_long_name_{n}", "observe", ";" * 4000) for n in range(40)]
+    text = encode(report(*faults, host="h" * 200, unknown=tuple(f"unknown_{n}" for n in range(50))))
+    told = decode(text)
+    assert len(text) <= LONGEST
+    assert told.failed == 40
+    assert 1 <= len(told.faults) < MOST_FAULTS
+    assert len(told.faults[0].summary) == 120
+    assert told.could_not_tell("unknown_0")
+    assert told.could_not_tell("unknown_49")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rack 4", "not written by hpcnode"),
+        ("hpcai-health/2;t=1", "it has version 2, and this hpcnode reads version 1"),
+        ("hpcai-health/1;t=now;b=;v=;h=", "damaged"),
+        ("hpcai-health/1;t=1", "damaged"),
+        ("hpcai-health/1;t=1;b=;v=;h=;f=gpu_count", "damaged"),
+        (f"hpcai-health/1;t={'9' * 400};b=;v=;h=", "not a number of at most 11 digits"),
+        ("hpcai-health/1;t=-5;b=;v=;h=", "not a number"),
+        (f"hpcai-health/1;t=1;b=;v=;h=;n={'9' * 5000}", "not a number"),
+        (f"hpcai-health/1;t=1;b=;v=;h=;f=a:observe:{'9' * 400}:x", "not a number"),
+        ("hpcai-health/1;t=1;b=;v=;h=;f=a b:observe:1:x", "not the name of a check"),
+    ],
+)
+def test_what_is_no_report_says_why(text: str, words: str) -> None:
+    with pytest.raises(UnreadableReport, match=words):
+        decode(text)
+
+
+def test_no_byte_of_it_spoils_a_command_or_a_line() -> None:
+    """A NUL byte in a drain reason would stop the arbiter: no command can have it in an argument."""
+    told = decode("hpcai-health/1;t=1;b=%00;v=%0a;h=%1b%5b2J;f=gpu_count:observe:1:a%00b%0ac%c3%bc")
+    assert (told.boot, told.vm_id, told.host, told.faults[0].summary) == ("?", "?", "?[2J", "a?b?c?")
+
+
+def test_two_that_differ_in_time_alone_say_the_same() -> None:
+    assert report(LOST, age=10).is_like(report(LOST, age=700))
+    assert not report(LOST).is_like(report())
+    assert not report().is_like(None)

@@ -1,0 +1,200 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How two states of the configuration differ, and what each change needs."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import conf_changes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.conf_changes import Need, Release, Snapshot
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases import has_known_effects
+
+OLD: Release = (22, 5)
+NEW: Release = (24, 11)
+NOTHING, RECONFIGURE, RESTART = Need.NOTHING, Need.RECONFIGURE, Need.RESTART
+
+
+@pytest.mark.parametrize(
+    ("key", "release", "slurmctld", "slurmd"),
+    [
+        ("SchedulerParameters", OLD, RECONFIGURE, RECONFIGURE),
+        ("SlurmdTimeout", OLD, RECONFIGURE, RECONFIGURE),
+        ("MaxJobCount", OLD, RESTART, RECONFIGURE),
+        ("maxjobcount", NEW, RECONFIGURE, RECONFIGURE),
+        ("TaskPlugin", OLD, RECONFIGURE, RESTART),
+        ("TaskPlugin", NEW, RECONFIGURE, RECONFIGURE),
+        ("ProctrackType", OLD, RESTART, RESTART),
+        ("GresTypes", OLD, RESTART, RESTART),
+        ("SlurmctldPort", NEW, RESTART, RECONFIGURE),
+        ("SlurmdPort", NEW, RECONFIGURE, RESTART),
+        ("AuthType", NEW, RESTART, RESTART),
+        ("KeyOfTheFuture", NEW, RESTART, RESTART),
+        ("KeyOfTheFuture", OLD, RESTART, RESTART),
+    ],
+)
+def test_each_key_needs_what_the_manual_says(key: str, release: Release, slurmctld: Need, slurmd: Need) -> None:
+    effect = conf_changes.effect_of(key, release)
+    assert (effect.slurmctld, effect.slurmd) == (slurmctld, slurmd)
+    assert effect.source
+
+
+def test_keys_with_an_effect_of_their_own_are_keys_of_slurm() -> None:
+    named = {
+        key
+        for name, keys in vars(conf_changes).items()
+        if name.isupper() and isinstance(keys, frozenset)
+        for key in keys
+    }
+    assert len(named) > 40
+    assert all(map(has_known_effects, named))
+
+
+def test_what_loses_jobs_says_so() -> None:
+    assert conf_changes.effect_of("SelectType", OLD).loses_jobs
+    assert conf_changes.effect_of("StateSaveLocation", NEW).loses_jobs
+    assert conf_changes.effect_of_partitions(is_removed=True).loses_jobs
+    assert not conf_changes.effect_of_partitions(is_removed=False).loses_jobs
+    assert not conf_changes.effect_of("ProctrackType", OLD).loses_jobs
+
+
+def test_slurmctld_of_old_is_never_reconfigured_with_other_nodes() -> None:
+    """It would end: "hostnames inconsistency detected"."""
+    assert conf_changes.effect_of_nodes((23, 11)).slurmctld is RESTART
+    assert conf_changes.effect_of_nodes((24, 11)).slurmctld is RECONFIGURE
+    assert conf_changes.effect_of_own_hardware(OLD).slurmd is RESTART
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "slurmctld", "slurmd"),
+    [
+        ("topology.conf", OLD, RECONFIGURE, RECONFIGURE),
+        ("cgroup.conf ConstrainCores", OLD, RECONFIGURE, RECONFIGURE),
+        ("cgroup.conf CgroupPlugin", OLD, RESTART, RESTART),
+        ("gres.conf", OLD, RESTART, RESTART),
+        ("gres.conf", NEW, RESTART, RECONFIGURE),
+        ("plugstack.conf", OLD, RECONFIGURE, RESTART),
+        ("job_container.conf", OLD, NOTHING, RESTART),
+        ("job_container.conf", NEW, RECONFIGURE, RESTART),
+        ("future.conf", NEW, RESTART, RESTART),
+    ],
+)
+def test_each_file_needs_what_its_manual_says(name: str, release: Release, slurmctld: Need, slurmd: Need) -> None:
+    effect = conf_changes.effect_of_file(name, release)
+    assert (effect.slurmctld, effect.slurmd) == (slurmctld, slurmd)
+    assert effect.needs_idle_node == (name == "job_container.conf")
+
+
+CONF = """\
+ClusterName=one
+SchedulerParameters=a
+TaskPlugin=task/affinity
+NodeName=compute-[0,3] NodeAddr=10.0.0.[5-6] CPUs=2 State=UNKNOWN
+NodeName=compute-[4-5] NodeAddr=127.0.0.1 CPUs=2 State=CLOUD
+PartitionName=compute Nodes=compute-[0,3-5]
+"""
+
+
+class Folder:
+    """A folder of configuration files below a root."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root = Root(str(root))
+        self.path = root / "etc/slurm"
+        self.path.mkdir(parents=True)
+
+    def holds(self, **files: str) -> Snapshot:
+        """What the files say; names without ``.conf``."""
+        for name, text in files.items():
+            (self.path / f"{name}.conf").write_text(text, encoding="utf-8")
+        return conf_changes.read_snapshot(self.root, "/etc/slurm")
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> Folder:
+    """An empty folder."""
+    return Folder(tmp_path)
+
+
+def differences(before: Snapshot, after: Snapshot, release: Release = OLD) -> list[tuple[str, Need, Need]]:
+    """What changed and what it needs."""
+    return [
+        (change.what, change.effect.slurmctld, change.effect.slurmd)
+        for change in conf_changes.find_changes(before, after, release)
+    ]
+
+
+def test_comments_order_and_case_are_no_change(folder: Folder) -> None:
+    before = folder.holds(slurm=CONF)
+    after = folder.holds(slurm="# new\nTASKPLUGIN=task/affinity\n" + CONF.replace("TaskPlugin=task/affinity\n", ""))
+    assert differences(before, after) == []
+
+
+def test_each_changed_key_is_named_with_what_it_needs(folder: Folder) -> None:
+    before = folder.holds(slurm=CONF)
+    after = folder.holds(slurm=CONF.replace("=a\n", "=b\n").replace("task/affinity", "task/none"))
+    assert differences(before, after) == [
+        ("slurm.conf SchedulerParameters changed", Need.RECONFIGURE, Need.RECONFIGURE),
+        ("slurm.conf TaskPlugin changed", Need.RECONFIGURE, Need.RESTART),
+    ]
+
+
+def test_nodes_are_named_as_host_lists(folder: Folder) -> None:
+    before = folder.holds(slurm=CONF)
+    joined = CONF.replace("compute-[0,3] NodeAddr=10.0.0.[5-6]", "compute-[0,3-4] NodeAddr=10.0.0.[5-7]")
+    after = folder.holds(slurm=joined.replace("compute-[4-5]", "compute-[5-6]"))
+    assert differences(before, after) == [
+        ("new nodes in slurm.conf: compute-6", Need.RESTART, Need.RECONFIGURE),
+        ("nodes changed in slurm.conf: compute-4", Need.RESTART, Need.RECONFIGURE),
+    ]
+    assert ("nodes no longer in slurm.conf: compute-6", Need.RESTART, Need.RECONFIGURE) in differences(after, before)
+
+
+def test_a_partition_that_goes_is_known_by_name(folder: Folder) -> None:
+    before = folder.holds(slurm=CONF)
+    (change,) = conf_changes.find_changes(before, folder.holds(slurm=CONF[: CONF.index("PartitionName")]), OLD)
+    assert (change.what, change.partition) == ("slurm.conf PartitionName=compute was removed", "compute")
+    assert change.effect.loses_jobs
+
+
+def test_other_files_count_by_what_they_say(folder: Folder) -> None:
+    before = folder.holds(slurm=CONF, gres="Name=gpu File=/dev/nvidia0\n", cgroup="ConstrainCores=yes\n")
+    same = folder.holds(gres="# all\nName=gpu   File=/dev/nvidia0\n")
+    assert differences(before, same) == []
+    after = folder.holds(gres="Name=gpu File=/dev/nvidia1\n", cgroup="ConstrainCores=no\n")
+    assert differences(before, after) == [
+        ("cgroup.conf ConstrainCores changed", Need.RECONFIGURE, Need.RECONFIGURE),
+        ("gres.conf changed", Need.RESTART, Need.RESTART),
+    ]
+
+
+def test_no_value_stands_in_what_is_kept(folder: Folder) -> None:
+    kept = repr(folder.holds(slurm=CONF + "AccountingStoragePass=secret-socket\n"))
+    assert "AccountingStoragePass" in kept
+    assert "secret" not in kept
+
+
+def test_a_node_is_told_only_what_restarts_its_slurmd(folder: Folder) -> None:
+    snapshot = folder.holds(slurm=CONF, plugstack="required /usr/lib/hpcai/pyxis/spank_pyxis.so\n")
+    part = conf_changes.part_for_node(conf_changes.part_for_slurmd(snapshot, OLD), "compute-3")
+    assert sorted(part) == ["plugstack.conf", "slurm.conf NodeName=compute-3", "slurm.conf TaskPlugin"]
+    bigger = folder.holds(slurm=CONF.replace("CPUs=2", "CPUs=4"))
+    moved = folder.holds(slurm=CONF.replace("10.0.0.[5-6]", "10.0.0.[7-8]"))
+    for after, changed in ((bigger, ["slurm.conf NodeName=compute-3 changed"]), (moved, [])):
+        then = conf_changes.part_for_node(conf_changes.part_for_slurmd(after, OLD), "compute-3")
+        assert [change.what for change in conf_changes.part_changes(part, then, "compute-3", OLD)] == changed
+    # A node that has no line, because it has no name yet.
+    assert "slurm.conf NodeName=" not in str(
+        conf_changes.part_for_node(conf_changes.part_for_slurmd(snapshot, OLD), "")
+    )
+
+
+def test_digests_are_those_of_the_files_that_are_there(folder: Folder) -> None:
+    folder.holds(slurm=CONF, gres="")
+    (folder.path / "slurmdbd.conf").write_text("StoragePass=secret\n", encoding="utf-8")
+    assert list(conf_changes.file_digests(folder.root, "/etc/slurm")) == ["slurm.conf"]

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which hosts are verified, and what becomes of those that nobody can vouch for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.console import Console
+from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.host_keys import (
+    HostKey,
+    Machine,
+    append_lines,
+    compare_keys,
+    known_keys,
+    machines_of_hosts,
+    read_known_hosts,
+    with_lines,
+)
+
+ID = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/"
+KEY, OTHER = HostKey("ssh-ed25519", "AAAAkey"), HostKey("ssh-ed25519", "AAAAother")
+NODE: dict[str, Any] = {"azure_id": f"{ID}n", "azure_vm_id": "V-1", "hpcai_known_hosts": "~/.ssh/known"}
+
+
+def machines(*names: str) -> list[Machine]:
+    """Machines of a cluster."""
+    hosts = {name: {**NODE, "azure_id": f"{ID}{name}", "azure_vm_id": name} for name in names}
+    return machines_of_hosts(names, hosts, None)[0]
+
+
+def test_hosts_are_machines_with_the_file_of_their_cluster() -> None:
+    hosts = {"a": NODE, "b": {**NODE, "hpcai_known_hosts": "/x"}, "static": {}, "half": {"azure_id": f"{ID}h"}}
+
+    found, left_out = machines_of_hosts(["a", "b", "static", "half", "unknown", "a"], hosts, None)
+
+    assert [(one.name, str(one.path)) for one in found] == [("a", os.path.expanduser("~/.ssh/known")), ("b", "/x")]
+    assert left_out == ["static", "half", "unknown"]
+    assert [str(one.path) for one in machines_of_hosts(["a"], hosts, "/y")[0]] == ["/y"]
+
+
+@pytest.mark.parametrize(
+    "connection", ["local", "ansible.builtin.local", "community.general.chroot", "containers.podman.podman"]
+)
+def test_hosts_that_are_not_reached_by_ssh_are_ignored(connection: str) -> None:
+    assert machines_of_hosts(["a"], {"a": {**NODE, "ansible_connection": connection}}, None) == ([], [])
+
+
+@pytest.mark.parametrize("connection", ["ssh", "ansible.builtin.ssh", "smart", "ansible.netcommon.paramiko_ssh"])
+def test_hosts_that_are_reached_by_ssh_are_not(connection: str) -> None:
+    assert len(machines_of_hosts(["a"], {"a": {**NODE, "ansible_connection": connection}}, None)[0]) == 1
+
+
+def test_what_ssh_knows_and_what_consoles_show_is_compared() -> None:
+    new, same, silent, wrong, unknown = machines("new", "same", "silent", "wrong", "unknown")
+    known = {new: (), same: (KEY,), silent: (KEY,), wrong: (OTHER,), unknown: ()}
+    shown = {one.target: Console((KEY,)) for one in (new, same, wrong)}
+
+    outcome = compare_keys(known, {**shown, unknown.target: Console(lacks="why.")})
+
+    assert (list(outcome.shown), outcome.known, outcome.unverified) == ([new, same], [silent], {unknown: "why."})
+    assert outcome.lines() == {new.path: f"new {KEY}\n"}
+    (contradiction,) = outcome.contradictions
+    assert contradiction.startswith("wrong: ")
+    assert OTHER.fingerprint in contradiction
+    assert KEY.fingerprint in contradiction
+
+
+def test_key_of_a_kind_that_the_console_does_not_show_contradicts_it() -> None:
+    (machine,) = machines("n")
+
+    outcome = compare_keys({machine: (HostKey("ssh-rsa", "AAAAother"), KEY)}, {machine.target: Console((KEY,))})
+
+    assert len(outcome.contradictions) == 1
+
+
+def test_one_warning_counts_all_and_names_each_reason_once() -> None:
+    found = machines(*(f"n{number}" for number in range(8)))
+
+    outcome = compare_keys(dict.fromkeys(found, ()), {one.target: Console(lacks="why.") for one in found[1:]})
+
+    (warning,) = outcome.warnings()
+    assert "of 8 of 8 machines" in warning
+    assert warning.count("why.") == 1
+    assert "and 2 more: why." in warning
+
+
+def test_lines_that_name_no_machine_are_no_keys_of_it() -> None:
+    text = f"# v\n\nv\n@revoked v {KEY}\n* {KEY}\nv2 {KEY}\n|1|x|y {KEY}\n|1|AAAA {KEY}\nw,V {OTHER} comment\n"
+
+    assert known_keys(text, "v") == (OTHER,)
+
+
+def test_lines_are_added_at_the_end_of_what_is_there_by_then(tmp_path: Path) -> None:
+    path = tmp_path / "ssh" / "known"
+    assert read_known_hosts(path) == ""
+    append_lines(path, "", "a\n")
+    before = read_known_hosts(path)
+    path.write_text(f"{before}by ssh meanwhile\n", encoding="utf-8")
+
+    append_lines(path, before, "b\n")
+
+    assert read_known_hosts(path) == "a\nby ssh meanwhile\nb\n"
+    assert with_lines("no end", "b\n") == "no end\nb\n"
