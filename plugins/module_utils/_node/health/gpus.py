@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Callable, TypeVar
 
 from ..machine.gpu import Driver, GpuError, GpuFacts, GpuHealth, NvLinks, connect, nvidia_gpus
-from ..machine.gpu.errors import NO_ANSWER, NO_LIBRARY
+from ..machine.gpu.facts import NO_ANSWER, NO_LIBRARY
 from ..machine.root import Root
 
 LIMIT_S = 10.0
@@ -28,7 +28,7 @@ Connect = Callable[[Root, float], Driver]
 
 
 class Gpus:
-    """Reads at the first question. Each method raises ``GpuError`` (machine/gpu/errors.py) where the driver as a whole
+    """Reads at the first question. Each method raises ``GpuError`` (machine/gpu/facts.py) where the driver as a whole
     cannot be asked, and raises the same again at the next question.
 
     :param limit_s: seconds that one question to the driver may take.

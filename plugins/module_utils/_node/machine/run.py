@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Callable
@@ -88,3 +89,14 @@ def must(result: Result) -> Result:
         said = (result.stderr.strip() or result.stdout.strip() or "nothing").splitlines()[-1]
         raise CommandFailed(f"'{' '.join(result.command)}' failed (exit status {result.rc}): {said}")
     return result
+
+
+def wait_until(done: Callable[[], bool], seconds: float, pause_s: float = 1.0) -> bool:
+    """Look until ``done`` says so, at least once, and for no longer than ``seconds``; return what it said last."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        rest = deadline - time.monotonic()
+        if rest <= 0:
+            return False
+        time.sleep(min(pause_s, rest))
+    return True

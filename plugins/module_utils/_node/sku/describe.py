@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 from . import forms
 from .forms import Malformed
-from .sources import HAND
+from .table import HAND
 from .types import CpuModel, Gpu, Hca, NumaNode, Threshold, VmSize
 
 Form = Callable[[str, Any], Any]

@@ -6,12 +6,9 @@
 
 from __future__ import annotations
 
-from .driver import LIMIT_S, Driver, NvmlDriver, connect, nvidia_gpus
-from .errors import GpuError
-from .facts import Clocks, GpuFacts, facts_of
+from .driver import LIMIT_S, Driver, NvmlDriver, compute_processes, connect, nvidia_gpus
+from .facts import Clocks, DriverLoad, GpuError, GpuFacts, facts_of, read_load
 from .health import GpuHealth, NvLinks
-from .load import DriverLoad, read_load
-from .processes import compute_processes
 from .smi import SmiDriver
 
 __all__ = [

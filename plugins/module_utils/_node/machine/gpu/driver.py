@@ -7,15 +7,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from ..pci import read_pci
 from ..root import Root
 from ..run import Run, run
-from .errors import NO_ANSWER, NO_BINDINGS, NO_LIBRARY, GpuError
-from .facts import GpuFacts, facts_of
+from .facts import NO_ANSWER, NO_BINDINGS, NO_LIBRARY, GpuError, GpuFacts, facts_of
 from .health import GpuHealth, NvLinks, health_of, links_of
 from .nvml_health import open_session
 from .smi import SmiDriver
@@ -191,3 +190,29 @@ def connect(root: Root, limit_s: float = LIMIT_S, run_command: Any = run) -> Dri
             first.kind, f"{first}, and there is no nvidia-smi: install NVIDIA's driver (is this a GPU size?)"
         )
     return SmiDriver(limited, pci)
+
+
+_PROCESSES_LIMIT_S = 10.0
+
+
+def compute_processes(root: Root, limit_s: float = _PROCESSES_LIMIT_S) -> Mapping[int, tuple[str, ...]] | None:
+    """Return for each process that computes on GPUs the PCI addresses of these, in Linux's spelling.
+
+    A process on a MIG instance counts for the GPU that the instance is part of. The process ids are those of the
+    machine's own namespace. A GPU that is lost is passed over.
+
+    :param limit_s: seconds that one question to the driver may take.
+    :return: None where it cannot be told: no driver, no answer, or ``root`` is not this machine.
+    """
+    if not root.is_this_machine:
+        return None
+    try:
+        driver = connect(root, limit_s)
+    except GpuError:
+        return None
+    try:
+        return driver.processes()
+    except GpuError:
+        return None
+    finally:
+        driver.close()

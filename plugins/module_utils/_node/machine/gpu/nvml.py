@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 from ..pci import canonical_busid
-from .errors import LACKING, NO_BINDINGS, NO_FUNCTION, NO_PERMISSION, GpuError
+from .facts import LACKING, NO_BINDINGS, NO_FUNCTION, NO_PERMISSION, GpuError
 
 SITE = "/usr/lib/hpcai/site"
 """Where nvidia-ml-py lies on nodes: distributions' Pythons refuse pip."""

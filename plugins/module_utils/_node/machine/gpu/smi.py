@@ -16,8 +16,19 @@ from typing import Any
 
 from ..pci import canonical_busid
 from ..run import Result, Run
-from .errors import DEPRECATED, LOST, MISMATCH, NO_ANSWER, NO_DRIVER, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, GpuError
-from .facts import GpuFacts, facts_of
+from .facts import (
+    DEPRECATED,
+    LOST,
+    MISMATCH,
+    NO_ANSWER,
+    NO_DRIVER,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    UNKNOWN,
+    GpuError,
+    GpuFacts,
+    facts_of,
+)
 from .health import GpuHealth, NvLinks
 from .smi_health import FORMAT as _FORMAT
 from .smi_health import read_health, read_links

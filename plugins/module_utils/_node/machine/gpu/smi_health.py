@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..pci import canonical_busid
-from .errors import LOST, UNKNOWN, GpuError
+from .facts import LOST, UNKNOWN, GpuError
 from .health import FABRIC_STATES, GpuHealth, NvLinks, health_of
 
 Ask = Callable[..., str]

@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from .errors import DIED, NO_ANSWER, UNKNOWN, GpuError
+from .facts import DIED, NO_ANSWER, UNKNOWN, GpuError
 
 Serve = Callable[[str, Sequence[Any]], Any]
 """Carries out a request: its name and arguments; what it returns must go through JSON."""

@@ -11,9 +11,11 @@ import pathlib
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import run as runner
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result, must, run
 
 
@@ -109,3 +111,27 @@ def test_a_failure_names_the_command_and_its_last_words(stdout: str, stderr: str
     with pytest.raises(CommandFailed) as caught:
         must(Result(("scontrol", "ping"), 2, stdout, stderr))
     assert str(caught.value) == f"'scontrol ping' failed (exit status 2): {said}"
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long each sleep was; time passes in sleeps alone."""
+    naps: list[float] = []
+    # Of this module alone: threads of other tests may sleep meanwhile.
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=naps.append, monotonic=lambda: sum(naps)))
+    return naps
+
+
+def test_what_is_there_is_not_waited_for(slept: list[float]) -> None:
+    assert runner.wait_until(lambda: True, 0) is True
+    assert slept == []
+
+
+def test_looks_a_last_time_when_the_time_is_up(slept: list[float]) -> None:
+    assert runner.wait_until(lambda: sum(slept) >= 2.5, 2.5, pause_s=1) is True
+    assert slept == [1, 1, 0.5]
+
+
+def test_waits_no_longer_than_it_may(slept: list[float]) -> None:
+    assert runner.wait_until(lambda: False, 3, pause_s=2) is False
+    assert slept == [2, 1]
