@@ -30,8 +30,6 @@ FLOORS = {
     "boot": 5,
     "cli": 6,
 }
-# What the core may use where it happens to be installed.
-OPTIONAL_IN_CORE = {"pynvml"}
 
 # Prefixes within the collection that files below the key may import, the longest matching key decides.
 ALLOWED_WITHIN = {
@@ -97,7 +95,7 @@ def test_imports_within_the_collection_point_down(imports: list[Import]) -> None
 
 
 def test_the_node_core_uses_the_standard_library_only(imports: list[Import]) -> None:
-    allowed = sys.stdlib_module_names | OPTIONAL_IN_CORE | {"plugins"}
+    allowed = sys.stdlib_module_names | {"plugins"}
     foreign = [
         f"{file}:{line} imports {name}"
         for file, line, name in imports

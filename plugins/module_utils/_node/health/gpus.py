@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The health of the machine's NVIDIA GPUs, read once through NVML (else nvidia-smi) for all checks of a run.
+"""The health of the machine's NVIDIA GPUs, read once through NVML for all checks of a run.
 
 Whatever is asked is asked in a child process with a limit. A driver, or a GPU, that does not answer is asked once more;
 if it does not answer then either, that is an answer.
