@@ -20,6 +20,7 @@ COLLECTION = "ansible_collections.hpcai.azure."
 # Inside the node core: a part imports itself and parts on a lower floor.
 FLOORS = {
     "version": 0,
+    "forms": -1,
     "sku": 0,
     "machine": 1,
     "setup": 2,

@@ -164,7 +164,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
 def refuse(as_json: bool, name: str, error: BaseException) -> int:
     """Say in one line what is wrong, and return the exit status for it."""
     # Not above: it brings the facts of all sizes, a third of what a job waits for when its prolog calls.
-    from ..sku.names import UnknownVmSize
+    from ..sku.lookup import UnknownVmSize
 
     if isinstance(error, (UsageError, NoRoot)):
         status, message = USAGE, str(error)

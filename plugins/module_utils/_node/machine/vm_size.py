@@ -45,13 +45,17 @@ class VmSizeName:
     compute: Mapping[str, Any] | None = None
 
 
-def vm_size_of(root: Root, given: str | None = None, ask: AskImds | None = None) -> VmSizeName:
+def vm_size_of(
+    root: Root, given: str | None = None, ask: AskImds | None = None, remembered_first: bool = False
+) -> VmSizeName:
     """Return the VM size of the machine below ``root``.
 
     The first of these that knows it: ``given``, ``vm_size`` of /etc/hpcai/node.json, the metadata service (only for the
     running machine), what that service said last (/var/lib/hpcai/instance.json).
 
     :param ask: what asks the metadata service, ``imds.read_compute`` by default.
+    :param remembered_first: whether the service is asked only if its last answer is not known, for those who cannot
+        wait for it: a machine's size does not change while it runs.
     :raises VmSizeNotTold: none of them knows.
     :raises ConfigError: node.json cannot be used.
     """
@@ -60,6 +64,9 @@ def vm_size_of(root: Root, given: str | None = None, ask: AskImds | None = None)
     told = (read_config(root, "node") or {}).get("vm_size")
     if told:
         return VmSizeName(canonical_size(str(told)), NODE_SETTINGS)
+    remembered = _remembered(root)
+    if remembered and remembered_first:
+        return VmSizeName(canonical_size(remembered), REMEMBERED)
     problem = f"{root.path} is not the running machine, so the metadata service was not asked"
     if root.is_this_machine:
         # Not above: to import what speaks HTTP takes longer than all that most callers do.
@@ -70,7 +77,6 @@ def vm_size_of(root: Root, given: str | None = None, ask: AskImds | None = None)
             return VmSizeName(canonical_size(compute["vmSize"]), METADATA, compute)
         except imds.ImdsError as error:
             problem = str(error)
-    remembered = _remembered(root)
     if remembered:
         return VmSizeName(canonical_size(remembered), REMEMBERED)
     raise VmSizeNotTold(
@@ -84,14 +90,16 @@ def size_facts(
     given: str | None = None,
     described: Mapping[str, Mapping[str, Any]] | None = None,
     ask: AskImds | None = None,
+    remembered_first: bool = False,
 ) -> tuple[VmSize, VmSizeName]:
     """Return the facts of this machine's VM size, and how its name was found.
 
     :param described: sizes described by hand; they win over those in node.json.
+    :param remembered_first: see ``vm_size_of``.
     :raises UnknownVmSize: the size is neither in the table nor described.
     :raises ConfigError: see ``vm_size_of``.
     """
-    name = vm_size_of(root, given, ask)
+    name = vm_size_of(root, given, ask, remembered_first)
     by_hand = (read_config(root, "node") or {}).get("vm_sizes") or {}
     return find_size(name.name, described={**by_hand, **(described or {})}), name
 

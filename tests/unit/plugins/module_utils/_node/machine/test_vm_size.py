@@ -89,6 +89,14 @@ def test_what_was_remembered_counts_where_the_service_is_silent(running: Running
     assert (found.name, found.origin) == ("Standard_ND96asr_v4", "remembered")
 
 
+def test_who_cannot_wait_takes_the_remembered_size_and_asks_only_without_one(running: Running) -> None:
+    assert vm_size_of(running, None, answers, remembered_first=True).origin == "imds"
+    remember(running, COMPUTE)
+    assert size_facts(running, ask=silent, remembered_first=True)[1].origin == "remembered"
+    write(running, "/etc/hpcai/node.json", {"schema": 1, "vm_size": "Standard_ND40rs_v2"})
+    assert vm_size_of(running, None, silent, remembered_first=True).origin == "node.json"
+
+
 def test_another_machines_tree_does_not_ask_this_machines_service(tmp_path: Path) -> None:
     root = Root(str(tmp_path))
     with pytest.raises(VmSizeNotTold, match="is not the running machine"):
