@@ -23,6 +23,7 @@ from typing import Any, Callable, NoReturn
 
 from .proc import read_processes
 from .root import Root
+from .run import end_group, wait_until
 
 _LOOK_S = 0.2
 """How often a child is looked at that has not answered: it may be gone while something it started holds its pipe."""
@@ -95,7 +96,7 @@ class Child:
         """End the child; unless it has failed, it gets a moment to end by itself."""
         os.close(self._reads)
         if not failed:
-            self._bury(_LEAVE_S)
+            wait_until(lambda: self._ended() is not None, _LEAVE_S, 0.002)
         if self._ended() is None and not self._given_up:
             self._end()
 
@@ -150,17 +151,9 @@ class Child:
 
     def _end(self) -> bool:
         """End it and what it started, and return whether it is gone."""
-        for number, wait_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _BURIAL_S)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
-            self._bury(wait_s)
-        self._given_up = self._ended() is None
-        return not self._given_up
-
-    def _bury(self, wait_s: float) -> None:
-        deadline = time.monotonic() + wait_s
-        while self._ended() is None and time.monotonic() < deadline:
-            time.sleep(0.002)
+        gone = end_group(self.pid, lambda: self._ended() is not None, _TERM_S, _BURIAL_S)
+        self._given_up = not gone
+        return gone
 
 
 def _live(writes: int, produce: Callable[[], Iterable[Mapping[str, Any]]], kept: int | None) -> NoReturn:
