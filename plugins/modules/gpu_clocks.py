@@ -98,7 +98,7 @@ attributes:
       - While persistence mode is off, locked clocks are set anew by each run, because the driver may have forgotten
         them.
   platform:
-    description: Works on Linux with NVIDIA's driver; reads through NVML (nvidia-ml-py), else through C(nvidia-smi).
+    description: Works on Linux with NVIDIA's driver; reads through NVML, the driver's own library.
 notes:
   - Needs root.
   - What somebody else did to the locks since (C(nvidia-smi -lgc), C(-rgc), a GPU reset) cannot be read. A clock above
@@ -130,7 +130,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 via:
-  description: How the driver was asked, V(nvml) or V(nvidia-smi).
+  description: How the driver was asked, always V(nvml).
   returned: when the driver could be asked
   type: str
   sample: nvml

@@ -107,7 +107,7 @@ attributes:
   platform:
     description: Works on any Linux with C(/proc) and C(/sys).
 notes:
-  - Run it as root to see the processes of others. Which GPUs they use is known by NVML, from the package nvidia-ml-py.
+  - Run it as root to see the processes of others. Which GPUs they use is known by NVML, the driver's own library.
   - Ranks that share a whole NUMA node are a finding of severity V(info), C(shared_domain), because
     O(masks=whole_domain) makes them so. Any other sharing of CPUs is an C(overlap), severity V(error).
   - The guide to pinning lists all findings.

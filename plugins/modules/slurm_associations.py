@@ -106,8 +106,7 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.patience import wait_until
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run, wait_until
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import associations
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.limits import BadSetting
 

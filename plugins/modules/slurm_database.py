@@ -82,9 +82,8 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.patience import wait_until
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run, wait_until
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import daemon
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import database
 

@@ -117,9 +117,9 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import check_seconds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.seconds import check_seconds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import daemon
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import slurmd
 

@@ -90,7 +90,7 @@ class GpuMachine:
     @property
     def environment(self) -> dict[str, str]:
         """The environment in which the stand-ins are found."""
-        library = {"LD_LIBRARY_PATH": str(self.library)} if self.library else {"HPCAI_PLAYED_WITHOUT": "pynvml"}
+        library = {"LD_LIBRARY_PATH": str(self.library)} if self.library else {}
         return {
             "PATH": self.path,
             "PYTHONPATH": str(REPOSITORY / ".collections"),

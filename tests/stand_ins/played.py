@@ -81,9 +81,6 @@ def _plain(one: Any) -> Any:
 def main() -> int:
     """Do what the arguments say."""
     what, argument = sys.argv[2], json.loads(sys.argv[3])
-    if os.environ.get("HPCAI_PLAYED_WITHOUT"):
-        # Python's own way to say that a module cannot be imported.
-        sys.modules[os.environ["HPCAI_PLAYED_WITHOUT"]] = None  # type: ignore[assignment]
     gpu_clocks.Root = command.Root = Played  # type: ignore[misc]
     if what == "module":
         with patch_module_args(argument):

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import cpus_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import VmSize
-from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.forms import cpus_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases import Release, shown
 

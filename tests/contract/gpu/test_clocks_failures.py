@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import time
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_a_driver_that_cannot_be_used_is_told(machine: GpuMachine, code: int, wo
         (IRQ_ISSUE, "Interrupt Request Issue"),
         (RESET_REQUIRED, "GPU requires restart"),
         (UNKNOWN_ERROR, "Unknown Error"),
-        # A code that nvidia-ml-py has no words for: the library's are taken.
+        # A code that the stand-in has no words for.
         (29, "Stand-in's error 29"),
     ],
 )
@@ -172,3 +173,12 @@ def test_processes_on_mig_instances_are_told_to_others_than_root(machine: GpuMac
 def test_processes_are_unknown_without_a_driver(machine: GpuMachine, trouble: str) -> None:
     machine.play(**{trouble: 30 if "hang" in trouble else DRIVER_NOT_LOADED})
     assert machine.processes() is None
+
+
+def test_a_machine_without_nvidias_driver_is_told_so(tmp_path: pathlib.Path) -> None:
+    bare = GpuMachine(tmp_path, library=None)
+    answer = bare.module()
+    assert answer["failed"] is True
+    assert answer["msg"].startswith("libnvidia-ml.so.1: ")
+    assert "install NVIDIA's driver" in answer["msg"]
+    assert bare.command()[0] == 2

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import time
 from typing import Any
 
@@ -28,15 +27,6 @@ def links(machine: GpuMachine) -> list[dict[str, Any]]:
     """Their NVLinks."""
     found: list[dict[str, Any]] = machine.health("links")["links"]
     return found
-
-
-@pytest.fixture
-def smi(tmp_path: pathlib.Path, library: pathlib.Path) -> GpuMachine:
-    """The same machine with nvidia-smi, and without nvidia-ml-py."""
-    played = GpuMachine(tmp_path / "smi", None)
-    played.play(**{f"gpu__{index}__persistence": 1 for index in range(8)})
-    played.path = f"{library}:{played.path}"
-    return played
 
 
 def test_tells_of_healthy_gpus(machine: GpuMachine) -> None:
@@ -148,17 +138,15 @@ def trait(gpu: dict[str, Any], path: str) -> Any:
     return gpu[part][field] if dot else gpu[part]
 
 
-@pytest.mark.parametrize("way", ["nvml", "nvidia-smi"])
-def test_each_trait_is_that_of_its_gpu(machine: GpuMachine, smi: GpuMachine, way: str) -> None:
+def test_each_trait_is_that_of_its_gpu(machine: GpuMachine) -> None:
     """Each figure differs from all others: one that is read from a wrong column is seen."""
-    one = machine if way == "nvml" else smi
-    one.play(**{f"gpu__5__{key.replace('.', '__')}": text for key, text in (entry.split("=") for entry in TRAITS)})
-    found = gpus(one)
+    machine.play(**{f"gpu__5__{key.replace('.', '__')}": text for key, text in (entry.split("=") for entry in TRAITS)})
+    found = gpus(machine)
     for path, value in TRAITS.values():
         assert trait(found[5], path) == value, path
         assert value not in [trait(gpu, path) for gpu in found if gpu["index"] != 5], path
-    one.play(gpu__4__rows__failure=1, gpu__4__ecc__mode=0)
-    found = gpus(one)
+    machine.play(gpu__4__rows__failure=1, gpu__4__ecc__mode=0)
+    found = gpus(machine)
     assert [gpu["rows"]["failure"] for gpu in found] == [index == 4 for index in range(8)]
     assert [gpu["rows"]["pending"] for gpu in found] == [index == 5 for index in range(8)]
     assert [gpu["ecc"]["enabled"] for gpu in found] == [index != 4 for index in range(8)]
@@ -169,13 +157,12 @@ def test_a_gpu_that_says_that_its_sram_is_worn(machine: GpuMachine) -> None:
     assert [one["ecc"]["sram_threshold"] for one in gpus(machine)] == [index == 5 for index in range(8)]
 
 
-def test_older_gpus_tell_of_pages_and_not_of_rows(machine: GpuMachine, smi: GpuMachine) -> None:
-    for one in (machine, smi):
-        one.play(model="v100", gpu__1__pages__single=3, gpu__1__pages__double=2, gpu__1__pages__pending=1)
-        found = gpus(one)
-        assert found[0]["pages"] == {"single": 0, "double": 0, "pending": False}
-        assert found[1]["pages"] == {"single": 3, "double": 2, "pending": True}
-        assert found[1]["rows"] is None
+def test_older_gpus_tell_of_pages_and_not_of_rows(machine: GpuMachine) -> None:
+    machine.play(model="v100", gpu__1__pages__single=3, gpu__1__pages__double=2, gpu__1__pages__pending=1)
+    found = gpus(machine)
+    assert found[0]["pages"] == {"single": 0, "double": 0, "pending": False}
+    assert found[1]["pages"] == {"single": 3, "double": 2, "pending": True}
+    assert found[1]["rows"] is None
 
 
 def test_limits_of_temperature_come_from_margins_where_the_gpu_tells_no_thresholds(machine: GpuMachine) -> None:
@@ -203,20 +190,13 @@ def test_the_fabric(machine: GpuMachine, settings: dict[str, int], fabric: dict[
     assert gpus(machine)[0]["fabric"] == {**fabric, "degraded": None, "unhealthy": None}
 
 
-def test_the_fabric_by_nvidia_smi(smi: GpuMachine) -> None:
-    smi.play(model="h100", gpu__1__fabric__state=1, gpu__2__fabric__status=999)
-    states = [(one["fabric"]["state"], one["fabric"]["status"]) for one in gpus(smi)]
-    assert states == [("completed", 0), ("not started", 0), ("completed", 999), *[("completed", 0)] * 5]
-
-
-def test_links_and_their_errors(machine: GpuMachine, smi: GpuMachine) -> None:
-    for one in (machine, smi):
-        one.play(gpu__3__link__11=0, gpu__3__link_errors__replay=4, gpu__3__link_errors__recovery=2)
-        found = links(one)
-        assert [sum(gpu["active"]) for gpu in found] == [12, 12, 12, 11, 12, 12, 12, 12]
-        assert found[3]["active"][11] is False
-        assert (found[3]["errors"]["replay"], found[3]["errors"]["recovery"]) == (4, 2)
-        assert set(found[2]["errors"].values()) == {0}
+def test_links_and_their_errors(machine: GpuMachine) -> None:
+    machine.play(gpu__3__link__11=0, gpu__3__link_errors__replay=4, gpu__3__link_errors__recovery=2)
+    found = links(machine)
+    assert [sum(gpu["active"]) for gpu in found] == [12, 12, 12, 11, 12, 12, 12, 12]
+    assert found[3]["active"][11] is False
+    assert (found[3]["errors"]["replay"], found[3]["errors"]["recovery"]) == (4, 2)
+    assert set(found[2]["errors"].values()) == {0}
 
 
 def test_links_are_counted_where_the_library_does_not_tell_their_number(machine: GpuMachine) -> None:
@@ -243,11 +223,9 @@ def test_one_trait_that_fails_leaves_the_others(machine: GpuMachine) -> None:
     assert found["temperature"] == 31
 
 
-@pytest.mark.parametrize("way", ["nvml", "nvidia-smi"])
-def test_a_lost_gpu_sits_where_no_other_does(machine: GpuMachine, smi: GpuMachine, way: str) -> None:
-    one = machine if way == "nvml" else smi
-    one.play(gpu__2__lost=1)
-    found = gpus(one)
+def test_a_lost_gpu_sits_where_no_other_does(machine: GpuMachine) -> None:
+    machine.play(gpu__2__lost=1)
+    found = gpus(machine)
     assert [gpu["problem_kind"] for gpu in found] == [None, None, "gpu_is_lost", *[None] * 5]
     assert found[2]["busid"] == "0003:00:00.0"
     assert found[3]["temperature"] == 31
@@ -279,14 +257,6 @@ def test_a_driver_that_does_not_answer_is_asked_twice_and_then_left_alone(machin
     assert len(machine.calls("nvmlInitWithFlags")) == 2
 
 
-def test_a_driver_that_is_not_loaded(machine: GpuMachine, smi: GpuMachine) -> None:
-    for one in (machine, smi):
-        one.play(driver__loaded=0)
-        assert one.health("all")["all"]["error"][0] == "driver_not_loaded"
-
-
-def test_a_driver_that_knows_other_fields_is_asked_for_what_it_knows(smi: GpuMachine) -> None:
-    """Before driver 535 the reasons of clocks had another name."""
-    smi.play(gpu__1__reasons=64)
-    smi.play(driver__version="525.85.12")
-    assert [one["reasons"] for one in gpus(smi)][:2] == [0, 64]
+def test_a_driver_that_is_not_loaded(machine: GpuMachine) -> None:
+    machine.play(driver__loaded=0)
+    assert machine.health("all")["all"]["error"][0] == "driver_not_loaded"

@@ -66,7 +66,23 @@ EXPORT Answer nvmlSystemGetNVMLVersion(char *version, unsigned length) {
 
 EXPORT const char *nvmlErrorString(Answer code) {
     static __thread char said[64];
-    if (code == DEPRECATED) return "Requested functionality has been deprecated";
+    static const char *const words[] = {
+        [UNINITIALIZED] = "Uninitialized",
+        [INVALID_ARGUMENT] = "Invalid Argument",
+        [NOT_SUPPORTED] = "Not Supported",
+        [NO_PERMISSION] = "Insufficient Permissions",
+        [NOT_FOUND] = "Not Found",
+        [INSUFFICIENT_SIZE] = "Insufficient Size",
+        [DRIVER_NOT_LOADED] = "Driver Not Loaded",
+        [11] = "Interrupt Request Issue",
+        [14] = "Corrupted infoROM",
+        [GPU_IS_LOST] = "GPU is lost",
+        [16] = "GPU requires restart",
+        [MISMATCH] = "RM has detected an NVML/RM version mismatch.",
+        [DEPRECATED] = "Requested functionality has been deprecated",
+    };
+    if (code == 999) return "Unknown Error";
+    if (code > 0 && code < (Answer)(sizeof words / sizeof *words) && words[code]) return words[code];
     snprintf(said, sizeof said, "Stand-in's error %d", code);
     return said;
 }

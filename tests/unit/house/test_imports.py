@@ -20,6 +20,7 @@ COLLECTION = "ansible_collections.hpcai.azure."
 # Inside the node core: a part imports itself and parts on a lower floor.
 FLOORS = {
     "version": 0,
+    "forms": -1,
     "sku": 0,
     "machine": 1,
     "setup": 2,
@@ -30,8 +31,6 @@ FLOORS = {
     "boot": 5,
     "cli": 6,
 }
-# What the core may use where it happens to be installed.
-OPTIONAL_IN_CORE = {"pynvml"}
 
 # Prefixes within the collection that files below the key may import, the longest matching key decides.
 ALLOWED_WITHIN = {
@@ -97,7 +96,7 @@ def test_imports_within_the_collection_point_down(imports: list[Import]) -> None
 
 
 def test_the_node_core_uses_the_standard_library_only(imports: list[Import]) -> None:
-    allowed = sys.stdlib_module_names | OPTIONAL_IN_CORE | {"plugins"}
+    allowed = sys.stdlib_module_names | {"plugins"}
     foreign = [
         f"{file}:{line} imports {name}"
         for file, line, name in imports

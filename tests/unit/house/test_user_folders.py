@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Below a folder that users can write to, root works through machine/user_folders.py and user_removal.py alone.
+"""Below a folder that users can write to, root works through machine/user_folders.py alone.
 
 A call by path (os.makedirs, os.chown, shutil.rmtree, 'rm -rf') does what a user leads it to, who swaps a folder and a
 link meanwhile. So each function that makes such calls is named below, with the reason why no user can do that. Calls
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import pytest
 
 NODE = "plugins/module_utils/_node/"
-HELPERS = {f"{NODE}machine/user_folders.py", f"{NODE}machine/user_removal.py"}
+HELPERS = {f"{NODE}machine/user_folders.py"}
 CALLS = {
     "os": {
         *("makedirs", "mkdir", "mkfifo", "mknod", "chown", "lchown", "chmod", "lchmod", "truncate", "link", "symlink"),
@@ -65,10 +65,14 @@ ALLOWED: dict[str, dict[str, str]] = {
     "job/stage/manifest.py": {"Journal.__init__": AS_USER},
     "job/stage/run.py": {"stage": AS_USER, "_clear_others": AS_USER, "_tidy": AS_USER},
     "job/unkillable.py": {"_show_connections": "/sys/fs/fuse/connections, where only the kernel makes files"},
-    "machine/atomic.py": {"write_file": ROOTS_OWN, "remove_file": ROOTS_OWN, "_make_folders": ROOTS_OWN},
+    "machine/atomic.py": {
+        "write_file": ROOTS_OWN,
+        "remove_file": ROOTS_OWN,
+        "_make_folders": ROOTS_OWN,
+        "make_operators_folder": ROOTS_OWN,
+    },
     "machine/lock.py": {"only_one": ROOTS_OWN},
-    "machine/readers.py": {"make_folder": ROOTS_OWN},
-    "machine/writing.py": {"why_not_written": NEW_NAME},
+    "machine/mounts.py": {"why_not_writable": NEW_NAME},
     "setup/access/processes.py": {"apply": "/proc, where only the kernel makes files"},
     "setup/containers/build.py": {
         "build": NEW_NAME,

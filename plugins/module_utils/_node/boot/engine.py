@@ -20,7 +20,7 @@ from ..machine.config import ConfigError, read_config
 from ..machine.lock import Locked, only_one
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
-from ..sku.names import UnknownVmSize
+from ..sku.lookup import UnknownVmSize
 from . import record
 from .step import FAIL, PASS, SKIP, UNKNOWN, WARN, Context, Outcome, Step, StepFailed
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..machine.gpu import GpuError, GpuFacts
-from ..machine.gpu.errors import LOST, MISMATCH, NO_ANSWER, NO_BINDINGS, NO_DRIVER, NO_LIBRARY, NO_PERMISSION
+from ..machine.gpu.facts import LOST, MISMATCH, NO_ANSWER, NO_BINDINGS, NO_DRIVER, NO_LIBRARY, NO_PERMISSION
 from ..setup.gpu.settings import version_of
 from .finding import Finding
 from .step import FAIL, UNKNOWN, WARN

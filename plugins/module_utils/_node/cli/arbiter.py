@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
+from ..machine.atomic import require_readable
 from ..machine.config import ConfigError
 from ..machine.lock import Locked, only_one
-from ..machine.readers import demand
 from ..machine.root import Root
 from ..machine.run import CommandFailed, run
 from ..slurm.arbiter.settings import FILE, Settings, read_settings
@@ -79,7 +79,7 @@ def _status(_args: argparse.Namespace, root: Root) -> Answer:
     from ..slurm.arbiter import status
 
     settings = _settings(root)
-    demand(root, os.path.dirname(status.STATUS_FILE))
+    require_readable(root, os.path.dirname(status.STATUS_FILE))
     told = status.read_status(root)
     if told is None:
         raise ConfigError("the arbiter has not looked yet: see 'systemctl status hpcai-health-arbiter'")

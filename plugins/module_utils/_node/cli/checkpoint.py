@@ -154,7 +154,7 @@ def _save(args: argparse.Namespace) -> Answer:
     from ..job.checkpoint.publish import Local, publish
     from ..job.checkpoint.signals import DEFAULT_LATEST, LATEST
     from ..job.checkpoint.whole import complete, missing_ranks
-    from ..machine.patience import wait_until
+    from ..machine.run import wait_until
 
     if args.step is None or not 0 <= args.step <= LARGEST_STEP:
         raise UsageError("save needs --step, a number from 0")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-from ..machine.seconds import LONGEST_S, check_seconds
+from ..forms import LONGEST_S, check_seconds
 
 GOOD, BAD, UNKNOWN, USAGE = 0, 1, 2, 3
 """Exit statuses: as it should be (or done), not so (or failed), could not tell, wrong usage."""

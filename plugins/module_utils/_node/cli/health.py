@@ -18,8 +18,8 @@ from ..health.check import FAIL, SKIP, TIERS, UNKNOWN
 from ..health.engine import machine_of
 from ..health.output import as_json, lines
 from ..health.perform import perform
+from ..machine.atomic import require_readable
 from ..machine.lock import Locked
-from ..machine.readers import demand
 from ..machine.root import Root
 from ..machine.run import CommandFailed, run
 from ..version import VERSION
@@ -126,7 +126,7 @@ def _list(args: argparse.Namespace) -> Answer:
 def _status(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
     tier = _one_tier(args)
-    demand(root, memory.RUN_FOLDER)
+    require_readable(root, memory.RUN_FOLDER)
     known = {name: record.read(root, name) for name in TIERS if tier in ("", name)}
     documents = {name: document for name, document in known.items() if document}
     kept = {check: held for check, held in memory.read(root).latched.items() if held}

@@ -10,16 +10,18 @@ import argparse
 import importlib
 import json
 import os
+import re
+import shutil
 import sys
+import textwrap
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..machine.config import ConfigError
 from ..machine.root import NoRoot, existing_root
 from ..machine.run import CommandFailed
 from ..version import VERSION
-from . import text
 from .command import BAD, GOOD, UNKNOWN, USAGE, Answer, Command, UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +54,6 @@ _JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metada
 NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS)
 """The sub-commands."""
 
-SUMMARY = "what this node is, and settings that it makes itself"
 DESCRIPTION = """\
 hpcnode tells what an Azure HPC or AI virtual machine has and how it is set up, and sets it up at boot. It is the same
 code as the modules of the Ansible collection hpcai.azure, and needs neither Ansible nor a network.
@@ -61,14 +62,59 @@ systemd starts it at boot through hpcai-boot.target.
 
 Options that stand before the command may stand after it as well. 'hpcnode COMMAND --help' describes a command.
 """
+EPILOG = """\
+exit status:
+
+  0  Good: all is as it should be, or was done.
+  1  Bad: something is not as it should be, or could not be done.
+  2  Could not tell.
+  3  Wrong usage; nothing was done.
+
+files:
+
+  /etc/hpcai/*.json  This node's settings. Ansible writes them, hpcnode reads them.
+  /var/lib/hpcai     What hpcnode remembers over reboots.
+  /run/hpcai         What it remembers until the next reboot.
+  /usr/lib/hpcai     hpcnode itself, installed by the module hpcai.azure.node_tools.
+"""
+
+
+class Help(argparse.HelpFormatter):
+    """argparse's help, 80 columns wide at most, which keeps the paragraphs, lists and examples of descriptions."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=min(80, max(40, shutil.get_terminal_size().columns)))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(self._paragraph(one.splitlines(), width) for one in text.strip("\n").split("\n\n"))
+
+    @staticmethod
+    def _paragraph(lines: Sequence[str], width: int) -> str:
+        """One with an indented line is an example or a list, and keeps its lines: in a list only the words beside a
+        term are filled."""
+        if not any(line.startswith(" ") for line in lines):
+            lines = [" ".join(lines)]
+        terms = [re.match(r"\s+\S+\s{2,}(?=\S)", line) for line in lines]
+        return "\n".join(
+            line
+            if line.startswith(" ") and not term
+            else textwrap.fill(
+                line,
+                width,
+                subsequent_indent=" " * (term.end() if term else 0),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            for line, term in zip(lines, terms)
+        )
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser with the options that all commands have, our help, and our exit status for wrong usage."""
+    """An argument parser with the options that all commands have, and our exit status for wrong usage."""
 
-    def __init__(self, *args: Any, page: Callable[[argparse.ArgumentParser], str] | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, "add_help": False, **kwargs})
-        self._page = page
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        frame = {"allow_abbrev": False, "add_help": False, "formatter_class": Help, "epilog": EPILOG}
+        super().__init__(*args, **{**frame, **kwargs})
         self._mixing = False
         # Suppressed, or a command's parser would put its default over what stood before the command.
         given: dict[str, Any] = {"default": argparse.SUPPRESS}
@@ -88,10 +134,6 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._mixing = False
 
-    def format_help(self) -> str:
-        """Return the page of this command."""
-        return self._page(self) if self._page else text.page(self, "", self.description or "")
-
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments, where argparse would exit with 2."""
         raise UsageError(f"{message} (see '{self.prog} --help')")
@@ -99,21 +141,16 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser(commands: Sequence[Command]) -> Parser:
     """Return the parser of hpcnode with these sub-commands."""
-    listed = [(command.name, command.summary) for command in commands]
-    parser = Parser(PROGRAM, page=lambda this: text.page(this, SUMMARY, DESCRIPTION, listed))
+    parser = Parser(PROGRAM, description=DESCRIPTION)
     parser.set_defaults(json=False, root="/", debug=False, command=None)
     parser.add_argument("--version", action="store_true", help="show the version")
     if commands:
-        branches = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+        branches = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
         for command in commands:
-            branch = branches.add_parser(command.name, page=_page_of(command), description=command.description)
+            branch = branches.add_parser(command.name, help=command.summary, description=command.description)
             command.add_arguments(branch)
             branch.set_defaults(command=command)
     return parser
-
-
-def _page_of(command: Command) -> Callable[[argparse.ArgumentParser], str]:
-    return lambda parser: text.page(parser, command.summary, command.description)
 
 
 def all_commands() -> tuple[Command, ...]:
@@ -164,7 +201,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
 def refuse(as_json: bool, name: str, error: BaseException) -> int:
     """Say in one line what is wrong, and return the exit status for it."""
     # Not above: it brings the facts of all sizes, a third of what a job waits for when its prolog calls.
-    from ..sku.names import UnknownVmSize
+    from ..sku.lookup import UnknownVmSize
 
     if isinstance(error, (UsageError, NoRoot)):
         status, message = USAGE, str(error)

@@ -15,7 +15,7 @@ from ..machine import child
 from ..machine.config import ConfigError
 from ..machine.lock import Locked
 from ..machine.root import Root
-from ..sku.names import UnknownVmSize
+from ..sku.lookup import UnknownVmSize
 from . import latch, memory
 from .catalog import NAMES, all_checks
 from .check import BOOT, EPILOG, FAIL, PERIODIC, PROLOG, REBOOT, UNKNOWN, Answer, Check, Result

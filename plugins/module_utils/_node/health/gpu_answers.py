@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Callable, Union
 
 from ..machine.gpu import GpuError, GpuHealth
-from ..machine.gpu.errors import DIED, NO_ANSWER
+from ..machine.gpu.facts import DIED, NO_ANSWER
 from .check import UNKNOWN, Answer, CannotTell, Context, Finding, Reading
 
 Told = Union[Reading, Finding]

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The health of the machine's NVIDIA GPUs, read once through NVML (else nvidia-smi) for all checks of a run.
+"""The health of the machine's NVIDIA GPUs, read once through NVML for all checks of a run.
 
 Whatever is asked is asked in a child process with a limit. A driver, or a GPU, that does not answer is asked once more;
 if it does not answer then either, that is an answer.
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Callable, TypeVar
 
 from ..machine.gpu import Driver, GpuError, GpuFacts, GpuHealth, NvLinks, connect, nvidia_gpus
-from ..machine.gpu.errors import NO_ANSWER, NO_LIBRARY
+from ..machine.gpu.facts import NO_ANSWER, NO_LIBRARY
 from ..machine.root import Root
 
 LIMIT_S = 10.0
@@ -28,7 +28,7 @@ Connect = Callable[[Root, float], Driver]
 
 
 class Gpus:
-    """Reads at the first question. Each method raises ``GpuError`` (machine/gpu/errors.py) where the driver as a whole
+    """Reads at the first question. Each method raises ``GpuError`` (machine/gpu/facts.py) where the driver as a whole
     cannot be asked, and raises the same again at the next question.
 
     :param limit_s: seconds that one question to the driver may take.

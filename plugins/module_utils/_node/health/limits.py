@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..sku.sources import SOURCES
+from ..sku.table import SOURCES
 from ..sku.types import Threshold
 from .settings import FILE, SITE
 

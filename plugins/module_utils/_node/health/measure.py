@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Callable
 
 from ..machine.config import ConfigError
-from ..machine.gpu.errors import DIED, LOST, MISMATCH, NO_ANSWER, NO_DRIVER, GpuError
+from ..machine.gpu.facts import DIED, LOST, MISMATCH, NO_ANSWER, NO_DRIVER, GpuError
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Result
-from ..sku.names import UnknownVmSize
+from ..sku.lookup import UnknownVmSize
 from ..sku.types import VmSize
 from .check import FAIL, REBOOT, UNKNOWN, Answer, CannotTell, Check, Context, Finding
 from .gpus import Gpus

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..machine.atomic import write_file
+from ..machine.atomic import make_operators_folder, write_file
 from ..machine.lock import only_one
-from ..machine.readers import make_folder
 from ..machine.root import Root
 from .history import History
 from .latch import Latched, of_boot
@@ -90,7 +89,7 @@ def changing(root: Root) -> Iterator[Memory]:
     :raises OSError: it cannot be written.
     :raises Locked: somebody else writes all the time.
     """
-    make_folder(root, RUN_FOLDER)
+    make_operators_folder(root, RUN_FOLDER)
     with only_one(root.at(f"{RUN_FOLDER}/lock"), _LOCK_S):
         memory = read(root)
         yield memory

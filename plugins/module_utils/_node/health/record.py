@@ -11,13 +11,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..machine.atomic import remove_file, write_file
+from ..machine.atomic import make_operators_folder, remove_file, write_file
 from ..machine.cluster_settings import remembered
 from ..machine.config import ConfigError
-from ..machine.hyperv_kvp import physical_host
-from ..machine.readers import make_folder
 from ..machine.root import Root
-from ..machine.vm_size import is_same_machine, remembered_instance
+from ..machine.vm_size import is_same_machine, physical_host, remembered_instance
 from ..slurm import slurmd_env
 from . import memory
 
@@ -54,7 +52,7 @@ def write(root: Root, status: int, document: Mapping[str, Any]) -> None:
 
     :raises OSError: it cannot be written.
     """
-    make_folder(root, memory.RUN_FOLDER)
+    make_operators_folder(root, memory.RUN_FOLDER)
     write_file(root.at(_path(document["tier"])), json.dumps(whole(status, document), indent=1) + "\n")
 
 

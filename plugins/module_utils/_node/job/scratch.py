@@ -17,9 +17,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..machine.mounts import read_mounts
+from ..machine.mounts import read_mounts, why_not_writable
 from ..machine.root import Root
-from ..machine.writing import why_not_written
 from ..slurm.arbiter.reasons import PROLOG_SCRIPT
 from .hooks.kinds import PROLOG, folder
 
@@ -41,7 +40,7 @@ def problem_of(root: Root) -> str:
         return ""
     if kind != _DIRECTORY and not any(mount.mountpoint == mountpoint for mount in read_mounts(root)):
         return f"{mountpoint} is not mounted any more"
-    problem = why_not_written(root.at(mountpoint))
+    problem = why_not_writable(root.at(mountpoint))
     return f"{mountpoint} cannot be written: {problem}" if problem else ""
 
 

@@ -7,8 +7,13 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import os
+import stat
 import tempfile
+
+from .config import ConfigError
+from .root import Root
 
 
 def write_file(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
@@ -66,3 +71,44 @@ def _sync_folder(folder: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+OPERATORS = "adm"
+"""The group that reads system logs, on Debian and on EL."""
+_OPERATORS_MODE = 0o750
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def make_operators_folder(root: Root, path: str) -> None:
+    """Make a folder in one that only root can write to, readable for root and the group alone.
+
+    :raises OSError: it cannot be made.
+    """
+    os.makedirs(os.path.dirname(root.at(path)), mode=0o755, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(root.at(path), 0o700)
+    handle = os.open(root.at(path), _OPEN_FOLDER)
+    try:
+        found = os.fstat(handle)
+        gid = _operators_gid()
+        if gid is not None and found.st_gid != gid and os.geteuid() == 0:
+            os.fchown(handle, -1, gid)
+        if stat.S_IMODE(found.st_mode) != _OPERATORS_MODE:
+            os.fchmod(handle, _OPERATORS_MODE)
+    finally:
+        os.close(handle)
+
+
+def require_readable(root: Root, path: str) -> None:
+    """Refuse if whoever runs this may not read a folder: its files would look missing.
+
+    :raises ConfigError: see there.
+    """
+    if root.exists(path) and not os.access(root.at(path), os.R_OK | os.X_OK):
+        raise ConfigError(f"{path} can be read by root and the group {OPERATORS}: run this with sudo.")
+
+
+def _operators_gid() -> int | None:
+    with contextlib.suppress(KeyError):
+        return grp.getgrnam(OPERATORS).gr_gid
+    return None

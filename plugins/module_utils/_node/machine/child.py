@@ -23,6 +23,7 @@ from typing import Any, Callable, NoReturn
 
 from .proc import read_processes
 from .root import Root
+from .run import end_group, wait_until
 
 _LOOK_S = 0.2
 """How often a child is looked at that has not answered: it may be gone while something it started holds its pipe."""
@@ -42,7 +43,14 @@ class Overdue(RuntimeError):
 
 
 class Died(RuntimeError):
-    """The child ended without an answer; the message says how."""
+    """The child ended without an answer; the message says how.
+
+    :ivar how: the same in two words: ``signal 11``, ``status 1``.
+    """
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"its process ended without an answer ({how})")
+        self.how = how
 
 
 def within(limit_s: float, function: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
@@ -59,11 +67,13 @@ class Child:
     """A child process that gives one answer after the other. It is ended when this is closed, or has failed.
 
     :param produce: yields the answers in the child: plain JSON values. It must not raise.
+    :param kept: a descriptor of ours, 3 or higher, that the child keeps, such as a pipe by which it gets requests.
     :raises OSError: it cannot be started.
     """
 
-    def __init__(self, produce: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+    def __init__(self, produce: Callable[[], Iterable[Mapping[str, Any]]], kept: int | None = None) -> None:
         self._status: int | None = None
+        self._given_up = False
         self._said = b""
         self._reads, writes = os.pipe()
         try:
@@ -73,17 +83,21 @@ class Child:
             os.close(writes)
             raise
         if self.pid == 0:
-            _live(writes, produce)
+            _live(writes, produce, kept)
         os.close(writes)
 
     def __enter__(self) -> Child:
         return self
 
     def __exit__(self, kind: object, *_about: object) -> None:
+        self.close(failed=bool(kind))
+
+    def close(self, failed: bool = False) -> None:
+        """End the child; unless it has failed, it gets a moment to end by itself."""
         os.close(self._reads)
-        if not kind:
-            self._bury(_LEAVE_S)
-        if self._ended() is None:
+        if not failed:
+            wait_until(lambda: self._ended() is not None, _LEAVE_S, 0.002)
+        if self._ended() is None and not self._given_up:
             self._end()
 
     def answer(self, limit_s: float) -> dict[str, Any]:
@@ -114,7 +128,7 @@ class Child:
             self._said += part
             if status is not None and not part:
                 how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
-                raise Died(f"its process ended without an answer ({how})")
+                raise Died(how)
             if ready and not part:
                 # Its end is near, and select would not wait for it.
                 time.sleep(0.01)
@@ -137,19 +151,12 @@ class Child:
 
     def _end(self) -> bool:
         """End it and what it started, and return whether it is gone."""
-        for number, wait_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _BURIAL_S)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
-            self._bury(wait_s)
-        return self._ended() is not None
-
-    def _bury(self, wait_s: float) -> None:
-        deadline = time.monotonic() + wait_s
-        while self._ended() is None and time.monotonic() < deadline:
-            time.sleep(0.002)
+        gone = end_group(self.pid, lambda: self._ended() is not None, _TERM_S, _BURIAL_S)
+        self._given_up = not gone
+        return gone
 
 
-def _live(writes: int, produce: Callable[[], Iterable[Mapping[str, Any]]]) -> NoReturn:
+def _live(writes: int, produce: Callable[[], Iterable[Mapping[str, Any]]], kept: int | None) -> NoReturn:
     """Be the child."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -158,7 +165,7 @@ def _live(writes: int, produce: Callable[[], Iterable[Mapping[str, Any]]]) -> No
         os.setsid()
         # Where the caller had no standard input, a pipe may have taken its number.
         writes = fcntl.fcntl(writes, fcntl.F_DUPFD_CLOEXEC, 3)
-        _let_go_of_files(writes)
+        _let_go_of_files(writes, kept)
         for answer in produce():
             said = json.dumps(answer).encode() + b"\n"
             while said:
@@ -167,13 +174,13 @@ def _live(writes: int, produce: Callable[[], Iterable[Mapping[str, Any]]]) -> No
         os._exit(0)
 
 
-def _let_go_of_files(kept: int) -> None:
+def _let_go_of_files(*kept: int | None) -> None:
     # Whoever reads our output (ssh, Ansible) waits until the last holder of it has gone, and a lock is held until then.
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     for entry in os.listdir("/proc/self/fd"):
-        if int(entry) > 2 and int(entry) != kept:
+        if int(entry) > 2 and int(entry) not in kept:
             with contextlib.suppress(OSError):
                 os.close(int(entry))
 

@@ -15,7 +15,6 @@ from typing import Any
 from .atomic import write_file
 from .config import ConfigError, as_config, read_config
 from .root import Root
-from .vault import SECRET_NAME, vault_of
 from .vm_size import identity_of, is_same_machine
 
 CONFIG = "cluster"
@@ -187,7 +186,7 @@ def _key_source(stated: Any, where: str) -> KeySource:
     source = stated.get("source")
     if source not in (PUSH, KEY_VAULT):
         raise ConfigError(f"source of {where} is {source!r}: it may be {PUSH} or {KEY_VAULT}.")
-    secret = _text({"secret": KeySource.secret, **stated}, "secret", SECRET_NAME, "letters, digits and '-'", where)
+    secret = _text({"secret": KeySource.secret, **stated}, "secret", _SECRET_NAME, "letters, digits and '-'", where)
     vault, client_id = stated.get("vault"), stated.get("client_id")
     if client_id is not None and not (isinstance(client_id, str) and _CLIENT_ID.fullmatch(client_id)):
         raise ConfigError(f"client_id of {where} is no client id: it has the form of a GUID, or is null.")
@@ -220,3 +219,41 @@ def _texts(stated: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ConfigError(f"{key} of {where} must be a list of texts, not {value!r}.")
     return tuple(value)
+
+
+_SECRET_NAME = re.compile(r"[0-9A-Za-z-]{1,127}")
+
+# One suffix for each of Azure's clouds. A token of this machine goes nowhere else.
+_VAULT = re.compile(
+    r"https://(?P<name>[a-z](?:-?[a-z0-9]){2,23})\.(?P<suffix>vault\.azure\.net|vault\.azure\.cn|vault\.usgovcloudapi\.net)"
+    r"(?P<port>:[0-9]{1,5})?/?",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Vault:
+    """A vault.
+
+    :ivar name: its name.
+    :ivar url: its URL, without a slash at the end.
+    :ivar resource: what a token for it is asked for.
+    """
+
+    name: str
+    url: str
+    resource: str
+
+
+def vault_of(url: str) -> Vault:
+    """Return the vault at ``url``.
+
+    :raises ValueError: it is no vault's URL; the message says what one looks like.
+    """
+    found = _VAULT.fullmatch(url)
+    if not found:
+        raise ValueError(
+            f"{url!r} is not the URL of a key vault: it looks like https://NAME.vault.azure.net "
+            "(or .vault.azure.cn, .vault.usgovcloudapi.net)."
+        )
+    return Vault(found["name"].lower(), url.rstrip("/").lower(), f"https://{found['suffix'].lower()}")

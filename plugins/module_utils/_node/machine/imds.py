@@ -2,16 +2,22 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Azure's instance metadata service: the one place that speaks to it."""
+"""Azure's instance metadata service, the one place that speaks to it: instance, tokens, scheduled events, user data."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import calendar
+import email.utils
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from .config import SCHEMA, ConfigError
 from .http_get import NoAnswer, Refused, Sleep, get
 
 ENDPOINT = "http://169.254.169.254"
@@ -152,3 +158,124 @@ def _description(body: bytes) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return " ".join(str(said).split())[:200]
+
+
+PREEMPT, TERMINATE, REDEPLOY, REBOOT, FREEZE = "Preempt", "Terminate", "Redeploy", "Reboot", "Freeze"
+ENDING = (PREEMPT, TERMINATE, REDEPLOY, REBOOT)
+"""What ends the processes of the machine. A freeze only halts them for seconds."""
+STARTED = "Started"
+
+
+@dataclass(frozen=True)
+class ScheduledEvent:
+    """An announced event.
+
+    :ivar resources: names of the machines that it meets.
+    :ivar not_before: when it happens at the earliest, in seconds since 1970; None once it has started.
+    """
+
+    id: str
+    kind: str
+    resources: tuple[str, ...]
+    status: str
+    not_before: float | None
+    duration_s: int
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it ends the machine's processes."""
+        return self.kind in ENDING
+
+    def meets(self, machine: str) -> bool:
+        """Whether it meets a machine. Azure's names know no case."""
+        return machine.lower() in (one.lower() for one in self.resources)
+
+    @property
+    def is_for_one(self) -> bool:
+        """Whether it meets one machine alone: only then may that machine say that it need not wait."""
+        return len(self.resources) == 1
+
+
+def events_of(document: Mapping[str, Any], machine: str) -> list[ScheduledEvent]:
+    """Return the events of a document that meet a machine, the next one first."""
+    found = [_event(given) for given in document.get("Events") or [] if isinstance(given, Mapping)]
+    meeting = [event for event in found if event.meets(machine)]
+    return sorted(meeting, key=lambda event: (event.not_before or 0.0, event.id))
+
+
+def _event(given: Mapping[str, Any]) -> ScheduledEvent:
+    resources, duration = given.get("Resources"), given.get("DurationInSeconds")
+    return ScheduledEvent(
+        id=str(given.get("EventId") or ""),
+        kind=str(given.get("EventType") or ""),
+        resources=tuple(str(one) for one in resources) if isinstance(resources, list) else (),
+        status=str(given.get("EventStatus") or ""),
+        not_before=_event_time(str(given.get("NotBefore") or "")),
+        duration_s=duration if isinstance(duration, int) else -1,
+    )
+
+
+def _event_time(text: str) -> float | None:
+    """Seconds since 1970 of a date such as ``Mon, 19 Sep 2016 18:29:47 GMT``; None where there is none."""
+    found = email.utils.parsedate_tz(text)
+    return float(calendar.timegm((*found[:6], 0, 0, 0)) - (found[9] or 0)) if found else None
+
+
+USER_DATA_KEY = "hpcai"
+"""The key under which the cluster's settings stand."""
+_LONGEST_USER_DATA = 87384
+"""Characters: 64 KiB, all that Azure takes, in base64."""
+
+_IN_USER_DATA = f"'{USER_DATA_KEY}' in the machine's user data"
+_CURE = "correct the user data of the scale set (guide_joining) and restart the machine"
+
+
+def settings_in(user_data: str) -> tuple[Mapping[str, Any] | None, str]:
+    """Return the settings for this collection without the schema's version, or None and why there are none.
+
+    User data belongs to the site: a shell script, YAML or nothing at all is no error. JSON is, behind lines that start
+    with ``#``, so that ``#cloud-config`` may stand first.
+
+    :param user_data: base64, as the metadata service has it.
+    :raises ConfigError: there are settings, but not ones that this code can read.
+    """
+    if not user_data.strip():
+        return None, "the machine has no user data"
+    if len(user_data) > _LONGEST_USER_DATA:
+        return None, "the user data is longer than 64 KiB"
+    try:
+        text = base64.b64decode("".join(user_data.split()), validate=True).decode("utf-8-sig")
+    except (binascii.Error, ValueError):
+        return None, "the user data is no text in base64"
+    lines = text.splitlines()
+    while lines and (not lines[0].strip() or lines[0].startswith("#")):
+        del lines[0]
+    text = "\n".join(lines)
+    if not text.startswith("{"):
+        yaml = any(line.startswith(f"{USER_DATA_KEY}:") for line in lines)
+        return None, f"the user data is not JSON{f': write {USER_DATA_KEY} as JSON, not as YAML' if yaml else ''}"
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if f'"{USER_DATA_KEY}"' in text:
+            # The position, not the text: user data may hold what is not for logs.
+            place = f" (line {error.lineno} of the JSON)" if isinstance(error, json.JSONDecodeError) else ""
+            raise ConfigError(f"{_IN_USER_DATA} cannot be read, it is not JSON{place}: {_CURE}.") from None
+        return None, "the user data is not JSON"
+    if USER_DATA_KEY not in document:
+        return None, f"the user data has no '{USER_DATA_KEY}'"
+    return _settings_of(document[USER_DATA_KEY]), ""
+
+
+def _settings_of(stated: Any) -> Mapping[str, Any]:
+    if not isinstance(stated, dict):
+        raise ConfigError(f"{_IN_USER_DATA} is no JSON object: {_CURE}.")
+    schema = stated.get("schema")
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        raise ConfigError(f"{_IN_USER_DATA} has no schema version: {_CURE}.")
+    if schema > SCHEMA:
+        raise ConfigError(
+            f"{_IN_USER_DATA} has schema {schema}, and this hpcnode knows {SCHEMA} at most: bake the image anew with "
+            f"the collection that the user data was written for."
+        )
+    return {key: value for key, value in stated.items() if key != "schema"}

@@ -13,8 +13,8 @@ import re
 import time
 from typing import Any
 
+from .cluster_settings import Vault
 from .http_get import NoAnswer, Refused, Sleep, get
-from .vault import Vault
 
 API_VERSION = "7.4"
 ROLE = "Key Vault Secrets User"

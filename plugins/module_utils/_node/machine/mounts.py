@@ -2,12 +2,16 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is mounted, what is swapped to, and who uses a mount."""
+"""File systems: what is mounted and swapped to, who uses a mount, what root reserved, whether one can be written."""
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import re
+import struct
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -130,3 +134,67 @@ def _is_below(root: Root, link: str, folder: str) -> bool:
     except OSError:
         return False
     return target == folder or target.startswith(folder + "/")
+
+
+def mount_error(filesystem: str, device: str, where: str) -> int:
+    """Mount a device without options, and return the kernel's error number; 0 means that it is mounted now.
+
+    :param filesystem: the type: the kernel does not guess, so a device that holds another type gives an error.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_void_p)
+    done = libc.mount(os.fsencode(device), os.fsencode(where), os.fsencode(filesystem), 0, None)
+    return ctypes.get_errno() if done != 0 else 0
+
+
+_EXT = ("ext2", "ext3", "ext4")
+_SUPERBLOCK_AT, _SUPERBLOCK_BYTES = 1024, 1024
+# Fields of the superblock (the kernel's Documentation/filesystems/ext4/super.rst).
+_RESERVED_LOW, _LOG_BLOCK_SIZE, _MAGIC, _INCOMPATIBLE, _RESERVED_HIGH = 0x8, 0x18, 0x38, 0x60, 0x154
+_IS_EXT, _HAS_64_BITS = 0xEF53, 0x80
+
+
+def reserved_bytes(mount: Mount, root: Root) -> int:
+    """Return the bytes that only root may use; 0 where there are none, or they cannot be read."""
+    if mount.filesystem not in _EXT:
+        return 0
+    try:
+        with open(root.at(f"/dev/block/{mount.number}"), "rb") as device:
+            device.seek(_SUPERBLOCK_AT)
+            block = device.read(_SUPERBLOCK_BYTES)
+    except OSError:
+        return 0
+    if len(block) < _SUPERBLOCK_BYTES or _superblock_field(block, "H", _MAGIC) != _IS_EXT:
+        return 0
+    blocks = _superblock_field(block, "I", _RESERVED_LOW)
+    if _superblock_field(block, "I", _INCOMPATIBLE) & _HAS_64_BITS:
+        blocks |= _superblock_field(block, "I", _RESERVED_HIGH) << 32
+    return blocks * (1024 << _superblock_field(block, "I", _LOG_BLOCK_SIZE))
+
+
+def _superblock_field(block: bytes, kind: str, offset: int) -> int:
+    (value,) = struct.unpack_from(f"<{kind}", block, offset)
+    return int(value)
+
+
+def why_not_writable(folder: str) -> str:
+    """Write a byte to a new file in a folder; return why that fails, or nothing if it does not.
+
+    A full file system is not a reason: users can fill it, and no user may cause a node to be drained.
+    """
+    try:
+        # Users write there too, so the name cannot be guessed.
+        handle, path = tempfile.mkstemp(prefix=".hpcai-", dir=folder)
+        try:
+            os.write(handle, b"x")
+        finally:
+            os.close(handle)
+            os.unlink(path)
+    except OSError as error:
+        return "" if is_full(error) else str(error.strerror)
+    return ""
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the error says that there is no space, no inode or no quota left."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -2,14 +2,17 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The one runner through which commands go out."""
+"""The one runner through which commands go out: for their answer, or followed while they work; and waiting for both."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
+import signal
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Callable
 
@@ -88,3 +91,146 @@ def must(result: Result) -> Result:
         said = (result.stderr.strip() or result.stdout.strip() or "nothing").splitlines()[-1]
         raise CommandFailed(f"'{' '.join(result.command)}' failed (exit status {result.rc}): {said}")
     return result
+
+
+def wait_until(done: Callable[[], bool], seconds: float, pause_s: float = 1.0) -> bool:
+    """Look until ``done`` says so, at least once, and for no longer than ``seconds``; return what it said last."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        rest = deadline - time.monotonic()
+        if rest <= 0:
+            return False
+        time.sleep(min(pause_s, rest))
+    return True
+
+
+LIMIT, STALL = "limit", "stall"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a followed command ended.
+
+    :ivar rc: exit status, negative for the signal that ended it; None if it cannot even be killed: it hangs in the
+        kernel, in a driver or on a disk.
+    :ivar cut: LIMIT or STALL if it was ended because its time was over, or nothing moved; else empty.
+    :ivar seconds: how long it took.
+    """
+
+    rc: int | None
+    cut: str
+    seconds: float
+
+
+def follow(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    on_output: Callable[[bytes], bool],
+    limit_s: float,
+    stall_s: float | None = None,
+    grace_s: float = 5.0,
+    cwd: str | None = None,
+) -> Ended:
+    """Run a command in a process group of its own, follow what it writes, and end the group when its time is over.
+
+    What it leaves running goes on, if it ended by itself in time; it is not waited for. What ``on_output`` raises, and
+    an interrupt, kill the group.
+
+    :param environment: the whole of it.
+    :param on_output: gets both streams as they come, and returns whether something moved.
+    :param limit_s: how long it may take.
+    :param stall_s: how long nothing may move; None for no such limit.
+    :param grace_s: how long it may take to end when it is asked to.
+    :raises OSError: it cannot be started.
+    """
+    began = moved = time.monotonic()
+    # This core knows nothing of Ansible: there is no AnsibleModule here whose run_command could be called.
+    process = subprocess.Popen(  # pylint: disable=ansible-bad-function
+        list(command),
+        env=dict(environment),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    output = _Output(process)
+    cut = ""
+    try:
+        # What it started may hold the other end of its output for ever: the end of that is not what is waited for.
+        while process.poll() is None:
+            now = time.monotonic()
+            if now >= began + limit_s or (stall_s is not None and now >= moved + stall_s):
+                cut = LIMIT if now >= began + limit_s else STALL
+                break
+            ends = [began + limit_s, *([] if stall_s is None else [moved + stall_s])]
+            part = output.wait(min(ends) - now)
+            if part and on_output(part):
+                moved = time.monotonic()
+        if cut:
+            end_group(process.pid, lambda: process.poll() is not None, grace_s)
+        for part in output.rest():
+            on_output(part)
+    except BaseException:
+        end_group(process.pid, lambda: process.poll() is not None, 0)
+        raise
+    finally:
+        output.close()
+    return Ended(process.returncode, cut, time.monotonic() - began)
+
+
+class _Output:
+    """A process's output, read as it comes."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdout is None:
+            raise ValueError("its output is no pipe")
+        self._file = process.stdout
+        self._open = True
+        self._pause_s = _SHORTEST_LOOK_S
+        os.set_blocking(self._file.fileno(), False)
+
+    def wait(self, limit_s: float) -> bytes:
+        """Return what there is, at once or after a short while; the process may have ended meanwhile."""
+        pause_s = min(max(limit_s, 0.0), self._pause_s)
+        if self._open:
+            select.select([self._file], [], [], pause_s)
+        else:
+            time.sleep(pause_s)
+        part = self._read()
+        self._pause_s = _SHORTEST_LOOK_S if part else min(self._pause_s * 1.5, _LONGEST_LOOK_S)
+        return part
+
+    def rest(self) -> list[bytes]:
+        """Return what a process that has ended has left."""
+        return list(iter(self._read, b""))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _read(self) -> bytes:
+        try:
+            part = os.read(self._file.fileno(), 1 << 16) if self._open else b""
+        except BlockingIOError:
+            return b""
+        self._open = self._open and bool(part)
+        return part
+
+
+_SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.002, 0.1
+
+
+def end_group(leader: int, has_ended: Callable[[], bool], term_s: float, kill_s: float = 2.0) -> bool:
+    """End a process and all of its group, and return whether it is gone: what hangs in the kernel cannot be killed.
+
+    :param has_ended: whether the leader has; it must reap it.
+    :param term_s: how long it may take to end when it is asked to; 0 kills at once.
+    :param kill_s: how long a killed one is waited for.
+    """
+    # Killed even where the leader is gone: what it started may have ignored the request.
+    for number, wait_s in ((signal.SIGTERM, term_s), (signal.SIGKILL, kill_s)):
+        if wait_s > 0:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(leader, number)
+            wait_until(has_ended, wait_s, _SHORTEST_LOOK_S)
+    return has_ended()

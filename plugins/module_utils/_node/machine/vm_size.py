@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which VM size this machine has: told, asked, or remembered."""
+"""Which machine this is: its VM size (given, asked or remembered), its identity, its physical host."""
 
 from __future__ import annotations
 
@@ -45,13 +45,17 @@ class VmSizeName:
     compute: Mapping[str, Any] | None = None
 
 
-def vm_size_of(root: Root, given: str | None = None, ask: AskImds | None = None) -> VmSizeName:
+def vm_size_of(
+    root: Root, given: str | None = None, ask: AskImds | None = None, remembered_first: bool = False
+) -> VmSizeName:
     """Return the VM size of the machine below ``root``.
 
     The first of these that knows it: ``given``, ``vm_size`` of /etc/hpcai/node.json, the metadata service (only for the
     running machine), what that service said last (/var/lib/hpcai/instance.json).
 
     :param ask: what asks the metadata service, ``imds.read_compute`` by default.
+    :param remembered_first: whether the service is asked only if its last answer is not known, for those who cannot
+        wait for it: a machine's size does not change while it runs.
     :raises VmSizeNotTold: none of them knows.
     :raises ConfigError: node.json cannot be used.
     """
@@ -60,6 +64,9 @@ def vm_size_of(root: Root, given: str | None = None, ask: AskImds | None = None)
     told = (read_config(root, "node") or {}).get("vm_size")
     if told:
         return VmSizeName(canonical_size(str(told)), NODE_SETTINGS)
+    remembered = _remembered(root)
+    if remembered and remembered_first:
+        return VmSizeName(canonical_size(remembered), REMEMBERED)
     problem = f"{root.path} is not the running machine, so the metadata service was not asked"
     if root.is_this_machine:
         # Not above: to import what speaks HTTP takes longer than all that most callers do.
@@ -70,7 +77,6 @@ def vm_size_of(root: Root, given: str | None = None, ask: AskImds | None = None)
             return VmSizeName(canonical_size(compute["vmSize"]), METADATA, compute)
         except imds.ImdsError as error:
             problem = str(error)
-    remembered = _remembered(root)
     if remembered:
         return VmSizeName(canonical_size(remembered), REMEMBERED)
     raise VmSizeNotTold(
@@ -84,14 +90,16 @@ def size_facts(
     given: str | None = None,
     described: Mapping[str, Mapping[str, Any]] | None = None,
     ask: AskImds | None = None,
+    remembered_first: bool = False,
 ) -> tuple[VmSize, VmSizeName]:
     """Return the facts of this machine's VM size, and how its name was found.
 
     :param described: sizes described by hand; they win over those in node.json.
+    :param remembered_first: see ``vm_size_of``.
     :raises UnknownVmSize: the size is neither in the table nor described.
     :raises ConfigError: see ``vm_size_of``.
     """
-    name = vm_size_of(root, given, ask)
+    name = vm_size_of(root, given, ask, remembered_first)
     by_hand = (read_config(root, "node") or {}).get("vm_sizes") or {}
     return find_size(name.name, described={**by_hand, **(described or {})}), name
 
@@ -151,3 +159,38 @@ def is_same_machine(root: Root, facts: Mapping[str, Any]) -> bool:
         if here and facts.get(name):
             return here.lower() == str(facts[name]).lower()
     return True
+
+
+KVP_POOL = "/var/lib/hyperv/.kvp_pool_3"
+"""The pool of what the host itself says (linux, tools/hv/hv_kvp_daemon.c)."""
+_KVP_KEY, _KVP_VALUE = 512, 2048
+"""Bytes of a record's key and value (linux, include/uapi/linux/hyperv.h: HV_KVP_EXCHANGE_MAX_KEY_SIZE, _VALUE_SIZE)."""
+_KVP_HOST = ("PhysicalHostNameFullyQualified", "PhysicalHostName")
+
+
+def physical_host(root: Root) -> str:
+    """Return the name of the physical host that the machine runs on; nothing where that is not told."""
+    pairs = read_kvp(root)
+    return next((pairs[key] for key in _KVP_HOST if pairs.get(key)), "")
+
+
+def read_kvp(root: Root) -> dict[str, str]:
+    """Return what the host says by key; empty where the file cannot be read."""
+    try:
+        with open(root.at(KVP_POOL), "rb") as file:
+            return parse_kvp(file.read())
+    except OSError:
+        return {}
+
+
+def parse_kvp(raw: bytes) -> dict[str, str]:
+    """Return the pairs in a pool: records of fixed length, texts that end with a zero. Half a record is left out."""
+    pairs = {}
+    for start in range(0, len(raw) - _KVP_KEY - _KVP_VALUE + 1, _KVP_KEY + _KVP_VALUE):
+        key, value = raw[start : start + _KVP_KEY], raw[start + _KVP_KEY : start + _KVP_KEY + _KVP_VALUE]
+        pairs[_kvp_text(key)] = _kvp_text(value)
+    return {key: value for key, value in pairs.items() if key}
+
+
+def _kvp_text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "replace").strip()

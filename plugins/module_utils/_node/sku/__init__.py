@@ -6,11 +6,8 @@
 
 from __future__ import annotations
 
-from .facts import facts_of, known_scalars
-from .lookup import all_sizes, find_size
-from .names import UnknownVmSize, canonical_size, nearest_sizes
-from .sources import SOURCES
-from .table import SIZES
+from .lookup import UnknownVmSize, all_sizes, canonical_size, facts_of, find_size, known_scalars, nearest_sizes
+from .table import SIZES, SOURCES
 from .types import VmSize
 
 __all__ = [

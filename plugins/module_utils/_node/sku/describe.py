@@ -7,79 +7,79 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable
+from typing import Any
 
-from . import forms
-from .forms import Malformed
-from .sources import HAND
+from ..forms import (
+    Form,
+    Malformed,
+    above_zero,
+    boolean,
+    busid,
+    choice,
+    cpu_list,
+    cpus_of,
+    integer,
+    list_of,
+    mapping_of,
+    matching,
+    record,
+    text,
+    text_or_number,
+)
+from .table import HAND
 from .types import CpuModel, Gpu, Hca, NumaNode, Threshold, VmSize
 
-Form = Callable[[str, Any], Any]
+_CPU = record(
+    {"arch": choice("x86_64", "arm64"), "vendor": text, "family": integer(), "model": integer()},
+    required=("arch", "vendor", "family", "model"),
+)
+_NUMA_NODE = record({"id": integer(), "cpus": cpu_list}, required=("id", "cpus"))
+_DEVICE = record({"busid": busid, "numa_node": integer(), "switch": integer()}, required=("busid", "numa_node"))
+_THRESHOLD = record(
+    {
+        "limit": above_zero,
+        "unit": text,
+        "at": text,
+        "at_most": boolean,
+        "warn": above_zero,
+        "typical": above_zero,
+    },
+    required=("limit", "unit"),
+)
 
-_SLOT: Mapping[str, Form] = {"busid": forms.busid, "numa_node": forms.number, "switch": forms.number}
-_THRESHOLD: Mapping[str, Form] = {
-    "limit": forms.measure,
-    "unit": forms.text,
-    "at": forms.text,
-    "at_most": forms.yes_or_no,
-    "warn": forms.measure,
-    "typical": forms.measure,
-}
-
-
-def _cpu(path: str, value: Any) -> CpuModel:
-    keys: Mapping[str, Form] = {
-        "arch": forms.architecture,
-        "vendor": forms.text,
-        "family": forms.number,
-        "model": forms.number,
-    }
-    return CpuModel(**forms.record(path, value, keys, required=tuple(keys)))
-
-
-def _numa_node(path: str, value: Any) -> NumaNode:
-    return NumaNode(**forms.record(path, value, {"id": forms.number, "cpus": forms.cpu_list}, required=("id", "cpus")))
-
-
-def _gpu(path: str, value: Any) -> Gpu:
-    return Gpu(**forms.record(path, value, _SLOT, required=("busid", "numa_node")))
-
-
-def _hca(path: str, value: Any) -> Hca:
-    return Hca(**forms.record(path, value, _SLOT, required=("busid", "numa_node")))
-
-
-def _threshold(path: str, value: Any) -> Threshold:
-    return Threshold(**forms.record(path, value, _THRESHOLD, required=("limit", "unit")), source=HAND)
-
-
-FORMS: Mapping[str, Form] = {
-    "vcpus": forms.above_zero,
-    "sockets": forms.above_zero,
-    "cores_per_socket": forms.above_zero,
-    "threads_per_core": forms.above_zero,
-    "memory_mib": forms.above_zero,
-    "cpu": _cpu,
-    "numa_nodes": forms.listed(_numa_node),
-    "gpu_model": forms.text,
-    "gpu_count": forms.number,
-    "gpu_memory_gb": forms.above_zero,
-    "gpus": forms.listed(_gpu),
-    "gpu_memory_clock_mhz": forms.above_zero,
-    "gpu_graphics_clock_mhz": forms.above_zero,
-    "gpu_default_graphics_clock_mhz": forms.above_zero,
-    "nvswitch": forms.yes_or_no,
-    "hca_count": forms.number,
-    "hcas": forms.listed(_hca),
-    "ib_rate_gbps": forms.above_zero,
-    "pcie_gtps": forms.link_speed,
-    "pcie_width": forms.above_zero,
-    "nvme_count": forms.number,
-    "nvme_model": forms.text,
-    "ethernet_gbps": forms.above_zero,
-    "accelerated_nic_gbps": forms.above_zero,
-    "nccl_settings": forms.mapped(forms.variable, forms.variable_value),
-    "thresholds": forms.mapped(forms.word, _threshold),
+FORMS: Mapping[str, Form[Any]] = {
+    "vcpus": integer(1),
+    "sockets": integer(1),
+    "cores_per_socket": integer(1),
+    "threads_per_core": integer(1),
+    "memory_mib": integer(1),
+    "cpu": lambda path, value: CpuModel(**_CPU(path, value)),
+    "numa_nodes": list_of(lambda path, value: NumaNode(**_NUMA_NODE(path, value))),
+    "gpu_model": text,
+    "gpu_count": integer(),
+    "gpu_memory_gb": integer(1),
+    "gpus": list_of(lambda path, value: Gpu(**_DEVICE(path, value))),
+    "gpu_memory_clock_mhz": integer(1),
+    "gpu_graphics_clock_mhz": integer(1),
+    "gpu_default_graphics_clock_mhz": integer(1),
+    "nvswitch": boolean,
+    "hca_count": integer(),
+    "hcas": list_of(lambda path, value: Hca(**_DEVICE(path, value))),
+    "ib_rate_gbps": integer(1),
+    # As the kernel and NCCL spell it.
+    "pcie_gtps": matching(r"[0-9]{1,3}(\.[0-9])? GT/s( PCIe)?", "a speed such as 16 GT/s or 32.0 GT/s PCIe"),
+    "pcie_width": integer(1),
+    "nvme_count": integer(),
+    "nvme_model": text,
+    "ethernet_gbps": integer(1),
+    "accelerated_nic_gbps": integer(1),
+    "nccl_settings": mapping_of(
+        matching(r"[A-Z][A-Z0-9_]*", "the name of a variable such as NCCL_SOCKET_IFNAME"), text_or_number
+    ),
+    "thresholds": mapping_of(
+        matching(r"[a-z][a-z0-9_]*", "a name such as nccl_allreduce"),
+        lambda path, value: Threshold(**_THRESHOLD(path, value), source=HAND),
+    ),
 }
 """The form of each field that can be described."""
 
@@ -94,7 +94,7 @@ def from_description(name: str, description: Any) -> VmSize:
     :raises Malformed: one line with the place, the form that is expected there, and what is there instead.
     """
     where = f"hpcai_vm_sizes[{name!r}]"
-    values = forms.record(where, description, FORMS)
+    values = record(FORMS)(where, description)
     _follow(values)
     size = VmSize(name, **values, sources={key: HAND for key in values if key != "thresholds"})
     _check_cpus(where, size)
@@ -107,7 +107,7 @@ def _follow(values: dict[str, Any]) -> None:
         if listed in values:
             values.setdefault(count, len(values[listed]))
     if "numa_nodes" in values:
-        values.setdefault("vcpus", sum(len(forms.cpus_of(node.cpus)) for node in values["numa_nodes"]))
+        values.setdefault("vcpus", sum(len(cpus_of(node.cpus)) for node in values["numa_nodes"]))
 
 
 def _check_cpus(where: str, size: VmSize) -> None:
@@ -126,7 +126,7 @@ def _check_cpus(where: str, size: VmSize) -> None:
         if node.id in seen:
             raise Malformed(f"{where}.numa_nodes[{position}].id: NUMA node {node.id} is there twice.")
         seen.add(node.id)
-        for cpu in sorted(forms.cpus_of(node.cpus)):
+        for cpu in sorted(cpus_of(node.cpus)):
             if owner.setdefault(cpu, node.id) != node.id:
                 raise Malformed(
                     f"{where}.numa_nodes[{position}].cpus: CPU {cpu} is on NUMA nodes {owner[cpu]} and {node.id}."

@@ -2,16 +2,17 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Find a VM size: in the table, or as an inventory describes it by hand."""
+"""Find a VM size by any spelling of its name, in the table or as described by hand; its facts as plain values."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+from ..forms import Malformed
 from .describe import from_description
-from .forms import Malformed
-from .names import UnknownVmSize, canonical_size, nearest_sizes
 from .table import SIZES
 from .types import VmSize
 
@@ -29,7 +30,7 @@ def find_size(name: str, described: Mapping[str, Mapping[str, Any]] | None = Non
     for key, description in by_hand.items():
         # A size that is not in the table has no spelling but the description's.
         if key.lower() == wanted.lower():
-            return from_description(key, description)
+            return _described(key, description)
     if wanted in SIZES:
         return SIZES[wanted]
     known = sorted(set(SIZES) | set(by_hand))
@@ -44,11 +45,73 @@ def all_sizes(described: Mapping[str, Mapping[str, Any]] | None = None) -> dict[
 
     :raises UnknownVmSize: a description is malformed.
     """
-    by_hand = {key: from_description(key, value) for key, value in _descriptions(described).items()}
+    by_hand = {key: _described(key, value) for key, value in _descriptions(described).items()}
     return {**SIZES, **by_hand}
 
 
 def _descriptions(described: Any) -> dict[str, Any]:
     if not isinstance(described or {}, Mapping):
-        raise Malformed(f"hpcai_vm_sizes must be a mapping of sizes by name, not {described!r}.")
+        raise UnknownVmSize(f"hpcai_vm_sizes must be a mapping of sizes by name, not {described!r}.")
     return {canonical_size(str(key)): value for key, value in (described or {}).items()}
+
+
+def _described(name: str, description: Any) -> VmSize:
+    try:
+        return from_description(name, description)
+    except Malformed as error:
+        # So the size stays unknown.
+        raise UnknownVmSize(str(error)) from None
+
+
+_PREFIXES = ("standard_", "basic_")
+_KNOWN = {name.lower(): name for name in SIZES}
+
+
+class UnknownVmSize(ValueError):
+    """A VM size that is neither in the table nor described by hand."""
+
+
+def canonical_size(name: str) -> str:
+    """Return the one spelling of a VM size: ``nd96asr_v4`` becomes ``Standard_ND96asr_v4``.
+
+    Azure compares size names without case and accepts them with or without the tier, so the same size arrives in
+    several spellings. A size of the table gets the table's spelling. Any other keeps its letters, gets the tier when it
+    has none, and a tier in Azure's own case.
+    """
+    text = name.strip()
+    lowered = text.lower()
+    prefix = next((p for p in _PREFIXES if lowered.startswith(p)), "")
+    tier = prefix or _PREFIXES[0]
+    known = _KNOWN.get(tier + lowered[len(prefix) :])
+    return known or tier.capitalize() + text[len(prefix) :]
+
+
+def nearest_sizes(name: str, known: list[str], count: int = 3) -> list[str]:
+    """Return up to ``count`` names out of ``known`` that look most like ``name``, best first."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    found = difflib.get_close_matches(canonical_size(name).lower(), list(by_lower), n=count, cutoff=0.4)
+    return [by_lower[candidate] for candidate in found]
+
+
+def facts_of(size: VmSize) -> dict[str, Any]:
+    """Return all fields of a size as mappings, lists, texts and numbers.
+
+    Every field is there; what is unknown is None. So a template can tell an unknown fact from a misspelt one.
+    """
+    return {field.name: _plain(getattr(size, field.name)) for field in fields(size)}
+
+
+def known_scalars(size: VmSize) -> dict[str, str | int]:
+    """Return the known facts that are one text or number, without the name: what is small enough to be repeated."""
+    facts = {field.name: getattr(size, field.name) for field in fields(size) if field.name != "name"}
+    return {key: value for key, value in facts.items() if isinstance(value, (str, int))}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    return value

@@ -9,8 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .stated import ECC, cores, gpus, hcas, memory_sold, memory_within, numa_nodes, port_rate, vm_size
-from .types import Contradiction, CpuModel, Threshold
+from .types import (
+    ECC,
+    Contradiction,
+    CpuModel,
+    Threshold,
+    cores,
+    gpus,
+    hcas,
+    memory_sold,
+    memory_within,
+    numa_nodes,
+    port_rate,
+    vm_size,
+)
 
 _NODES_OF_SLOTS = "0 0 0 0 1 1 1 1"
 # One virtual switch for each pair of GPU and adapter, not one for each NUMA node as with ND A100 v4.

@@ -12,15 +12,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .nc_a100 import NC_A100
-from .nc_h100 import NC_H100
-from .nd_a100 import ND_A100
-from .nd_gb import ND_GB
+from .nc import NC_A100, NC_H100
+from .nd import ND_A100, ND_GB, ND_MI300X, ND_V100
 from .nd_hopper import ND_HOPPER
-from .nd_mi300x import ND_MI300X
-from .nd_v100 import ND_V100
 from .types import VmSize
 
 _ALL = (*ND_A100, *ND_HOPPER, *ND_MI300X, *ND_GB, *ND_V100, *NC_A100, *NC_H100)
 
 SIZES: Mapping[str, VmSize] = {size.name: size for size in _ALL}
+
+
+HAND = "hand"
+"""Source of what an inventory describes."""
+
+SOURCES: Mapping[str, str] = {
+    "A": "azhpc-images, setup_sku_customizations.sh and what it calls: which size gets which topology file and NCCL "
+    "variables, and needs the fabric manager",
+    "B": "ai-infrastructure-on-azure, skills/slurm/sku_performance_baseline",
+    "C": "azurehpc-health-checks, conf/<size>.conf: what the node health check expects; a size whose file checks no "
+    "InfiniBand has none",
+    "D": "MicrosoftDocs/azure-compute-docs, articles/virtual-machines/sizes/gpu-accelerated",
+    "E": "azhpc-images, tests/health_checks: the tests of the image on ND A100 v4",
+    "G": "general knowledge, unverified: no document at hand says so",
+    "H": "azurehpc-health-checks, the scripts: run-health-checks.sh (rates of mlx5_an0, in its lists AN40, AN100), "
+    "azure_common.nhc (GPU clocks), azure_gpu_ecc.nhc (remapped rows)",
+    "I": "issue threads: NVIDIA/aicr #1858 (nvidia-smi on ND96isr_H100_v5), awslabs/amazon-eks-ami #1985 (clocks of "
+    "H100 and H200), azurehpc-health-checks #142 (NCCL on H200), #152 (InfiniBand on H100), #162 (NVLink on NC80adis)",
+    "K": "azurehpc, the health checks of O as they were taken over for AKS",
+    "M": "azurehpc, experimental/gpu_optimizations/readme.md: clocks that nvidia-smi shows on ND96asr_v4",
+    "N": "azurehpc, experimental/ndv4_a100_healthchecks",
+    "O": "azurehpc, experimental/cc_slurm_nhc: configuration files older than C, and nc48v4-topo.xml",
+    "P": "azurehpc, experimental: check_app_pinning_tool and run_nccl_tests_ndv4, run_nccl_tests_ncv4",
+    "R": "azurehpc-health-checks, README.md: its table of limits",
+    "S": "superbench, superbench/config/azure_nd*.yaml",
+    "T": "azhpc-images, topology/*.xml: ndv2, ndv4, ndv5 and ncv4",
+    "W": "cyclecloud-slurm-workspace and azure-vm-utils: the model by which they know local NVMe disks of any size",
+    "Y": "yosoyjay, a figure for two ND A100 v4 nodes; where it stands was not recorded",
+    HAND: "described by hand in the inventory (hpcai_vm_sizes)",
+}

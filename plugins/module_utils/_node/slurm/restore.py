@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..machine.atomic import write_file
-from ..machine.patience import wait_until
 from ..machine.root import Root
-from ..machine.run import CommandFailed, Run, must
+from ..machine.run import CommandFailed, Run, must, wait_until
 from ..machine.unit_state import read_unit
 from .database import count_rows
 from .dump import DATABASE_LIMIT_S

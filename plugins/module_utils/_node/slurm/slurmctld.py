@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..machine.patience import wait_until
 from ..machine.root import Root
-from ..machine.run import CommandFailed, Run, must
+from ..machine.run import CommandFailed, Run, must, wait_until
 from ..setup import daemon
 from . import conf_changes, loaded_config
 from .conf_changes import Change, Need, Snapshot

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..machine.owners import any_slurmstepd
-from ..machine.patience import wait_until
 from ..machine.root import Root
-from ..machine.run import CommandFailed, Run
+from ..machine.run import CommandFailed, Run, wait_until
 from ..setup import daemon
 from . import conf_changes, hardware, loaded_config, slurmctld, slurmd_env
 from .conf_changes import Change

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...machine.patience import wait_until
 from ...machine.pci import read_pci
 from ...machine.rdma import INFINIBAND, Port, read_ports
 from ...machine.root import Root
-from ...machine.run import Run
+from ...machine.run import Run, wait_until
 from ...machine.unit_state import UnitState, read_unit
 from ...sku import VmSize
 from ..finding import Finding, outcome_of

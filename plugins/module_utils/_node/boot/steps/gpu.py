@@ -12,11 +12,11 @@ from typing import Any
 
 from ...machine.config import ConfigError
 from ...machine.gpu import Driver, GpuError, GpuFacts, connect, nvidia_gpus
-from ...machine.gpu.errors import NO_ANSWER
-from ...machine.kernel_modules import ABSENT, LOADED, is_loaded, load_module
-from ...machine.patience import wait_until
+from ...machine.gpu.facts import NO_ANSWER
+from ...machine.kernel import ABSENT, LOADED, is_loaded, load_module
 from ...machine.pci import read_pci
 from ...machine.root import Root
+from ...machine.run import wait_until
 from ...machine.unit_state import read_unit
 from ...setup.gpu.settings import Settings, read_settings
 from ...sku import UnknownVmSize, VmSize

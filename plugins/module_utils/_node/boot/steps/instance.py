@@ -130,7 +130,7 @@ def _settle(
 
 
 def _told(compute: Mapping[str, Any], found: _Found) -> ClusterSettings | None:
-    from ...machine.user_data import settings_in
+    from ...machine.imds import settings_in
 
     stated, why = settings_in(str(compute.get("userData") or ""))
     if stated is None:

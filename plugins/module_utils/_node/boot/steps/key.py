@@ -92,7 +92,7 @@ def fetch_from_vault(source: KeySource, limit_s: float) -> bytes:
     """
     # Not above: to import what speaks HTTP takes longer than all that most callers do.
     from ...machine import imds, key_vault
-    from ...machine.vault import vault_of
+    from ...machine.cluster_settings import vault_of
 
     vault = vault_of(source.vault or "")
     deadline = time.monotonic() + limit_s

@@ -13,8 +13,7 @@ from ...machine.disks import read_block_devices
 from ...machine.mounts import read_mounts
 from ...machine.root import Root
 from ...machine.run import CommandFailed
-from ...machine.user_folders import opened
-from ...machine.user_removal import remove_empty
+from ...machine.user_folders import opened, remove_empty
 from ...machine.vm_size import VmSizeNotTold
 from ...setup.directories.wanted import read_wanted as read_directories
 from ...setup.scratch.ensure import PRESENT, as_results, ensure

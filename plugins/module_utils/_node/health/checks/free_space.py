@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...machine.config import read_config
-from ...machine.ext_reserve import reserved_bytes
-from ...machine.mounts import Mount, read_mounts
+from ...machine.mounts import Mount, read_mounts, reserved_bytes
 from ...setup.scratch.wanted import parse
 from ..check import (
     BOOT,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...machine.gpu import GpuError, GpuFacts, read_load
-from ...machine.gpu.errors import DIED, NO_ANSWER
+from ...machine.gpu.facts import DIED, NO_ANSWER
 from ...setup.clocks import Lock, Wanted, chosen, plan, read_boot, read_record
 from ..check import BOOT, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, CannotTell, Check, Context, Finding, Reading
 from ..gpu_answers import Told, gather

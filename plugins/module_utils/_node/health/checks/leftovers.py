@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...machine.config import read_config
-from ...machine.meminfo import read_meminfo
+from ...machine.kernel import read_meminfo
 from ...machine.owners import OwnedProcess, live_jobs, of_live_jobs, read_files, read_owned
 from ...machine.root import Root
 from ...setup.containers.options import CONFIG, options_of

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from ...machine.cpuset import CpuSet
-from ...machine.meminfo import read_meminfo
+from ...machine.kernel import read_meminfo
 from ...machine.proc import read_stat
 from ..check import OBSERVE, PERIODIC, UNKNOWN, USER, WARN, Answer, Check, Context, Finding, Reading
 

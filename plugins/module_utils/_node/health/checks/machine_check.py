@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...machine.edac import MemoryController, read_controllers
+from ...machine.kernel import MemoryController, read_memory_controllers
 from ..check import (
     BOOT,
     EPILOG,
@@ -113,7 +113,7 @@ _COUNTS = "counts"
 
 
 def _measure(context: Context) -> Answer:
-    controllers = read_controllers(context.root)
+    controllers = read_memory_controllers(context.root)
     of = (
         f"and {len(controllers)} memory controllers" if controllers else "alone: no memory controller is watched (EDAC)"
     )

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ...machine.meminfo import read_meminfo
+from ...machine.kernel import read_meminfo
 from ..check import BOOT, DEEP, FAIL, PERIODIC, REPLACE, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 from ..limits import source_in_words
 from ..promised import where_promised

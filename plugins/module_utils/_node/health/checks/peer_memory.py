@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ...machine.kernel_modules import is_loaded
+from ...machine.kernel import is_loaded
 from ...sku.types import VmSize
 from ..check import BOOT, DEEP, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 

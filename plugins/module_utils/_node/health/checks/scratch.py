@@ -12,9 +12,8 @@ from typing import Any
 
 from ...machine.config import read_config
 from ...machine.disks import Array, read_block_devices
-from ...machine.mounts import Mount, device_of, read_mounts
+from ...machine.mounts import Mount, device_of, read_mounts, why_not_writable
 from ...machine.root import Root
-from ...machine.writing import why_not_written
 from ...setup.directories.wanted import DIRECTORY
 from ...setup.scratch.facts import RECORD
 from ...setup.scratch.wanted import parse
@@ -119,7 +118,7 @@ def _faulty(root: Root, name: str, array: Array) -> str:
 
 def _judge_writing(root: Root, path: str) -> Iterator[Finding]:
     # Check free_space warns of a full scratch.
-    problem = why_not_written(root.at(path))
+    problem = why_not_writable(root.at(path))
     if problem:
         hint = "'journalctl -k -b' tells why; a file system that shut down comes back with a restart"
         yield Finding(FAIL, f"the scratch {path} cannot be written: {problem}", hint=hint, action=REBOOT)

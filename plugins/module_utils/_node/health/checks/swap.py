@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ...machine.meminfo import read_meminfo
+from ...machine.kernel import read_meminfo
 from ..check import BOOT, NOTHING, PERIODIC, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 
 _OPTION = "most_mib"

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from ...machine.config import ConfigError
-from ...sku.names import UnknownVmSize
+from ...sku.lookup import UnknownVmSize
 from ..check import BOOT, DEEP, EPILOG, PERIODIC, PROLOG, UNKNOWN, Answer, Check, Context, Finding, Reading
 from ..size import size_of
 

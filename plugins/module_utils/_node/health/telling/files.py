@@ -10,8 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ...machine.atomic import remove_file, write_file
-from ...machine.readers import make_folder
+from ...machine.atomic import make_operators_folder, remove_file, write_file
 from ...machine.root import Root
 from ...slurm.arbiter.report import Report, UnreadableReport, decode, encode
 from ..memory import RUN_FOLDER
@@ -138,5 +137,5 @@ def _read(root: Root, path: str) -> dict[str, Any]:
 
 
 def _write(root: Root, path: str, held: dict[str, Any]) -> None:
-    make_folder(root, RUN_FOLDER)
+    make_operators_folder(root, RUN_FOLDER)
     write_file(root.at(path), json.dumps(held) + "\n", mode=0o600)

@@ -18,8 +18,17 @@ from typing import Protocol
 
 from ...machine.root import Root
 from ...machine.run import Result
-from ...machine.user_folders import Base, FolderProblem, adapt, owners_of_root, read_own, take, walk, write_new
-from ...machine.user_removal import remove_as_owner
+from ...machine.user_folders import (
+    Base,
+    FolderProblem,
+    adapt,
+    owners_of_root,
+    read_own,
+    remove_as_owner,
+    take,
+    walk,
+    write_new,
+)
 from .work import MARK, NAME
 
 MARKER = ".hpcai-azcopy"

@@ -20,14 +20,15 @@ from ...machine.root import Root
 from ...machine.user_folders import (
     Base,
     FolderProblem,
+    Run,
     adapt,
     owners_of_root,
     read_own,
+    remove,
     take,
     walk,
     write_new,
 )
-from ...machine.user_removal import Run, remove
 from .bounded import said
 
 RUN = "/run/hpcai/beeond"

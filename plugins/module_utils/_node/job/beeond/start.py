@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Callable
 
 from ...machine.atomic import write_file
+from ...machine.mounts import is_full
 from ...machine.root import Root
 from ...machine.user_folders import FolderProblem
-from ...machine.writing import is_full
 from . import mounting, places, put_back, rendezvous, sweep, units
 from .address import Ask, address_of
 from .bounded import said

@@ -14,8 +14,7 @@ from __future__ import annotations
 import json
 from typing import Callable
 
-from ...machine.patience import wait_until
-from ...machine.run import CommandFailed
+from ...machine.run import CommandFailed, wait_until
 from .member import Member
 from .names import CHOICES, Id, id_of
 from .store import Store, read_texts, write_text

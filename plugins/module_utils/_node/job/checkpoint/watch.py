@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Callable
 
 from ...machine.atomic import remove_file, write_file
+from ...machine.imds import ScheduledEvent
 from ...machine.run import CommandFailed
-from ...machine.scheduled_events import ScheduledEvent
 from ..events.exchange import EventsUnknown
 from . import record as records
 from . import status as statuses

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...machine.atomic import write_file
+from ...machine.imds import ScheduledEvent
 from ...machine.root import Root
-from ...machine.scheduled_events import ScheduledEvent
 
 FOLDER = "/run/hpcai/events"
 FILE = f"{FOLDER}/events.json"

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Callable
 
 from ...machine import imds
+from ...machine.imds import ScheduledEvent, events_of
 from ...machine.owners import of_live_jobs, read_owned
 from ...machine.root import Root
-from ...machine.scheduled_events import ScheduledEvent, events_of
 from .exchange import FOLDER, READY, write_events
 
 _ANSWER_S = 1.5

@@ -11,7 +11,7 @@ import hashlib
 import os
 import zlib
 
-from ...machine.writing import is_full
+from ...machine.mounts import is_full
 from ..azcopy.events import Blob
 from ..azcopy.outcome import DAMAGED, FULL, OTHER, Failure, sentence_of
 from .manifest import Staged

@@ -2,24 +2,24 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The GPUs' driver, asked through NVML or else through nvidia-smi."""
+"""The GPUs' driver, asked through NVML in a child process: a call that hangs sits in the kernel and cannot be ended."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Callable, TypeVar
 
+from ..child import Child, Died, Overdue
 from ..pci import read_pci
 from ..root import Root
-from ..run import Run, run
-from .errors import NO_ANSWER, NO_BINDINGS, NO_LIBRARY, GpuError
-from .facts import GpuFacts, facts_of
+from .facts import DIED, NO_ANSWER, UNKNOWN, GpuError, GpuFacts, facts_of
 from .health import GpuHealth, NvLinks, health_of, links_of
 from .nvml_health import open_session
-from .smi import SmiDriver
-from .worker import Worker
 
 LIMIT_S = 30.0
 """Seconds that one question to the driver may take. Without persistence mode the first one starts all the GPUs."""
@@ -31,46 +31,94 @@ _SILENT_ENOUGH = 2
 _Gpu = TypeVar("_Gpu", GpuFacts, GpuHealth)
 
 
-class Driver(Protocol):
-    """What can be asked of the GPUs' driver. GPUs are named by their index.
+Serve = Callable[[str, Sequence[Any]], Any]
+"""Carries out a request: its name and arguments; what it returns must go through JSON."""
 
-    :ivar via: ``nvml`` or ``nvidia-smi``.
 
-    Each method raises ``GpuError``.
+class Worker:
+    """A child process that carries out requests one after the other. The first one starts it, and so does the next one
+    after it had to be given up.
+
+    :param make: called in the child before its first request; what it raises is the answer to that request.
+    :param limit_s: seconds a request may take.
     """
 
-    via: str
+    def __init__(self, make: Callable[[], Serve], limit_s: float) -> None:
+        self._make = make
+        self._limit_s = limit_s
+        self._child: Child | None = None
+        self._requests = -1
 
-    def read(self, only: Collection[int] = ()) -> tuple[GpuFacts, ...]:
-        """Return all GPUs, or only these; those that cannot be read have ``problem`` set."""
+    def ask(self, request: str, *arguments: Any) -> Any:
+        """Return what the child answers.
 
-    def health(self, only: Collection[int] = ()) -> tuple[GpuHealth, ...]:
-        """Return the health of all GPUs, or only of these; those that cannot be read have ``problem`` set."""
-
-    def links(self, only: Collection[int] = ()) -> tuple[NvLinks, ...]:
-        """Return the NVLinks of all GPUs, or only of these; those that cannot be read have ``problem`` set."""
-
-    def inforoms(self, only: Collection[int] = ()) -> dict[int, bool | str | None]:
-        """Return for each GPU whether its InfoROM is as it was written; None if that cannot be told, a text if asking
-        failed."""
-
-    def processes(self) -> dict[int, tuple[str, ...]] | None:
-        """Return for each process that computes on GPUs the PCI addresses of these; None if that cannot be told."""
-
-    def versions(self) -> tuple[str, str]:
-        """Return the versions of the driver and of the library, the latter empty where it cannot be told."""
-
-    def change(self, what: str, index: int, *values: int) -> None:
-        """Change a GPU: ``set_persistence`` (0, 1), ``set_application`` (memory MHz, graphics MHz),
-        ``reset_application``, ``lock_graphics`` (MHz), ``unlock_graphics``, ``lock_memory`` (MHz), ``unlock_memory``.
+        :raises GpuError: what the child raised; ``no_answer`` if it did not answer in time, ``died`` if it ended.
         """
+        child = self._child or self._start()
+        line = json.dumps({"request": request, "arguments": arguments}).encode() + b"\n"
+        try:
+            # One that has ended takes no request; the missing answer says how it ended.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._requests, line)
+            answer = child.answer(self._limit_s)
+        except Died as error:
+            self._let_go(failed=True)
+            words = f"the driver's library ended the process that called it ({error.how})"
+            raise GpuError(DIED, words) from None
+        except Overdue:
+            self._let_go(failed=True)
+            raise GpuError(NO_ANSWER, f"the driver did not answer within {self._limit_s:g} s") from None
+        if "error" in answer:
+            raise GpuError(*answer["error"])
+        return answer["result"]
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """End the child."""
+        if self._child:
+            self._let_go()
+
+    def _start(self) -> Child:
+        reads, self._requests = os.pipe()
+        # Where we have no standard input, a pipe may have taken its number.
+        kept = fcntl.fcntl(reads, fcntl.F_DUPFD_CLOEXEC, 3)
+        try:
+            self._child = Child(lambda: _answers(kept, self._make), kept)
+        except BaseException:
+            os.close(self._requests)
+            raise
+        finally:
+            os.close(reads)
+            os.close(kept)
+        return self._child
+
+    def _let_go(self, failed: bool = False) -> None:
+        os.close(self._requests)
+        child, self._child = self._child, None
+        if child:
+            child.close(failed)
 
 
-class NvmlDriver:
-    """The driver through NVML, in a child process."""
+def _answers(requests: int, make: Callable[[], Serve]) -> Iterator[Mapping[str, Any]]:
+    """Be the child: carry out each request."""
+    serve: Serve | None = None
+    with os.fdopen(requests, encoding="utf-8") as lines:
+        for line in lines:
+            asked = json.loads(line)
+            try:
+                serve = serve or make()
+                answer = {"result": serve(asked["request"], asked["arguments"])}
+            except GpuError as error:
+                answer = {"error": [error.kind, str(error)]}
+            except Exception as error:
+                answer = {"error": [UNKNOWN, f"{type(error).__name__}: {error}"]}
+            yield answer
+
+
+class Driver:
+    """The GPUs' driver. GPUs are named by their index. Each method raises ``GpuError``.
+
+    :ivar via: how it is asked: ``nvml``.
+    """
 
     via = "nvml"
 
@@ -83,7 +131,10 @@ class NvmlDriver:
         self._pci = tuple(pci)
 
     def read(self, only: Collection[int] = ()) -> tuple[GpuFacts, ...]:
-        """See ``Driver``. Where two GPUs in turn do not answer, the rest is not asked."""
+        """Return all GPUs, or only these; those that cannot be read have ``problem`` set.
+
+        Where two GPUs in turn do not answer, the rest is not asked.
+        """
         found = [
             GpuFacts(index=index, problem=str(answer), problem_kind=answer.kind)
             if isinstance(answer, GpuError)
@@ -93,7 +144,10 @@ class NvmlDriver:
         return tuple(found) if only else tuple(self._seated(found))
 
     def health(self, only: Collection[int] = ()) -> tuple[GpuHealth, ...]:
-        """See ``Driver``. Where two GPUs in turn do not answer, the rest is not asked."""
+        """Return the health of all GPUs, or only of these; those that cannot be read have ``problem`` set.
+
+        Where two GPUs in turn do not answer, the rest is not asked.
+        """
         found = [
             GpuHealth(index=index, problem=str(answer), problem_kind=answer.kind)
             if isinstance(answer, GpuError)
@@ -103,14 +157,16 @@ class NvmlDriver:
         return tuple(found) if only else tuple(self._seated(found))
 
     def links(self, only: Collection[int] = ()) -> tuple[NvLinks, ...]:
-        """See ``Driver``."""
+        """Return the NVLinks of all GPUs, or only of these; those that cannot be read have ``problem`` set."""
         return tuple(
             NvLinks(index, problem=str(answer)) if isinstance(answer, GpuError) else links_of(index, answer)
             for index, answer in self._each("links", only).items()
         )
 
     def inforoms(self, only: Collection[int] = ()) -> dict[int, bool | str | None]:
-        """See ``Driver``."""
+        """Return for each GPU whether its InfoROM is as it was written; None if that cannot be told, a text if asking
+        failed.
+        """
         answers = self._each("inforom", only)
         return {index: str(answer) if isinstance(answer, GpuError) else answer for index, answer in answers.items()}
 
@@ -136,7 +192,10 @@ class NvmlDriver:
         return found
 
     def processes(self) -> dict[int, tuple[str, ...]] | None:
-        """See ``Driver``. A GPU that cannot be read has no processes that anybody could tell of."""
+        """Return for each process that computes on GPUs the PCI addresses of these; None if that cannot be told.
+
+        A GPU that cannot be read has none.
+        """
         used: dict[int, list[str]] = {}
         for index in range(self._worker.ask("count")):
             try:
@@ -151,16 +210,18 @@ class NvmlDriver:
         return {pid: tuple(busids) for pid, busids in used.items()}
 
     def change(self, what: str, index: int, *values: int) -> None:
-        """See ``Driver``."""
+        """Change a GPU: ``set_persistence`` (0, 1), ``set_application`` (memory MHz, graphics MHz),
+        ``reset_application``, ``lock_graphics`` (MHz), ``unlock_graphics``, ``lock_memory`` (MHz), ``unlock_memory``.
+        """
         self._worker.ask(what, index, *values)
 
     def versions(self) -> tuple[str, str]:
-        """See ``Driver``."""
+        """Return the versions of the driver and of the library, the latter empty where it cannot be told."""
         driver, library = self._worker.ask("versions")
         return driver, library
 
     def close(self) -> None:
-        """See ``Driver``."""
+        """Let go of the driver."""
         self._worker.close()
 
 
@@ -169,25 +230,41 @@ def nvidia_gpus(root: Root) -> tuple[str, ...]:
     return tuple(device.busid for device in read_pci(root) if device.is_gpu and device.vendor == 0x10DE)
 
 
-def connect(root: Root, limit_s: float = LIMIT_S, run_command: Any = run) -> Driver:
-    """Return the driver of this machine: through NVML, or through nvidia-smi where nvidia-ml-py or the library is
-    missing.
+def connect(root: Root, limit_s: float = LIMIT_S) -> Driver:
+    """Return the driver of this machine.
 
-    :raises GpuError: neither is there, the driver is not loaded, or it does not answer.
+    :raises GpuError: its library is not there, the driver is not loaded, or it does not answer.
     """
-    pci = nvidia_gpus(root)
-    nvml = NvmlDriver(limit_s, pci)
+    driver = Driver(limit_s, nvidia_gpus(root))
     try:
-        nvml.versions()
-        return nvml
-    except GpuError as error:
-        nvml.close()
-        if error.kind not in (NO_BINDINGS, NO_LIBRARY):
-            raise
-        first = error
-    limited: Run = lambda command: run_command(command, timeout_s=limit_s)  # noqa: E731
-    if not any(os.access(os.path.join(folder, "nvidia-smi"), os.X_OK) for folder in os.get_exec_path()):
-        raise GpuError(
-            first.kind, f"{first}, and there is no nvidia-smi: install NVIDIA's driver (is this a GPU size?)"
-        )
-    return SmiDriver(limited, pci)
+        driver.versions()
+    except GpuError:
+        driver.close()
+        raise
+    return driver
+
+
+_PROCESSES_LIMIT_S = 10.0
+
+
+def compute_processes(root: Root, limit_s: float = _PROCESSES_LIMIT_S) -> Mapping[int, tuple[str, ...]] | None:
+    """Return for each process that computes on GPUs the PCI addresses of these, in Linux's spelling.
+
+    A process on a MIG instance counts for the GPU that the instance is part of. The process ids are those of the
+    machine's own namespace. A GPU that is lost is passed over.
+
+    :param limit_s: seconds that one question to the driver may take.
+    :return: None where it cannot be told: no driver, no answer, or ``root`` is not this machine.
+    """
+    if not root.is_this_machine:
+        return None
+    try:
+        driver = connect(root, limit_s)
+    except GpuError:
+        return None
+    try:
+        return driver.processes()
+    except GpuError:
+        return None
+    finally:
+        driver.close()

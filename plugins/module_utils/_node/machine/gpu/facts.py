@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from ..root import Root
 
 
 @dataclass(frozen=True)
@@ -96,3 +99,64 @@ def facts_of(read: Mapping[str, Any]) -> GpuFacts:
         current=pair("current") or Clocks(None, None),
         slowed=read["slowed"],
     )
+
+
+NOT_SUPPORTED = "not_supported"
+DEPRECATED = "deprecated"
+NO_FUNCTION = "function_not_found"
+NO_PERMISSION = "no_permission"
+LOST = "gpu_is_lost"
+NO_DRIVER = "driver_not_loaded"
+MISMATCH = "lib_rm_version_mismatch"
+NO_LIBRARY = "library_not_found"
+NO_BINDINGS = "no_bindings"
+NO_ANSWER = "no_answer"
+DIED = "died"
+UNKNOWN = "unknown"
+
+LACKING = (NOT_SUPPORTED, DEPRECATED, NO_FUNCTION)
+"""The driver or the GPU does not have what was asked for; asking again will not help, and nothing is broken."""
+
+
+class GpuError(RuntimeError):
+    """The driver refused, failed or did not answer.
+
+    :ivar kind: NVML's name of the error in small letters without its prefix (``gpu_is_lost``), or ``no_answer``,
+        ``died`` (the library ended the process that called it), ``no_bindings`` (nvidia-ml-py is not installed).
+    """
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+    @property
+    def lacking(self) -> bool:
+        """Whether the driver or GPU merely does not have what was asked for."""
+        return self.kind in LACKING
+
+
+_DRIVER_FOLDER = "/sys/module/nvidia"
+
+
+@dataclass(frozen=True)
+class DriverLoad:
+    """A load of the driver in a boot of the machine; two are equal if and only if the driver was not reloaded.
+
+    :ivar boot_id: the kernel's id of this boot.
+    :ivar module: inode number of the driver's folder in sysfs. Version and file names are the same after a reload,
+        the times are those of the last look at the folder, but the number is new for each folder: the kernel's kernfs
+        hands them out in turn (``idr_alloc_cyclic``), and with 64 bits a reused one has another generation in it.
+    """
+
+    boot_id: str
+    module: int
+
+
+def read_load(root: Root) -> DriverLoad | None:
+    """Return the present load of the driver; None if it is not loaded."""
+    boot_id = root.text("/proc/sys/kernel/random/boot_id")
+    try:
+        module = os.stat(root.at(_DRIVER_FOLDER)).st_ino
+    except OSError:
+        return None
+    return DriverLoad(boot_id, module) if boot_id else None

@@ -2,49 +2,38 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""NVML through nvidia-ml-py. Everything here runs in a worker's child process: any of these calls may hang."""
+"""A session with the GPUs' driver through NVML. Everything here runs in a worker's child process: any call may hang."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
-import os
-import sys
 from collections.abc import Sequence
-from typing import Any, Callable
+from ctypes import c_uint, c_ulonglong, c_void_p
+from typing import Any, Callable, TypeVar
 
 from ..pci import canonical_busid
-from .errors import LACKING, NO_BINDINGS, NO_FUNCTION, NO_PERMISSION, GpuError
+from .nvml_library import Lacking, Nvml, PciInfo, ProcessInfo
 
-SITE = "/usr/lib/hpcai/site"
-"""Where nvidia-ml-py lies on nodes: distributions' Pythons refuse pip."""
-
+CLOCK_GRAPHICS, CLOCK_MEMORY = 0, 2
+"""nvmlClockType_t."""
 # Reasons for lower clocks that are no slowdown: idle (1), the clocks that were set (2), display clocks (0x100).
 _NO_SLOWDOWN = 0x1 | 0x2 | 0x100
-# What a GPU or driver may lack without being broken.
-_MAY_LACK = (*LACKING, NO_PERMISSION, "not_found")
+
+_T = TypeVar("_T")
 
 
-def _bindings() -> Any:
-    if os.path.isdir(SITE) and SITE not in sys.path:
-        sys.path.insert(0, SITE)
-    try:
-        return importlib.import_module("pynvml")
-    except ImportError:
-        raise GpuError(NO_BINDINGS, f"nvidia-ml-py is neither in {SITE} nor elsewhere on Python's path") from None
+def optional(ask: Callable[..., _T], *arguments: Any, **named: Any) -> _T | None:
+    """Return what ``ask`` returns; None where the driver or GPU lacks it or keeps it to itself."""
+    with contextlib.suppress(Lacking):
+        return ask(*arguments, **named)
+    return None
 
 
 class Session:
     """NVML, initialized. Its public methods are the requests that a worker serves; they return what JSON can hold."""
 
     def __init__(self) -> None:
-        self._nvml = _bindings()
-        self._kinds = {
-            value: name[len("NVML_ERROR_") :].lower()
-            for name, value in vars(self._nvml).items()
-            if name.startswith("NVML_ERROR_")
-        }
-        self._call("nvmlInit")
+        self._nvml = Nvml()
 
     def serve(self, request: str, arguments: Sequence[Any]) -> Any:
         """Carry out a request by the name of its method."""
@@ -53,25 +42,25 @@ class Session:
 
     def count(self) -> int:
         """Return the number of GPUs, lost ones included."""
-        return int(self._call("nvmlDeviceGetCount"))
+        return int(self._nvml.ask("nvmlDeviceGetCount_v2"))
 
     def versions(self) -> list[str]:
         """Return the versions of the driver and of the library."""
-        return [str(self._call("nvmlSystemGetDriverVersion")), str(self._call("nvmlSystemGetNVMLVersion"))]
+        return [self._nvml.text("nvmlSystemGetDriverVersion"), self._nvml.text("nvmlSystemGetNVMLVersion")]
 
     def read(self, index: int) -> dict[str, Any]:
         """Return what is known of a GPU, in the form that ``facts_of`` takes."""
         gpu = self._handle(index)
-        mig = self._optional("nvmlDeviceGetMigMode", gpu)
-        persistence = self._optional("nvmlDeviceGetPersistenceMode", gpu)
+        mig = optional(self._mig, gpu)
+        persistence = optional(self._nvml.ask, "nvmlDeviceGetPersistenceMode", gpu)
         application, reason = self._application(gpu, "nvmlDeviceGetApplicationsClock")
         return {
             "index": index,
-            "uuid": str(self._call("nvmlDeviceGetUUID", gpu)),
+            "uuid": self._nvml.text("nvmlDeviceGetUUID", gpu),
             "busid": self._busid(gpu),
-            "name": str(self._call("nvmlDeviceGetName", gpu)),
-            "mig": None if mig is None else bool(mig[0]),
-            "mig_instances": [str(self._call("nvmlDeviceGetUUID", one)) for one in self._instances(gpu, mig)],
+            "name": self._nvml.text("nvmlDeviceGetName", gpu),
+            "mig": mig,
+            "mig_instances": [self._nvml.text("nvmlDeviceGetUUID", one) for one in self._instances(gpu, mig)],
             "persistence": None if persistence is None else bool(persistence),
             "supported": self._supported(gpu),
             "highest": self._pair("nvmlDeviceGetMaxClockInfo", gpu),
@@ -85,10 +74,10 @@ class Session:
     def processes(self, index: int) -> list[int] | None:
         """Return the ids of the processes that compute on a GPU or on its MIG instances; None if NVML does not say."""
         gpu = self._handle(index)
-        mig = self._optional("nvmlDeviceGetMigMode", gpu)
+        mig = optional(self._mig, gpu)
         # The GPU tells of all its instances' processes, but not to everyone.
         found = self._computing(gpu)
-        if found is None and mig and mig[0]:
+        if found is None and mig:
             found = []
             for instance in self._instances(gpu, mig):
                 on_instance = self._computing(instance)
@@ -103,99 +92,81 @@ class Session:
 
     def set_persistence(self, index: int, on: bool) -> None:
         """Switch persistence mode."""
-        self._call("nvmlDeviceSetPersistenceMode", self._handle(index), int(on))
+        self._nvml.call("nvmlDeviceSetPersistenceMode", self._handle(index), int(on))
 
     def set_application(self, index: int, memory: int, graphics: int) -> None:
         """Set application clocks, in MHz."""
-        self._call("nvmlDeviceSetApplicationsClocks", self._handle(index), memory, graphics)
+        self._nvml.call("nvmlDeviceSetApplicationsClocks", self._handle(index), memory, graphics)
 
     def reset_application(self, index: int) -> None:
         """Set application clocks to their default."""
-        self._call("nvmlDeviceResetApplicationsClocks", self._handle(index))
+        self._nvml.call("nvmlDeviceResetApplicationsClocks", self._handle(index))
 
     def lock_graphics(self, index: int, mhz: int) -> None:
         """Lock the graphics clock."""
-        self._call("nvmlDeviceSetGpuLockedClocks", self._handle(index), mhz, mhz)
+        self._nvml.call("nvmlDeviceSetGpuLockedClocks", self._handle(index), mhz, mhz)
 
     def unlock_graphics(self, index: int) -> None:
         """Unlock the graphics clock."""
-        self._call("nvmlDeviceResetGpuLockedClocks", self._handle(index))
+        self._nvml.call("nvmlDeviceResetGpuLockedClocks", self._handle(index))
 
     def lock_memory(self, index: int, mhz: int) -> None:
         """Lock the memory clock."""
-        self._call("nvmlDeviceSetMemoryLockedClocks", self._handle(index), mhz, mhz)
+        self._nvml.call("nvmlDeviceSetMemoryLockedClocks", self._handle(index), mhz, mhz)
 
     def unlock_memory(self, index: int) -> None:
         """Unlock the memory clock."""
-        self._call("nvmlDeviceResetMemoryLockedClocks", self._handle(index))
+        self._nvml.call("nvmlDeviceResetMemoryLockedClocks", self._handle(index))
 
     def _handle(self, index: int) -> Any:
-        return self._call("nvmlDeviceGetHandleByIndex", index)
+        return self._nvml.ask("nvmlDeviceGetHandleByIndex_v2", c_uint(index), kind=c_void_p)
 
     def _busid(self, gpu: Any) -> str | None:
-        busid = self._call("nvmlDeviceGetPciInfo", gpu).busId
-        return canonical_busid(busid.decode() if isinstance(busid, bytes) else busid)
+        return canonical_busid(self._nvml.ask("nvmlDeviceGetPciInfo_v3", gpu, kind=PciInfo).busId.decode())
+
+    def _mig(self, gpu: Any) -> bool:
+        current, _pending = self._nvml.ask_several("nvmlDeviceGetMigMode", gpu, kinds=(c_uint, c_uint))
+        return bool(current)
 
     def _instances(self, gpu: Any, mig: Any) -> list[Any]:
-        if not mig or not mig[0]:
+        if not mig:
             return []
-        most = self._optional("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0
-        found = (self._optional("nvmlDeviceGetMigDeviceHandleByIndex", gpu, number) for number in range(most))
+        most = optional(self._nvml.ask, "nvmlDeviceGetMaxMigDeviceCount", gpu) or 0
+        by_index = "nvmlDeviceGetMigDeviceHandleByIndex"
+        found = (optional(self._nvml.ask, by_index, gpu, c_uint(number), kind=c_void_p) for number in range(most))
         return [instance for instance in found if instance is not None]
 
     def _computing(self, gpu: Any) -> list[Any] | None:
-        # The name without a version fails with an exception of its own kind where driver and bindings differ in age.
         for version in ("_v3", "_v2"):
-            found: list[Any] | None = self._optional(f"nvmlDeviceGetComputeRunningProcesses{version}", gpu)
+            function = f"nvmlDeviceGetComputeRunningProcesses{version}"
+            found: list[Any] | None = optional(self._nvml.array, function, gpu, kind=ProcessInfo)
             if found is not None:
                 return found
         return None
 
     def _supported(self, gpu: Any) -> dict[int, list[int]]:
         return {
-            memory: list(self._optional("nvmlDeviceGetSupportedGraphicsClocks", gpu, memory) or ())
-            for memory in self._optional("nvmlDeviceGetSupportedMemoryClocks", gpu) or ()
+            memory: optional(self._nvml.array, "nvmlDeviceGetSupportedGraphicsClocks", gpu, c_uint(memory)) or []
+            for memory in optional(self._nvml.array, "nvmlDeviceGetSupportedMemoryClocks", gpu) or ()
         }
 
     def _pair(self, function: str, gpu: Any) -> list[int | None]:
-        return [
-            self._optional(function, gpu, self._nvml.NVML_CLOCK_MEM),
-            self._optional(function, gpu, self._nvml.NVML_CLOCK_GRAPHICS),
-        ]
+        return [optional(self._nvml.ask, function, gpu, clock) for clock in (CLOCK_MEMORY, CLOCK_GRAPHICS)]
 
     def _application(self, gpu: Any, function: str) -> tuple[list[int] | None, str | None]:
         try:
-            kinds = (self._nvml.NVML_CLOCK_MEM, self._nvml.NVML_CLOCK_GRAPHICS)
-            return [int(self._call(function, gpu, kind)) for kind in kinds], None
-        except GpuError as error:
-            if error.kind not in _MAY_LACK:
-                raise
+            return [int(self._nvml.ask(function, gpu, clock)) for clock in (CLOCK_MEMORY, CLOCK_GRAPHICS)], None
+        except Lacking as error:
             return None, str(error)
 
     def _slowed(self, gpu: Any) -> bool | None:
-        bits = self._optional("nvmlDeviceGetCurrentClocksEventReasons", gpu)
-        if bits is None:
-            # The function's name before driver 535.
-            bits = self._optional("nvmlDeviceGetCurrentClocksThrottleReasons", gpu)
+        bits = self._reasons(gpu)
         return None if bits is None else bool(bits & ~_NO_SLOWDOWN)
 
-    def _optional(self, function: str, *arguments: Any) -> Any:
-        """Return what the function answers; None where the driver or GPU lacks it or keeps it to itself."""
-        with contextlib.suppress(_Lacking):
-            return self._call(function, *arguments, lacking=_Lacking)
+    def _reasons(self, gpu: Any) -> int | None:
+        # The second is the function's name before driver 535.
+        for name in ("EventReasons", "ThrottleReasons"):
+            bits: int | None = optional(self._nvml.ask, f"nvmlDeviceGetCurrentClocks{name}", gpu, kind=c_ulonglong)
+            if bits is not None:
+                return bits
         return None
-
-    def _call(self, function: str, *arguments: Any, lacking: type[GpuError] = GpuError) -> Any:
-        called = getattr(self._nvml, function, None)
-        if called is None:
-            raise lacking(NO_FUNCTION, f"{function}: the installed nvidia-ml-py does not have it")
-        try:
-            return called(*arguments)
-        except self._nvml.NVMLError as error:
-            # A field of its own in some versions; in all it makes the class.
-            kind = self._kinds.get(error.value, f"code_{error.value}")
-            raise (lacking if kind in _MAY_LACK else GpuError)(kind, f"{function}: {error}") from None
-
-
-class _Lacking(GpuError):
-    """The driver or GPU does not have what was asked for, and that does not matter."""

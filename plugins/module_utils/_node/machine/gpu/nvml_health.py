@@ -12,11 +12,13 @@ tests/contract/gpu counts them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import Structure, c_uint, c_ulonglong
 from typing import Any, Callable
 
-from .errors import LOST, NO_PERMISSION, GpuError
+from .facts import LOST, NO_PERMISSION, GpuError
 from .health import FABRIC_STATES
-from .nvml_memory import MemorySession
+from .nvml import CLOCK_GRAPHICS, CLOCK_MEMORY, Session, optional
+from .nvml_library import FabricInfo, FabricInfoV2, MarginTemperature, Memory, SramErrors, Temperature
 
 _MOST_LINKS = 36
 """NVML_NVLINK_MAX_LINKS of CUDA 13."""
@@ -25,14 +27,29 @@ _DEGRADED_BIT, _UNHEALTHY_BIT = 0, 4
 _WORN = "corrupted_inforom"
 # The GPU as a whole is gone: nothing else of it is asked.
 _GONE = (LOST, "reset_required", "irq_issue")
+_MIB = 1 << 20
+# As nvml.h numbers them: nvmlMemoryLocation_t, nvmlTemperatureSensors_t, nvmlTemperatureThresholds_t.
+_DRAM, _SRAM = 2, 7
+_GPU_SENSOR = 0
+_THRESHOLDS = (1, 3)
+"""Of slowing down, and the highest to be used at."""
+# Fields, NVML_FI_DEV_...
+_RETIRED_PAGES = (29, 30, 31)
+"""..._RETIRED_SBE, ..._RETIRED_DBE, ..._RETIRED_PENDING."""
+_LINK_COUNT = 91
+"""..._NVLINK_LINK_COUNT."""
+_LINK_ERRORS = {"crc_flit": 38, "crc_data": 45, "replay": 52, "recovery": 59}
+"""..._NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL and so on."""
+_MARGINS = (194, 196)
+"""..._TEMPERATURE_SLOWDOWN_TLIMIT, ..._TEMPERATURE_GPU_MAX_TLIMIT."""
 
 
-class HealthSession(MemorySession):
+class HealthSession(Session):
     """A session of NVML that tells GPUs' health too. Its public methods are the requests that a worker serves."""
 
     def health(self, index: int) -> dict[str, Any]:
         """Return a GPU's state, in the form that ``health_of`` takes."""
-        gpu = self._handle(index)
+        gpu, nvml = self._handle(index), self._nvml
         errors: dict[str, str] = {}
 
         def tell(name: str, ask: Callable[[], Any]) -> Any:
@@ -45,10 +62,11 @@ class HealthSession(MemorySession):
                 return None
 
         def one(name: str, function: str, *arguments: Any) -> Any:
-            return tell(name, lambda: self._optional(function, gpu, *arguments))
+            return tell(name, lambda: optional(nvml.ask, function, gpu, *arguments))
 
-        nvml = self._nvml
-        mig = one("mig", "nvmlDeviceGetMigMode")
+        def text(name: str, function: str) -> Any:
+            return tell(name, lambda: optional(nvml.text, function, gpu))
+
         persistence = one("persistence", "nvmlDeviceGetPersistenceMode")
         rows = tell("rows", lambda: self._rows(gpu))
         temperature = tell("temperature", lambda: self._temperature(gpu))
@@ -56,12 +74,12 @@ class HealthSession(MemorySession):
         return {
             "index": index,
             "busid": self._busid(gpu),
-            "uuid": str(self._call("nvmlDeviceGetUUID", gpu)),
-            "name": str(self._call("nvmlDeviceGetName", gpu)),
-            "serial": one("serial", "nvmlDeviceGetSerial"),
-            "vbios": one("vbios", "nvmlDeviceGetVbiosVersion"),
+            "uuid": nvml.text("nvmlDeviceGetUUID", gpu),
+            "name": nvml.text("nvmlDeviceGetName", gpu),
+            "serial": text("serial", "nvmlDeviceGetSerial"),
+            "vbios": text("vbios", "nvmlDeviceGetVbiosVersion"),
             "persistence": None if persistence is None else bool(persistence),
-            "mig": None if mig is None else bool(mig[0]),
+            "mig": tell("mig", lambda: optional(self._mig, gpu)),
             "reasons": tell("reasons", lambda: self._reasons(gpu)),
             "temperature": temperature,
             "slowdown_at": slowdown_at,
@@ -69,8 +87,8 @@ class HealthSession(MemorySession):
             "power": _watts(one("power", "nvmlDeviceGetPowerUsage")),
             "power_limit": _watts(one("power_limit", "nvmlDeviceGetEnforcedPowerLimit")),
             "power_default": _watts(one("power_default", "nvmlDeviceGetPowerManagementDefaultLimit")),
-            "graphics_mhz": one("graphics_mhz", "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_GRAPHICS),
-            "memory_mhz": one("memory_mhz", "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            "graphics_mhz": one("graphics_mhz", "nvmlDeviceGetClockInfo", CLOCK_GRAPHICS),
+            "memory_mhz": one("memory_mhz", "nvmlDeviceGetClockInfo", CLOCK_MEMORY),
             "ecc": tell("ecc", lambda: self._ecc(gpu)),
             "rows": rows,
             # A GPU that remaps rows retires no pages.
@@ -84,14 +102,8 @@ class HealthSession(MemorySession):
 
     def links(self, index: int) -> dict[str, Any]:
         """Return the state of a GPU's NVLinks, in the form that ``links_of`` takes."""
-        gpu, nvml = self._handle(index), self._nvml
-        kinds = {
-            "crc_flit": nvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
-            "crc_data": nvml.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
-            "replay": nvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
-            "recovery": nvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
-        }
-        count, *counted = self._fields(gpu, [nvml.NVML_FI_DEV_NVLINK_LINK_COUNT, *kinds.values()])
+        gpu = self._handle(index)
+        count, *counted = self._nvml.fields(gpu, [_LINK_COUNT, *_LINK_ERRORS.values()])
         states: list[bool] = []
         # A library that does not tell their number is asked until there is none any more.
         for link in range(_MOST_LINKS if count is None else min(count, _MOST_LINKS)):
@@ -99,12 +111,15 @@ class HealthSession(MemorySession):
             if state is None:
                 break
             states.append(state)
-        return {"active": states, "errors": {kind: value for kind, value in zip(kinds, counted) if value is not None}}
+        return {
+            "active": states,
+            "errors": {kind: value for kind, value in zip(_LINK_ERRORS, counted) if value is not None},
+        }
 
     def inforom(self, index: int) -> bool | None:
         """Return whether a GPU's InfoROM is as it was written; None if that cannot be told. It is read from flash."""
         try:
-            self._call("nvmlDeviceValidateInforom", self._handle(index))
+            self._nvml.call("nvmlDeviceValidateInforom", self._handle(index))
         except GpuError as error:
             if error.kind == _WORN:
                 return False
@@ -115,54 +130,49 @@ class HealthSession(MemorySession):
 
     def _link(self, gpu: Any, link: int) -> bool | None:
         try:
-            return bool(self._call("nvmlDeviceGetNvLinkState", gpu, link))
+            return bool(self._nvml.ask("nvmlDeviceGetNvLinkState", gpu, c_uint(link)))
         except GpuError as error:
             # So it answers to the number of a link that the GPU does not have.
             if error.lacking or error.kind == "invalid_argument":
                 return None
             raise
 
-    def _reasons(self, gpu: Any) -> int | None:
-        bits: int | None = self._optional("nvmlDeviceGetCurrentClocksEventReasons", gpu)
-        # The function's name before driver 535.
-        return self._optional("nvmlDeviceGetCurrentClocksThrottleReasons", gpu) if bits is None else bits
-
     def _temperature(self, gpu: Any) -> int | None:
-        sensor = self._nvml.NVML_TEMPERATURE_GPU
-        found: int | None = self._optional("nvmlDeviceGetTemperature", gpu, sensor)
+        found: int | None = optional(self._nvml.ask, "nvmlDeviceGetTemperature", gpu, _GPU_SENSOR)
+        if found is not None:
+            return found
         # Its successor from CUDA 13 on.
-        return self._optional("nvmlDeviceGetTemperatureV1", gpu, sensor) if found is None else found
+        answer = optional(self._nvml.ask, "nvmlDeviceGetTemperatureV", gpu, kind=Temperature)
+        return None if answer is None else int(answer.temperature)
 
     def _temperatures(self, gpu: Any, now: int | None) -> tuple[int | None, int | None]:
         """Return the temperature from which the GPU is slowed down, and the highest that it is to be used at."""
-        nvml = self._nvml
-        kinds = (nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN, nvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX)
-        slowdown, most = (self._optional("nvmlDeviceGetTemperatureThreshold", gpu, kind) for kind in kinds)
+        function = "nvmlDeviceGetTemperatureThreshold"
+        slowdown, most = (optional(self._nvml.ask, function, gpu, kind) for kind in _THRESHOLDS)
         if slowdown is not None or now is None:
             return slowdown, most
         # From Ada on a GPU may only tell how far it still is from its highest, and how far the others are from that.
-        margin = self._optional("nvmlDeviceGetMarginTemperature", gpu)
+        margin = optional(self._nvml.ask, "nvmlDeviceGetMarginTemperature", gpu, kind=MarginTemperature)
         if margin is None:
             return None, None
-        # NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT and ..._GPU_MAX_TLIMIT, names that older bindings lack.
-        beyond = self._fields(gpu, [194, 196])
-        slowdown, most = (None if one is None else now + margin - one for one in beyond)
+        beyond = self._nvml.fields(gpu, _MARGINS)
+        slowdown, most = (None if one is None else now + int(margin.marginTemperature) - one for one in beyond)
         return slowdown, most
 
     def _pcie(self, gpu: Any) -> dict[str, Any]:
         return {
-            "width": self._optional("nvmlDeviceGetCurrPcieLinkWidth", gpu),
-            "generation": self._optional("nvmlDeviceGetCurrPcieLinkGeneration", gpu),
-            "highest_width": self._optional("nvmlDeviceGetMaxPcieLinkWidth", gpu),
-            "highest_generation": self._optional("nvmlDeviceGetMaxPcieLinkGeneration", gpu),
-            "own_generation": self._optional("nvmlDeviceGetGpuMaxPcieLinkGeneration", gpu),
+            "width": optional(self._nvml.ask, "nvmlDeviceGetCurrPcieLinkWidth", gpu),
+            "generation": optional(self._nvml.ask, "nvmlDeviceGetCurrPcieLinkGeneration", gpu),
+            "highest_width": optional(self._nvml.ask, "nvmlDeviceGetMaxPcieLinkWidth", gpu),
+            "highest_generation": optional(self._nvml.ask, "nvmlDeviceGetMaxPcieLinkGeneration", gpu),
+            "own_generation": optional(self._nvml.ask, "nvmlDeviceGetGpuMaxPcieLinkGeneration", gpu),
         }
 
     def _fabric(self, gpu: Any) -> dict[str, Any] | None:
-        info = self._struct("c_nvmlGpuFabricInfo_v2_t", "nvmlDeviceGetGpuFabricInfoV", gpu)
+        info = self._struct(FabricInfoV2, "nvmlDeviceGetGpuFabricInfoV", gpu)
         if info is None:
             # Without the mask, before driver 545.
-            info = self._struct("c_nvmlGpuFabricInfo_t", "nvmlDeviceGetGpuFabricInfo", gpu)
+            info = self._struct(FabricInfo, "nvmlDeviceGetGpuFabricInfo", gpu)
         if info is None or not 0 < info.state < len(FABRIC_STATES):
             return None
         mask = getattr(info, "healthMask", 0)
@@ -177,6 +187,73 @@ class HealthSession(MemorySession):
         found = self._computing(gpu)
         return None if found is None else sorted({int(process.pid) for process in found})
 
+    def _ecc(self, gpu: Any) -> dict[str, Any]:
+        mode = optional(self._nvml.ask_several, "nvmlDeviceGetEccMode", gpu, kinds=(c_uint, c_uint))
+        if not (mode and mode[0]):
+            return {"enabled": None if mode is None else False}
+        dram = self._counters(gpu, "dram", _DRAM)
+        return {"enabled": True, **dram, **(self._sram(gpu) or self._counters(gpu, "sram", _SRAM))}
+
+    def _counters(self, gpu: Any, where: str, location: int) -> dict[str, Any]:
+        """Return the four counters of a kind of memory."""
+
+        def count(error: int, counter: int) -> int | None:
+            function = "nvmlDeviceGetMemoryErrorCounter"
+            return optional(self._nvml.ask, function, gpu, error, counter, location, kind=c_ulonglong)
+
+        # As nvml.h numbers them: nvmlMemoryErrorType_t, nvmlEccCounterType_t.
+        return {
+            f"{where}_{kind}_{since}": count(error, counter)
+            for kind, error in (("uncorrected", 1), ("corrected", 0))
+            for since, counter in (("volatile", 0), ("aggregate", 1))
+        }
+
+    def _sram(self, gpu: Any) -> dict[str, Any] | None:
+        """Return what one call says of the SRAM; None where the library, the GPU or the user's rights lack it."""
+        status = self._struct(SramErrors, "nvmlDeviceGetSramEccErrorStatus", gpu)
+        if status is None:
+            return None
+        return {
+            "sram_uncorrected_volatile": status.volatileUncParity + status.volatileUncSecDed,
+            "sram_uncorrected_aggregate": status.aggregateUncParity + status.aggregateUncSecDed,
+            "sram_corrected_volatile": status.volatileCor,
+            "sram_corrected_aggregate": status.aggregateCor,
+            "sram_threshold": bool(status.bThresholdExceeded),
+        }
+
+    def _rows(self, gpu: Any) -> dict[str, Any] | None:
+        found = optional(self._nvml.ask_several, "nvmlDeviceGetRemappedRows", gpu, kinds=(c_uint,) * 4)
+        if found is None:
+            return None
+        corrected, uncorrected, pending, failure = found
+        return {
+            "corrected": corrected,
+            "uncorrected": uncorrected,
+            "pending": bool(pending),
+            "failure": bool(failure),
+        }
+
+    def _pages(self, gpu: Any) -> dict[str, Any] | None:
+        single, double, pending = self._nvml.fields(gpu, _RETIRED_PAGES)
+        if single is None or double is None or pending is None:
+            return None
+        return {"single": single, "double": double, "pending": bool(pending)}
+
+    def _memory_used(self, gpu: Any) -> float | None:
+        # Its first version counts what the driver keeps for itself.
+        memory = optional(self._nvml.ask, "nvmlDeviceGetMemoryInfo_v2", gpu, kind=Memory)
+        return None if memory is None else round(memory.used / _MIB, 1)
+
+    def _struct(self, kind: type[Structure], function: str, gpu: Any) -> Any:
+        """Return a structure that a function fills; None where the library or the GPU lacks it."""
+        try:
+            return optional(self._nvml.ask, function, gpu, kind=kind)
+        except GpuError as error:
+            # A library that knows the function and not this version of the structure.
+            if error.kind in ("argument_version_mismatch", "invalid_argument"):
+                return None
+            raise
+
 
 def _watts(milliwatts: int | None) -> float | None:
     return None if milliwatts is None else milliwatts / 1000
@@ -185,6 +262,6 @@ def _watts(milliwatts: int | None) -> float | None:
 def open_session() -> Callable[[str, Sequence[Any]], Any]:
     """Return what a worker's child serves with.
 
-    :raises GpuError: nvidia-ml-py, the library or the driver is not there.
+    :raises GpuError: the library or the driver is not there.
     """
     return HealthSession().serve

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import grp
 
+from ...machine.atomic import OPERATORS
 from ...machine.mounts import read_mounts
-from ...machine.readers import GROUP
 from ...machine.root import Root
 from ...machine.run import Run, must
 from .wanted import Wanted
@@ -18,7 +18,7 @@ LOGIND = "/etc/systemd/system/systemd-logind.service.d/50-hpcai-hidepid.conf"
 _LOGIND_TEXT = f"""\
 # Written by the module hpcai.azure.compute_access: logind has no right to look into other users' processes.
 [Service]
-SupplementaryGroups={GROUP}
+SupplementaryGroups={OPERATORS}
 """
 # Kernels from 5.8 on print names for the numbers (proc(5)).
 _HIDDEN = ("hidepid=2", "hidepid=invisible")
@@ -47,6 +47,6 @@ def apply(root: Root, wanted: Wanted, run: Run, check: bool) -> list[str]:
 
 def _gid() -> int:
     try:
-        return grp.getgrnam(GROUP).gr_gid
+        return grp.getgrnam(OPERATORS).gr_gid
     except KeyError:
         return 0

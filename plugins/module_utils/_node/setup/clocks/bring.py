@@ -28,7 +28,7 @@ _PATIENCE = 10
 class Outcome:
     """What became of all the GPUs.
 
-    :ivar via: how the driver was asked, ``nvml`` or ``nvidia-smi``.
+    :ivar via: how the driver was asked: ``nvml``.
     :ivar gpus: a result for each GPU that was meant.
     :ivar changed: whether any GPU was changed, or would be.
     :ivar problems: one line for each GPU that failed.

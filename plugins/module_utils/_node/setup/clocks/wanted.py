@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ...forms import check_seconds
 from ...machine.gpu import LIMIT_S, GpuFacts
 from ...machine.pci import canonical_busid
-from ...machine.seconds import check_seconds
 
 CONFIG = "clocks"
 """Name of the settings file, ``/etc/hpcai/clocks.json``: these options under the same names."""

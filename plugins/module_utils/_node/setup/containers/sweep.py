@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ...machine import owners
 from ...machine.root import Root
 from ...machine.run import Run
-from ...machine.user_removal import remove_as_owner
+from ...machine.user_folders import remove_as_owner
 
 SWEPT = "/run/hpcai/containers.swept"
 """There after the sweep of this boot: /run is empty after each."""

@@ -17,9 +17,9 @@ import contextlib
 import os
 import stat
 
+from ...machine.mounts import is_full
 from ...machine.root import Root
 from ...machine.user_folders import adapt
-from ...machine.writing import is_full
 from ..directories.folders import Base, FolderProblem, make, opened
 from ..directories.wanted import Folder
 from .options import Options

@@ -11,9 +11,8 @@ import os
 from dataclasses import dataclass
 
 from ...machine.lock import Locked, only_one
-from ...machine.patience import wait_until
 from ...machine.root import Root
-from ...machine.run import Run
+from ...machine.run import Run, wait_until
 from ..scratch import wanted as scratch_wanted
 from ..scratch.mounting import uid_of
 from ..scratch.promise import Promise, promised

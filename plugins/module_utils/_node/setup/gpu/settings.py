@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ...forms import check_seconds
 from ...machine.config import FOLDER, ConfigError, read_config
 from ...machine.gpu import LIMIT_S
 from ...machine.root import Root
-from ...machine.seconds import check_seconds
 
 CONFIG = "gpu"
 _VERSION = re.compile(r"\d{1,5}(\.\d{1,5}){0,3}")

@@ -14,11 +14,10 @@ import uuid
 from collections.abc import Sequence
 
 from ...machine.atomic import write_file
-from ...machine.mount_call import mount_error
-from ...machine.mounts import processes_below, read_mounts
+from ...machine.disks import read_signatures
+from ...machine.mounts import mount_error, processes_below, read_mounts
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Result, Run
-from ...machine.signatures import read_signatures
 from .facts import RECORD
 from .identity import filesystem_uuid
 from .mounting import gid_of, uid_of

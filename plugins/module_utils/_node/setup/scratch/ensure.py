@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
+from ...forms import check_seconds
 from ...machine.atomic import remove_file, write_file
 from ...machine.config import FOLDER, as_config
 from ...machine.lock import Locked, only_one
 from ...machine.root import Root
 from ...machine.run import Run
-from ...machine.seconds import check_seconds
 from .apply import Applier, settle
 from .facts import RECORD, Facts, read_facts
 from .mounting import check_names

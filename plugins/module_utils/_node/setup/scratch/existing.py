@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...machine.disks import Array
+from ...machine.disks import RAID_MEMBER, Array, Signature
 from ...machine.mounts import Mount
-from ...machine.signatures import RAID_MEMBER, Signature
 from .facts import Facts
 from .identity import filesystem_uuid, is_our_array, is_our_filesystem
 from .wanted import Wanted

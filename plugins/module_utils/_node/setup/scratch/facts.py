@@ -15,11 +15,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...machine.disks import BlockDevice, disk_of, disks_below, read_block_devices, resolve
+from ...machine.disks import (
+    RAID_MEMBER,
+    BlockDevice,
+    Signature,
+    Superblock,
+    disk_of,
+    disks_below,
+    read_block_devices,
+    read_signatures,
+    read_superblocks,
+    resolve,
+)
 from ...machine.mounts import Mount, device_of, read_fstab, read_mounts, read_swaps
 from ...machine.root import Root
 from ...machine.run import Run
-from ...machine.signatures import RAID_MEMBER, Signature, Superblock, read_signatures, read_superblocks
 from .identity import is_our_array, is_our_filesystem
 from .wanted import REMOTE_MODELS, Wanted
 

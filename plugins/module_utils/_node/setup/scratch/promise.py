@@ -10,9 +10,8 @@ import dataclasses
 from dataclasses import dataclass
 
 from ...machine.config import ConfigError, read_config
-from ...machine.patience import wait_until
 from ...machine.root import Root
-from ...machine.run import Run
+from ...machine.run import Run, wait_until
 from ...machine.vm_size import AskImds, size_facts
 from .ensure import SETTINGS
 from .facts import count_selected

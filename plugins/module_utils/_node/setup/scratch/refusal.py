@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-from ...machine.disks import BlockDevice
+from ...machine.disks import RAID_MEMBER, BlockDevice, Signature
 from ...machine.run import CommandFailed
-from ...machine.signatures import RAID_MEMBER, Signature
 from .facts import Facts
 from .identity import is_our_array, is_our_filesystem
 from .wanted import REMOTE_MODELS, Wanted

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ...machine.signatures import RAID_MEMBER
+from ...machine.disks import RAID_MEMBER
 from .existing import Existing, find_adoptable, find_ours
 from .facts import Facts
 from .identity import is_our_array, is_our_filesystem

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...machine.signatures import parse_size
+from ...machine.disks import parse_size
 
 LOCAL_MODELS = ("Microsoft NVMe Direct Disk", "Microsoft NVMe Direct Disk v2")
 """Azure's local NVMe disks (azure-vm-utils, 80-azure-disk.rules)."""

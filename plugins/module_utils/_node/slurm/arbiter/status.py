@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ...machine.atomic import write_file
-from ...machine.readers import make_folder
+from ...machine.atomic import make_operators_folder, write_file
 from ...machine.root import Root
 from .actions import BAD, CAP, HELD, NO_DATA, Done
 from .decide import Decision
@@ -70,7 +69,7 @@ def write_status(root: Root, told: Mapping[str, Any]) -> None:
 
     :raises OSError: it cannot be written.
     """
-    make_folder(root, os.path.dirname(STATUS_FILE))
+    make_operators_folder(root, os.path.dirname(STATUS_FILE))
     write_file(root.at(STATUS_FILE), json.dumps({"schema": SCHEMA, **told}, indent=1) + "\n")
 
 

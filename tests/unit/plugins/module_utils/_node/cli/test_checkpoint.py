@@ -21,8 +21,8 @@ from stand_ins.folder_store import FolderStore
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import reach
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events import exchange
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ScheduledEvent
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.scheduled_events import ScheduledEvent
 
 Call = Callable[..., tuple[int, dict[str, Any]]]
 URL = "https://account.blob.core.windows.net/checkpoints/run"

@@ -213,9 +213,10 @@ def test_help_is_a_page_of_80_columns_at_most(
     monkeypatch.setenv("COLUMNS", columns)
     ran = Ran(capsys, words, answering())
     assert ran.status == 0
-    headings = [line for line in ran.out.splitlines() if line and not line.startswith(" ")]
-    listed = ["COMMANDS"] if words.startswith("-") else []
-    assert headings == ["NAME", "SYNOPSIS", "DESCRIPTION", *listed, "OPTIONS", "EXIT STATUS", "FILES"]
+    headings = [line for line in ran.out.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    listed = ["commands:"] if words.startswith("-") else []
+    # Before Python 3.10 argparse calls them "optional arguments".
+    assert [heading for heading in headings if not heading.startswith("option")] == [*listed, "exit status:", "files:"]
     assert max(len(line) for line in ran.out.splitlines()) <= 80
 
 
@@ -223,7 +224,7 @@ def test_help_lists_each_command_and_each_option(capsys: pytest.CaptureFixture[s
     page = Ran(capsys, "--help", answering()).out
     assert "demo things" in page
     page = Ran(capsys, "demo --help", answering()).out
-    assert "hpcnode-demo - demo things" in page
+    assert page.startswith("usage: hpcnode demo ")
     assert all(option in page for option in ("--level", "--json", "--root DIR", "--debug"))
 
 
@@ -236,8 +237,8 @@ def test_help_keeps_examples_and_lists_as_they_are(
     description = f"First\nparagraph.\n\n    hpcnode demo \\\n      --level 3 {long}\n\n{listed}\n\nLast."
     shown = Command("demo", "s", description, lambda _parser: None, lambda _args: Answer(GOOD, ""))
     page = Ran(capsys, "demo --help", shown).out
-    assert f"    First paragraph.\n\n        hpcnode demo \\\n          --level 3 {long}\n\n      up    word" in page
-    assert "word\n            word word" in page
+    assert f"First paragraph.\n\n    hpcnode demo \\\n      --level 3 {long}\n\n  up    word" in page
+    assert "word\n        word word" in page
 
 
 @pytest.fixture
@@ -276,7 +277,7 @@ def test_letters_that_the_locale_lacks_are_replaced(program: list[str]) -> None:
 def test_listed_commands_are_those_on_disk() -> None:
     """A file that the tuple lacks would be missing on every node, and nobody would tell."""
     folder = REPOSITORY / "plugins/module_utils/_node/cli"
-    of_the_frame = {"__init__", "main", "command", "text", "version"}
+    of_the_frame = {"__init__", "main", "command"}
     assert set(frame.NAMES) == {path.stem for path in folder.glob("*.py")} - of_the_frame
 
 
@@ -319,5 +320,5 @@ def test_every_page_of_help_fits(
     monkeypatch.setenv("COLUMNS", "80")
     assert frame.main([name, "--help"]) == 0
     page = capsys.readouterr().out
-    assert f"hpcnode-{name} - " in page
+    assert page.startswith(f"usage: hpcnode {name} ")
     assert not [line for line in page.splitlines() if len(line) > 80]

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import scratch
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import BAD, GOOD, UNKNOWN, USAGE
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import patience
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import as_config
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import DEFAULTS, as_settings
 
@@ -89,13 +89,13 @@ def test_a_disk_that_stays_away_is_bad_after_the_wait(
 ) -> None:
     slept: list[float] = []
     clock = [0.0]
-    monkeypatch.setattr(patience.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(run.time, "monotonic", lambda: clock[0])
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         clock[0] += seconds
 
-    monkeypatch.setattr(patience.time, "sleep", sleep)
+    monkeypatch.setattr(run.time, "sleep", sleep)
     del node.disks["nvme7n1"]
     node.write()
     assert main(["scratch", "up", "--wait", "3"]) == BAD
@@ -116,7 +116,7 @@ def test_a_disk_that_comes_late_is_waited_for(node: Node, monkeypatch: pytest.Mo
         node.disks["nvme7n1"] = late
         node.write()
 
-    monkeypatch.setattr(patience.time, "sleep", sleep)
+    monkeypatch.setattr(run.time, "sleep", sleep)
     assert main(["scratch", "up"]) == GOOD
     # Not built anew because it was not whole at first.
     assert [words.split()[:2] for words in node.commands] == [["mdadm", "--assemble"], ["mount", "-t"]]

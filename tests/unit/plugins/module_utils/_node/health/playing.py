@@ -21,7 +21,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.gpus impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import Settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.errors import NO_LIBRARY
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.facts import NO_LIBRARY
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result, Run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import VmSize, find_size

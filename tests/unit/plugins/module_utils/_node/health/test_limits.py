@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.limits import in_words, source_in_words
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import FILE, SITE
-from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.sources import SOURCES
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.table import SOURCES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.types import Threshold
 
 

@@ -6,13 +6,18 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pathlib
+import stat
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import atomic
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.atomic import remove_file, write_file
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
 
 @pytest.fixture
@@ -94,3 +99,34 @@ def test_a_full_disk_is_told_with_the_file_that_did_not_fit(
     monkeypatch.setattr(atomic.os, "fsync", fail)
     with pytest.raises(OSError, match=r"No space left on device: '.*/instance.json'"):
         write_file(str(tmp_path / "instance.json"), "new")
+
+
+FOLDER = "/run/hpcai/health"
+
+
+@pytest.mark.parametrize("before", [None, 0o755, 0o777])
+def test_only_root_and_the_group_may_look_into_it(tmp_path: Path, before: int | None) -> None:
+    folder = tmp_path / FOLDER[1:]
+    if before is not None:
+        folder.mkdir(parents=True)
+        folder.chmod(before)
+    atomic.make_operators_folder(Root(str(tmp_path)), FOLDER)
+    found = folder.stat()
+    assert (stat.S_IMODE(found.st_mode), stat.S_IMODE(folder.parent.stat().st_mode)) == (0o750, 0o755)
+    if os.geteuid() == 0:
+        assert found.st_gid == grp.getgrnam(atomic.OPERATORS).gr_gid
+
+
+def test_a_machine_without_the_group_keeps_it_for_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic, "OPERATORS", "no-such-group")
+    atomic.make_operators_folder(Root(str(tmp_path)), FOLDER)
+    assert (tmp_path / FOLDER[1:]).stat().st_gid == os.getegid()
+
+
+def test_who_may_not_look_is_told_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Root(str(tmp_path))
+    atomic.require_readable(root, FOLDER)
+    atomic.make_operators_folder(root, FOLDER)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match="can be read by root and the group adm: run this with sudo"):
+        atomic.require_readable(root, FOLDER)

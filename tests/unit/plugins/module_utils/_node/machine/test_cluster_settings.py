@@ -24,10 +24,10 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cluster_
     remember_joining,
     remembered,
     settings_from,
+    vault_of,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.vault import vault_of
 
 VAULT = "https://hpcai-sim.vault.azure.net"
 STATED: dict[str, Any] = {

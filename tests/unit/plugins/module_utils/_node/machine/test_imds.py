@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -16,11 +18,16 @@ import pytest
 from stand_ins.http_service import Answer, Service
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import http_get, imds
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import (
     ImdsError,
     TokenRefused,
+    events_of,
     read_compute,
+    read_events,
     read_token,
+    settings_in,
+    start_event,
 )
 
 COMPUTE = {"vmSize": "Standard_ND96asr_v4", "vmId": "1-2-3", "name": "set_4"}
@@ -217,3 +224,156 @@ def test_what_is_no_token_is_not_sent_anywhere(serve: Serve, token: Any) -> None
     with pytest.raises(ImdsError, match=r"no access_token in its answer\.$") as caught:
         read_token(VAULT, endpoint=service.endpoint)
     assert "evil" not in str(caught.value).lower()
+
+
+DOCUMENT = {
+    "DocumentIncarnation": 4,
+    "Events": [
+        {
+            "EventId": "A",
+            "EventType": "Reboot",
+            "ResourceType": "VirtualMachine",
+            "Resources": ["set_4", "set_5"],
+            "EventStatus": "Scheduled",
+            "NotBefore": "Mon, 19 Sep 2016 18:29:47 GMT",
+            "Description": "",
+            "EventSource": "Platform",
+            "DurationInSeconds": -1,
+        },
+        {"EventId": "B", "EventType": "Preempt", "Resources": ["SET_4"], "EventStatus": "Started", "NotBefore": ""},
+        {"EventId": "C", "EventType": "Terminate", "Resources": ["set_40"], "EventStatus": "Scheduled"},
+        {"EventId": "D", "EventType": "Freeze", "Resources": ["set_4"], "EventStatus": "Scheduled"},
+    ],
+}
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """A metadata service with events."""
+    made = Service((200, {}, json.dumps(DOCUMENT).encode()))
+    yield made
+    made.stop()
+
+
+def test_asks_as_azure_wants(service: Service) -> None:
+    assert read_events(endpoint=service.endpoint) == DOCUMENT
+    path, headers = service.requests[0]
+    assert path == "/metadata/scheduledevents?api-version=2020-07-01"
+    assert headers["metadata"] == "true"
+
+
+def test_what_answers_without_events_is_not_the_service() -> None:
+    service = Service((200, {}, b'{"vmSize": "x"}'))
+    with pytest.raises(ImdsError, match="no Events"):
+        read_events(endpoint=service.endpoint)
+    service.stop()
+
+
+def test_events_of_others_are_left_out() -> None:
+    found = events_of(DOCUMENT, "set_4")
+    assert [event.id for event in found] == ["B", "D", "A"]
+    assert [event.is_ending for event in found] == [True, False, True]
+    assert [event.is_for_one for event in found] == [True, True, False]
+    assert found[2].not_before == 1474309787.0
+    assert found[0].not_before is None
+    assert events_of(DOCUMENT, "set") == []
+
+
+def test_what_makes_no_sense_is_no_event_of_ours() -> None:
+    odd = {"Events": [None, {"EventId": 3, "Resources": "set_4"}, {"Resources": ["set_4"], "NotBefore": "soon"}]}
+    assert [event.not_before for event in events_of(odd, "set_4")] == [None]
+
+
+def test_posts_the_start_of_one_event(service: Service) -> None:
+    start_event("B", endpoint=service.endpoint)
+    assert json.loads(service.posted[0]) == {"StartRequests": [{"EventId": "B"}]}
+    assert service.requests[0][1]["metadata"] == "true"
+
+
+def test_a_start_that_is_refused_is_told() -> None:
+    service = Service((400, {}, b""))
+    with pytest.raises(ImdsError, match="HTTP status 400"):
+        start_event("B", endpoint=service.endpoint)
+    service.stop()
+
+
+SETTINGS = {"schema": 1, "cluster": "training", "functions": ["compute"], "controllers": ["10.0.0.4"]}
+STATED = {key: value for key, value in SETTINGS.items() if key != "schema"}
+GOOD_USER_DATA = json.dumps({"hpcai": SETTINGS})
+
+
+def encoded(text: str | bytes) -> str:
+    """As the metadata service has it."""
+    return base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD_USER_DATA,
+        f"#cloud-config\n{GOOD_USER_DATA}\n",
+        f"#cloud-config\n\n  \n# the cluster\n{GOOD_USER_DATA}",
+        f"\ufeff{GOOD_USER_DATA}",
+        json.dumps({"runcmd": [], "hpcai": SETTINGS}, indent=2),
+        GOOD_USER_DATA.replace(", ", ",\r\n"),
+    ],
+)
+def test_settings_are_found_in_json(text: str) -> None:
+    assert settings_in(encoded(text)) == (STATED, "")
+
+
+def test_base64_may_be_broken_into_lines() -> None:
+    text = encoded(GOOD_USER_DATA)
+    assert settings_in(f"{text[:40]}\n{text[40:]}\n")[0] == STATED
+
+
+@pytest.mark.parametrize(
+    ("user_data", "why"),
+    [
+        ("", "no user data"),
+        (encoded(" \n"), "not JSON"),
+        (encoded("#!/bin/sh\necho hello\n"), "not JSON"),
+        (encoded("#cloud-config\nruncmd:\n  - [ls]\n"), "not JSON"),
+        (encoded("#cloud-config\nhpcai:\n  cluster: training\n"), "write hpcai as JSON, not as YAML"),
+        (encoded("{broken"), "not JSON"),
+        (encoded('["hpcai"]'), "not JSON"),
+        (encoded('{"a": 1}'), "has no 'hpcai'"),
+        (encoded("[" * 60000), "not JSON"),
+        (encoded('{"a":' * 10000), "not JSON"),
+        (encoded(b"\xff\xfe\x00"), "no text in base64"),
+        (encoded(gzip.compress(GOOD_USER_DATA.encode())), "no text in base64"),
+        ("!!!!", "no text in base64"),
+        ("ü", "no text in base64"),
+        (GOOD_USER_DATA, "no text in base64"),
+        (encoded(" " * 70000 + GOOD_USER_DATA), "longer than 64 KiB"),
+    ],
+)
+def test_anything_else_is_no_error_but_said(user_data: str, why: str) -> None:
+    stated, said = settings_in(user_data)
+    assert stated is None
+    assert why in said
+
+
+@pytest.mark.parametrize(
+    ("hpcai", "why"),
+    [
+        ("compute", "is no JSON object"),
+        (None, "is no JSON object"),
+        ([], "is no JSON object"),
+        ({}, "has no schema version"),
+        ({"schema": "1"}, "has no schema version"),
+        ({"schema": True}, "has no schema version"),
+        ({"schema": 0}, "has no schema version"),
+        ({"schema": 2}, "has schema 2, and this hpcnode knows 1 at most"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_one_error(hpcai: object, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        settings_in(encoded(json.dumps({"hpcai": hpcai})))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_slip_in_json_that_means_us_is_an_error_without_the_text() -> None:
+    with pytest.raises(ConfigError, match=r"it is not JSON \(line 2 of the JSON\)") as caught:
+        settings_in(encoded('#cloud-config\n{"password": "hush",\n "hpcai": {,}}'))
+    assert "hush" not in str(caught.value)

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from stand_ins.http_service import Answer, Service
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cluster_settings import Vault, vault_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.key_vault import VaultError, read_secret
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.vault import Vault, vault_of
 from simulator.authority import Authority
 
 HOST = "hpcai-sim.vault.azure.net"

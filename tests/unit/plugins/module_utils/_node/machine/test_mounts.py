@@ -6,11 +6,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pathlib
+
+import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.disks import BlockDevice, Partition
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.mounts import (
     device_of,
+    mount_error,
     processes_below,
     read_mounts,
     read_swaps,
@@ -93,3 +98,13 @@ def test_processes_that_stand_or_have_files_below_a_mount(tmp_path: pathlib.Path
     (tmp_path / "proc/4/exe").symlink_to("/scratch/bin/a.out")
     assert processes_below(root, "/scratch") == ["name1 (1)", "name2 (2)", "name4 (4)"]
     assert processes_below(root, "/scratch", most=2) == ["name1 (1)", "name2 (2)"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may mount")
+def test_returns_the_error_of_the_kernel(tmp_path: pathlib.Path) -> None:
+    assert mount_error("tmpfs", "none", str(tmp_path)) == errno.EPERM
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gets as far as the file system")
+def test_returns_the_error_of_the_kernel_to_root(tmp_path: pathlib.Path) -> None:
+    assert mount_error("no-such-type", "none", str(tmp_path / "missing")) in (errno.ENOENT, errno.EPERM)

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import run as runner
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result, must, run
 
 
@@ -109,3 +113,90 @@ def test_a_failure_names_the_command_and_its_last_words(stdout: str, stderr: str
     with pytest.raises(CommandFailed) as caught:
         must(Result(("scontrol", "ping"), 2, stdout, stderr))
     assert str(caught.value) == f"'scontrol ping' failed (exit status 2): {said}"
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long each sleep was; time passes in sleeps alone."""
+    naps: list[float] = []
+    # Of this module alone: threads of other tests may sleep meanwhile.
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=naps.append, monotonic=lambda: sum(naps)))
+    return naps
+
+
+def test_what_is_there_is_not_waited_for(slept: list[float]) -> None:
+    assert runner.wait_until(lambda: True, 0) is True
+    assert slept == []
+
+
+def test_looks_a_last_time_when_the_time_is_up(slept: list[float]) -> None:
+    assert runner.wait_until(lambda: sum(slept) >= 2.5, 2.5, pause_s=1) is True
+    assert slept == [1, 1, 0.5]
+
+
+def test_waits_no_longer_than_it_may(slept: list[float]) -> None:
+    assert runner.wait_until(lambda: False, 3, pause_s=2) is False
+    assert slept == [2, 1]
+
+
+def followed(script: str, seen: list[bytes], limit_s: float = 20, **named: Any) -> runner.Ended:
+    """Follow a shell's script; it moves when it writes "moved"."""
+
+    def on_output(part: bytes) -> bool:
+        seen.append(part)
+        return b"moved" in part
+
+    return runner.follow(["/bin/sh", "-c", script], {"PATH": os.environ["PATH"]}, on_output, limit_s, **named)
+
+
+def test_a_followed_command_tells_what_it_writes_and_how_it_ends(tmp_path: pathlib.Path) -> None:
+    seen: list[bytes] = []
+    ended = followed("pwd; echo err >&2; exit 3", seen, cwd=str(tmp_path))
+    assert (ended.rc, ended.cut) == (3, "")
+    assert b"".join(seen) == f"{tmp_path}\nerr\n".encode()
+    assert followed("kill -9 $$", seen).rc == -9
+    with pytest.raises(FileNotFoundError):
+        runner.follow(["/no/such/command"], {}, bool, 1)
+
+
+def test_what_a_followed_command_leaves_running_goes_on_and_is_not_waited_for() -> None:
+    seen: list[bytes] = []
+    ended = followed("sleep 60 & echo $!", seen, limit_s=30)
+    pid = int(b"".join(seen))
+    assert (ended.rc, ended.cut) == (0, "")
+    assert ended.seconds < 25
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("limits", "cut"), [({"limit_s": 0.5}, "limit"), ({"limit_s": 30, "stall_s": 0.5}, "stall")], ids=str
+)
+def test_a_followed_command_is_ended_with_its_group(limits: dict[str, float], cut: str) -> None:
+    seen: list[bytes] = []
+    ended = followed(
+        "trap '' TERM; sleep 60 & echo $!; while :; do echo still; sleep 0.05; done", seen, grace_s=0.2, **limits
+    )
+    assert (ended.rc, ended.cut) == (-9, cut)
+    pid = int(b"".join(seen).split()[0])
+    state = pathlib.Path(f"/proc/{pid}/stat")
+
+    def is_gone() -> bool:
+        # A killed orphan is gone, or waits for init to reap it.
+        return not state.exists() or state.read_text(encoding="ascii").split()[2] == "Z"
+
+    assert runner.wait_until(is_gone, 20, 0.05)
+
+
+def test_what_moves_is_not_stalled() -> None:
+    ended = followed("for i in 1 2 3 4 5 6; do echo moved; sleep 0.5; done", [], stall_s=2.5)
+    assert (ended.rc, ended.cut) == (0, "")
+
+
+def test_an_error_of_the_reader_kills_the_group() -> None:
+    def fail(part: bytes) -> bool:
+        raise ValueError(part.decode())
+
+    with pytest.raises(ValueError, match=r"^\d+$") as caught:
+        runner.follow(["/bin/sh", "-c", "echo $$; exec sleep 60"], {"PATH": os.environ["PATH"]}, fail, 30)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(str(caught.value)), 0)

@@ -25,11 +25,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_fol
     opened,
     owners_of_root,
     read_own,
+    remove,
+    remove_as_owner,
     take,
     walk,
     write_new,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_removal import remove, remove_as_owner
 
 USER = 54321
 TRIES = 1000

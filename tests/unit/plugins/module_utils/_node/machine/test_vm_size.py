@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -88,6 +89,14 @@ def test_what_was_remembered_counts_where_the_service_is_silent(running: Running
     assert (found.name, found.origin) == ("Standard_ND96asr_v4", "remembered")
 
 
+def test_who_cannot_wait_takes_the_remembered_size_and_asks_only_without_one(running: Running) -> None:
+    assert vm_size_of(running, None, answers, remembered_first=True).origin == "imds"
+    remember(running, COMPUTE)
+    assert size_facts(running, ask=silent, remembered_first=True)[1].origin == "remembered"
+    write(running, "/etc/hpcai/node.json", {"schema": 1, "vm_size": "Standard_ND40rs_v2"})
+    assert vm_size_of(running, None, silent, remembered_first=True).origin == "node.json"
+
+
 def test_another_machines_tree_does_not_ask_this_machines_service(tmp_path: Path) -> None:
     root = Root(str(tmp_path))
     with pytest.raises(VmSizeNotTold, match="is not the running machine"):
@@ -153,3 +162,41 @@ def test_facts_come_from_the_table_or_from_a_description(running: Running) -> No
 def test_an_unknown_size_names_the_nearest_ones(running: Running) -> None:
     with pytest.raises(UnknownVmSize, match="Standard_ND96asr_v4"):
         size_facts(running, "ND96asrx_v4")
+
+
+def record(key: str, value: str) -> bytes:
+    """A record as the daemon writes it."""
+    return key.encode().ljust(512, b"\0") + value.encode().ljust(2048, b"\0")
+
+
+def host(folder: pathlib.Path, raw: bytes) -> str:
+    """The host that a pool tells."""
+    pool = folder / "var/lib/hyperv/.kvp_pool_3"
+    pool.parent.mkdir(parents=True)
+    pool.write_bytes(raw)
+    return vm_size.physical_host(Root(str(folder)))
+
+
+POOL = record("HostName", "SN1PPF2B0E1234") + record("HostingSystemEditionId", "168")
+
+
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [
+        (POOL + record("PhysicalHostNameFullyQualified", "SN1PPF2B0E1234"), "SN1PPF2B0E1234"),
+        (POOL + record("PhysicalHostName", "B"), "B"),
+        (record("PhysicalHostName", "B") + record("PhysicalHostNameFullyQualified", "b.example"), "b.example"),
+        (record("PhysicalHostNameFullyQualified", "") + record("PhysicalHostName", "B"), "B"),
+        (POOL, ""),
+        (b"", ""),
+        (record("PhysicalHostName", "B")[:2559], ""),
+        (POOL + record("PhysicalHostName", "B") + b"half", "B"),
+        (record("PhysicalHostName", "B").replace(b"B" + b"\0" * 8, b"B\0garbage"), "B"),
+    ],
+)
+def test_the_host_is_what_the_pool_says(tmp_path: pathlib.Path, raw: bytes, name: str) -> None:
+    assert host(tmp_path, raw) == name
+
+
+def test_a_machine_without_the_daemon_does_not_know_its_host(tmp_path: pathlib.Path) -> None:
+    assert vm_size.physical_host(Root(str(tmp_path))) == ""

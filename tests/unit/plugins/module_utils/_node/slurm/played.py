@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import patience
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import run as runner
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
@@ -105,4 +105,4 @@ def keep_time(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
         def sleep(seconds: float) -> None:
             machine.now += seconds
 
-    monkeypatch.setattr(patience, "time", Clock)
+    monkeypatch.setattr(runner, "time", Clock)

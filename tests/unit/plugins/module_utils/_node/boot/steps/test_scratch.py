@@ -22,7 +22,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import
     Outcome,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.scratch import STEP
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import patience
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
@@ -39,7 +39,7 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     played = Node(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda *_arguments: None)
-    monkeypatch.setattr(patience.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(run.time, "sleep", lambda _seconds: None)
     size(played, EIGHT)
     settings(played)
     return played
@@ -131,7 +131,7 @@ def test_disks_that_come_late_are_waited_for(node: Node, monkeypatch: pytest.Mon
         node.disks["nvme7n1"] = late
         node.write()
 
-    monkeypatch.setattr(patience.time, "sleep", sleep)
+    monkeypatch.setattr(run.time, "sleep", sleep)
     assert boot(node, seconds=60).verdict == PASS
     assert node.looked[0].startswith("udevadm settle")
 

@@ -25,7 +25,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.s
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.watch import Options, Watcher
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import completed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.exchange import EventsUnknown
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.scheduled_events import ScheduledEvent
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ScheduledEvent
 
 NOW = 1_700_000_000.0
 LIMIT_S = 20.0

@@ -22,8 +22,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.excha
     say_ready,
     write_events,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ScheduledEvent
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.scheduled_events import ScheduledEvent
 
 REBOOT = ScheduledEvent("A", "Reboot", ("set_4", "set_5", "set_6"), "Scheduled", 1474309787.0, -1)
 PREEMPT = ScheduledEvent("B", "Preempt", ("set_4",), "Started", None, 30)

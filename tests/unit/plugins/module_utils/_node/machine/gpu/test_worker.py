@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import child
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import worker as worker_module
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.worker import Serve, Worker
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.driver import Serve, Worker
 
 
 def serve(request: str, arguments: Sequence[Any]) -> Any:
@@ -64,7 +64,7 @@ def test_no_answer_in_time_is_told_and_the_next_request_goes_to_another_process(
         os.kill(before, 0)
 
 
-@pytest.mark.parametrize(("request_", "how"), [("die", "signal 11"), ("exit", "exit status 3")])
+@pytest.mark.parametrize(("request_", "how"), [("die", "signal 11"), ("exit", "status 3")])
 def test_a_child_that_ends_is_told(worker: Worker, request_: str, how: str) -> None:
     with pytest.raises(GpuError, match=how) as error:
         worker.ask(request_)
@@ -122,8 +122,9 @@ def test_a_child_that_cannot_be_killed_is_left_to_the_kernel(monkeypatch: pytest
     pid = worker.ask("a")[0]
     with monkeypatch.context() as patched:
         # A process that sits in the kernel does not die of SIGKILL.
-        patched.setattr(os, "kill", lambda *_: None)
-        patched.setattr(worker_module, "_BURIAL_S", 0.2)
+        patched.setattr(os, "killpg", lambda *_: None)
+        patched.setattr(child, "_TERM_S", 0.1)
+        patched.setattr(child, "_BURIAL_S", 0.2)
         began = time.monotonic()
         with pytest.raises(GpuError, match="did not answer"):
             worker.ask("sleep", 60)

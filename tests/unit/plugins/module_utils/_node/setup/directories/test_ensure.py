@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import patience
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import only_one
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import ensure as core
@@ -240,7 +240,7 @@ def test_waits_for_whoever_mounts_the_temporary_disk(machine: Machine, monkeypat
         if len(naps) == 3:
             machine.mount("/mnt")
 
-    monkeypatch.setattr(patience.time, "sleep", sleep)
+    monkeypatch.setattr(run.time, "sleep", sleep)
     assert machine.ensure(JOBS, wait_s=60).kind == "temporary_disk"
     assert len(naps) == 3
 

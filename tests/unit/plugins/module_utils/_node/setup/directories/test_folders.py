@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import user_folders
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_removal import remove_empty
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_folders import remove_empty
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.folders import (
     Base,
     FolderProblem,

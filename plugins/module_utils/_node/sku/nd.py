@@ -2,12 +2,65 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""ND A100 v4: eight A100 with NVSwitch, eight HDR adapters, four NUMA nodes."""
+"""The ND sizes without Hopper GPUs: V100, A100, MI300X, GB."""
 
 from __future__ import annotations
 
-from .stated import ECC, cores, gpus, hcas, memory_sold, memory_within, numa_nodes, port_rate, vm_size
-from .types import Contradiction, CpuModel, Threshold
+from collections.abc import Mapping
+from typing import Any
+
+from .types import (
+    ECC,
+    RETIRED_PAGES,
+    Contradiction,
+    CpuModel,
+    Threshold,
+    cores,
+    gpus,
+    hcas,
+    memory_sold,
+    memory_within,
+    numa_nodes,
+    port_rate,
+    vm_size,
+)
+
+# ND v2: eight V100, one EDR adapter, two NUMA nodes, no local NVMe disks.
+
+ND40RS = vm_size(
+    "Standard_ND40rs_v2",
+    {
+        "C": {"memory_mib": 693505424 // 1024, "gpu_count": 8, "hca_count": 1, "ib_rate_gbps": 100},
+        "C, T": cores(2, 40),
+        # Everything hangs on the CPUs directly: NCCL is told of no switch.
+        "T": {
+            "cpu": CpuModel("x86_64", "GenuineIntel", 6, 85),
+            "numa_nodes": numa_nodes("0-19", "20-39"),
+            "gpus": gpus("0001 0002 0003 0004 0005 0006 0007 0008", "0 0 0 0 1 1 1 1"),
+            "hcas": hcas("0101", "0"),
+            "pcie_gtps": "16 GT/s",
+            "pcie_width": 16,
+        },
+        # The temporary disk of 2948 GiB is none of NVMe.
+        "D": {"gpu_model": "V100-SXM2-32GB", "gpu_memory_gb": 32, "ethernet_gbps": 24, "nvme_count": 0},
+        "G": {"gpu_memory_clock_mhz": 877, "gpu_graphics_clock_mhz": 1530},
+        "A": {"nccl_settings": {"NCCL_IGNORE_CPU_AFFINITY": "1"}},
+    },
+    {
+        **RETIRED_PAGES,
+        **memory_within(3),
+        # 10 in earlier versions of C.
+        "gpu_host_bandwidth": Threshold(9, "GB/s", "C"),
+        "nccl_allreduce": Threshold(110, "GB/s", "C", at="8G"),
+        "ib_write": Threshold(78, "Gb/s", "C", at="65536 B, 2 queue pairs, host memory"),
+    },
+    memory_sold("693505424 kB", "672 GiB"),
+)
+
+ND_V100 = (ND40RS,)
+
+
+# ND A100 v4: eight A100 with NVSwitch, eight HDR adapters, four NUMA nodes.
 
 # GPU 0 is not on NUMA node 0: the order of the PCI addresses goes through the nodes as 1, 0, 3, 2.
 _NODES_OF_SLOTS = "1 1 0 0 3 3 2 2"
@@ -138,3 +191,104 @@ ND96AMSR = vm_size(
 )
 
 ND_A100 = (ND96ASR, ND96AMSR)
+
+
+# ND MI300X v5: eight MI300X of AMD, eight NDR adapters. No source says what hangs on which NUMA node.
+
+ND96ISR_MI300X = vm_size(
+    "Standard_ND96isr_MI300X_v5",
+    {
+        "C": {"memory_mib": 1915059, **cores(2, 96), "gpu_count": 8, "hca_count": 8, "ib_rate_gbps": 400},
+        "D": {"gpu_model": "MI300X", "gpu_memory_gb": 192, "nvme_count": 8, "ethernet_gbps": 80},
+        "W": {"nvme_model": "Microsoft NVMe Direct Disk"},
+        "H": {"accelerated_nic_gbps": 100},
+    },
+    {
+        **memory_within(7),
+        # C has limits of copies and of RCCL too; nothing here measures AMD's GPUs.
+        "ib_write": Threshold(390, "Gb/s", "C", at="1048576 B, 2 queue pairs, host memory"),
+    },
+    (*memory_sold("1915059 MB", "1850 GB"), *port_rate("H", 100, 80)),
+)
+
+ND_MI300X = (ND96ISR_MI300X,)
+
+
+# ND GB200 v6 and ND GB300 v6: ARM processors and four Blackwell GPUs. No source describes their layout.
+
+_NVME = {"nvme_model": "Microsoft NVMe Direct Disk"}
+
+
+def _name(documented: str) -> Contradiction:
+    return Contradiction(
+        "name",
+        {"D": documented, "A": "nd128is*_gb[2-3]00_v6, any of them with or without NDR"},
+        "D",
+        "what Azure documents; the metadata service of a machine has the last word: compare it there.",
+    )
+
+
+_ETHERNET = Contradiction(
+    "ethernet_gbps",
+    {"D": "160 Gb/s in the table of parts, 160 under a heading of Mb/s in the table of sizes"},
+    "D",
+    "the heading is that of the tables of other sizes, where the figures are in thousands.",
+)
+
+ND128ISR_GB200 = vm_size(
+    "Standard_ND128isr_NDR_GB200_v6",
+    {
+        "D": {
+            "vcpus": 128,
+            "memory_mib": 900 * 1024,
+            "gpu_model": "B200",
+            "gpu_count": 4,
+            "gpu_memory_gb": 192,
+            "hca_count": 4,
+            "ib_rate_gbps": 400,
+            "ethernet_gbps": 160,
+            "nvme_count": 4,
+        },
+        "W": _NVME,
+    },
+    {},
+    (
+        _name("ND128isr_NDR_GB200_v6"),
+        _ETHERNET,
+        Contradiction(
+            "ib_rate_gbps",
+            {"D": "400 Gb/s in the column of scale-up (NVLink), 1.8 TB/s in that of scale-out (InfiniBand)"},
+            "D",
+            "the headings are exchanged, as the table of GB300 shows.",
+        ),
+    ),
+)
+
+_GB300: Mapping[str, Mapping[str, Any]] = {
+    "D": {
+        "vcpus": 128,
+        "memory_mib": 864 * 1024,
+        "gpu_model": "B300",
+        "gpu_count": 4,
+        "gpu_memory_gb": 288,
+        "hca_count": 4,
+        "ib_rate_gbps": 800,
+        "ethernet_gbps": 160,
+        "nvme_count": 4,
+    },
+    "W": _NVME,
+}
+
+ND128ISR_GB300 = vm_size(
+    "Standard_ND128isr_GB300_v6",
+    _GB300,
+    {
+        "gemm": Threshold(1720, "TFLOP/s", "B", at="per GPU", warn=1785, typical=1850),
+    },
+    (_name("ND128isr_GB300_v6"), _ETHERNET),
+)
+
+# B speaks of the size above only.
+ND128ISRG5_GB300 = vm_size("Standard_ND128isrG5_GB300_v6", _GB300, {}, (_name("ND128isrG5_GB300_v6"), _ETHERNET))
+
+ND_GB = (ND128ISR_GB200, ND128ISR_GB300, ND128ISRG5_GB300)

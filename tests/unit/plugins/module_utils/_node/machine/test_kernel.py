@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.kernel_modules import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.kernel import (
     ABSENT,
     LOADED,
     REFUSED,
     Loading,
     is_loaded,
     load_module,
+    read_meminfo,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
@@ -55,3 +56,27 @@ def test_a_module_that_the_kernel_has_not_is_told_from_one_that_it_refuses(rc: i
     words = "" if rc == 0 else said or "exit status 1"
     assert load_module("nvidia_uvm", answer) == Loading(state, words)  # type: ignore[arg-type]
     assert asked == [["modprobe", "nvidia_uvm"]]
+
+
+TEXT = """MemTotal:       928858388 kB
+Active(anon):      12345 kB
+HugePages_Total:      16
+HugePages_Free:        0
+Hugepagesize:       2048 kB
+"""
+
+
+def test_amounts_and_counts_are_read_by_name(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text(TEXT, encoding="ascii")
+    assert read_meminfo(Root(str(tmp_path))) == {
+        "MemTotal": 928858388,
+        "Active(anon)": 12345,
+        "HugePages_Total": 16,
+        "HugePages_Free": 0,
+        "Hugepagesize": 2048,
+    }
+
+
+def test_nothing_is_read_where_there_is_nothing(tmp_path: Path) -> None:
+    assert read_meminfo(Root(str(tmp_path))) == {}

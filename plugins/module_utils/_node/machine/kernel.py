@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Kernel modules: whether they are loaded, and loading them."""
+"""What the kernel says of itself: loaded modules, memory, and the memory controllers' errors (EDAC)."""
 
 from __future__ import annotations
 
@@ -43,3 +43,36 @@ def load_module(name: str, run: Run) -> Loading:
         return Loading(LOADED)
     said = (result.stderr.strip() or result.stdout.strip() or f"exit status {result.rc}").splitlines()[-1]
     return Loading(ABSENT if _NO_SUCH_MODULE.search(said) else REFUSED, said)
+
+
+_MEMINFO_LINE = re.compile(r"^(\w[\w()]*):\s+(\d+)(?: kB)?$", re.MULTILINE)
+
+
+def read_meminfo(root: Root) -> dict[str, int]:
+    """Return the lines by name, in KiB, or as a number of pages where the kernel counts those; none if unreadable."""
+    return {name: int(value) for name, value in _MEMINFO_LINE.findall(root.text("/proc/meminfo") or "")}
+
+
+_CONTROLLERS = "/sys/devices/system/edac/mc"
+
+
+@dataclass(frozen=True)
+class MemoryController:
+    """A controller and its errors since its driver was loaded (the kernel's Documentation/admin-guide/RAS/main.rst).
+
+    :ivar name: as the kernel's log has it, e.g. ``MC0``.
+    :ivar corrected: number of corrected errors (``ce_count``); None if it is not told.
+    :ivar uncorrected: number of others (``ue_count``); None if it is not told.
+    """
+
+    name: str
+    corrected: int | None
+    uncorrected: int | None
+
+
+def read_memory_controllers(root: Root) -> tuple[MemoryController, ...]:
+    """Return the memory controllers that are watched; none where no driver watches any."""
+    return tuple(
+        MemoryController(f"MC{number}", root.number(f"{path}/ce_count"), root.number(f"{path}/ue_count"))
+        for number, path in root.numbered(_CONTROLLERS, "mc")
+    )
