@@ -147,8 +147,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.crede
     SAS_VARIABLE,
     credential_of,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.limits import Limits, cap_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.settings import read_settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import Limits, cap_of, read_settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.copy import Copy, copy
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed

@@ -206,8 +206,8 @@ def _clean(args: argparse.Namespace) -> Answer:
 
 
 def _make_folder(root: Root) -> Answer:
-    from ..job.azcopy.settings import read_settings
-    from ..job.azcopy.sweep import prepare
+    from ..job.azcopy.options import read_settings
+    from ..job.azcopy.work import prepare
 
     folder = read_settings(root).work_folder
     warnings = prepare(folder, root)
@@ -216,8 +216,8 @@ def _make_folder(root: Root) -> Answer:
 
 
 def _sweep_job(root: Root) -> Answer:
-    from ..job.azcopy.settings import read_settings
-    from ..job.azcopy.sweep import sweep
+    from ..job.azcopy.options import read_settings
+    from ..job.azcopy.work import sweep
     from ..machine.run import run
 
     job, uid = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_JOB_UID", "")
@@ -231,9 +231,8 @@ def _sweep_job(root: Root) -> Answer:
 
 def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
     from ..job.azcopy.credential import SAS, credential_of
-    from ..job.azcopy.limits import Limits, cap_of
+    from ..job.azcopy.options import Limits, cap_of, read_settings
     from ..job.azcopy.place import place_of
-    from ..job.azcopy.settings import read_settings
     from ..job.azcopy.tool import Azcopy
     from ..job.azcopy.work import new_folder, parent_of
     from ..job.stage.wanted import Wanted, shard_of
@@ -271,7 +270,7 @@ def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
 
 def _agree(args: argparse.Namespace, wanted: Wanted, tool: Azcopy) -> Listing:
     """The listing that all nodes share; each its own where each has a disk of its own."""
-    from ..job.azcopy.listing import list_blobs
+    from ..job.azcopy.transfer import list_blobs
     from ..job.stage.listing import FILE, agree, token_of
 
     os.makedirs(wanted.state, exist_ok=True)
@@ -283,7 +282,7 @@ def _agree(args: argparse.Namespace, wanted: Wanted, tool: Azcopy) -> Listing:
 
 
 def _listed(wanted: Wanted, tool: Azcopy) -> Listing:
-    from ..job.azcopy.listing import list_blobs
+    from ..job.azcopy.transfer import list_blobs
     from ..job.stage.listing import Listing
 
     return Listing(wanted.place.address, "", tuple(list_blobs(tool, wanted.place)))
@@ -305,7 +304,7 @@ def _tell(line: str) -> None:
 
 def _with_logs(error: BaseException, tool: Azcopy) -> BaseException:
     """Name the folder of azcopy's logs where it has some that tell more; leave no other folder."""
-    from ..job.azcopy.outcome import BlobError
+    from ..job.azcopy.output import BlobError
     from ..job.azcopy.work import keep
 
     if isinstance(error, BlobError) and any(files for _folder, _folders, files in os.walk(tool.folder)):

@@ -11,10 +11,9 @@ import re
 import time
 from collections.abc import Sequence
 
-from ..azcopy.listing import list_blobs
 from ..azcopy.place import Place
 from ..azcopy.tool import Azcopy, Progress
-from ..azcopy.transfer import download, remove, upload
+from ..azcopy.transfer import download, list_blobs, remove, upload
 from .store import Hear, Stored
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")

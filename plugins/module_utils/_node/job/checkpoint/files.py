@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 from ...machine.run import CommandFailed
-from ..azcopy.names import trouble_with
+from ..azcopy.place import trouble_with
 
 _THREADS = 4
 _PART = 1 << 20

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...machine.run import CommandFailed
-from ..azcopy.names import trouble_with
+from ..azcopy.place import trouble_with
 from .files import digest
 from .names import Id, id_of
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from ...machine.root import Root
 from ..azcopy.credential import SAS, credential_of
-from ..azcopy.limits import Limits, cap_of
+from ..azcopy.options import Limits, cap_of, read_settings
 from ..azcopy.place import place_of
-from ..azcopy.settings import read_settings
 from ..azcopy.tool import Azcopy
 from ..azcopy.work import new_folder, parent_of
 from .azcopy_store import AzcopyStore

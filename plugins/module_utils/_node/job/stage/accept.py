@@ -12,8 +12,7 @@ import os
 import zlib
 
 from ...machine.writing import is_full
-from ..azcopy.events import Blob
-from ..azcopy.outcome import DAMAGED, FULL, OTHER, Failure, sentence_of
+from ..azcopy.output import DAMAGED, FULL, OTHER, Blob, Failure, sentence_of
 from .manifest import Staged
 
 _PART = 1 << 20

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from ...machine.root import Root
 from ...machine.user_folders import FolderProblem, is_open, walk
 from ..azcopy.credential import Credential
-from ..azcopy.limits import Limits
-from ..azcopy.listing import list_blobs
+from ..azcopy.options import Limits
 from ..azcopy.place import Place, place_of
 from ..azcopy.tool import Azcopy
-from ..azcopy.transfer import upload
+from ..azcopy.transfer import list_blobs, upload
 from .listing import Listing
 from .put import lacking
 from .run import need_of, stage

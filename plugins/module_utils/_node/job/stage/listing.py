@@ -17,8 +17,8 @@ from typing import Any
 
 from ...machine.atomic import write_file
 from ...machine.config import SCHEMA, ConfigError
-from ..azcopy.events import Blob
-from ..azcopy.names import check_names
+from ..azcopy.output import Blob
+from ..azcopy.place import check_names
 
 _LOOK_S = 0.5
 FILE = "listing.json"

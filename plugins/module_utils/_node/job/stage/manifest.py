@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...machine.config import SCHEMA, ConfigError
-from ..azcopy.events import Blob
+from ..azcopy.output import Blob
 
 _ENDING = ".jsonl"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..azcopy.events import Blob
-from ..azcopy.names import NameRefused
+from ..azcopy.output import Blob
+from ..azcopy.place import NameRefused
 
 _COMPRESSED = (".gz", ".gzip")
 GZIP = "gzip"

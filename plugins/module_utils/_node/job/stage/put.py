@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..azcopy.events import Blob
+from ..azcopy.output import Blob
 from .naming import STATE
 from .pattern import groups_of, matching
 

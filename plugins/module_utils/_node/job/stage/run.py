@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from ..azcopy.events import Blob
-from ..azcopy.outcome import FULL, Failure, Outcome, sentence_of
+from ..azcopy.output import FULL, Blob, Failure, Outcome, sentence_of
 from ..azcopy.tool import Azcopy, Progress
 from ..azcopy.transfer import download
 from .accept import hash_of

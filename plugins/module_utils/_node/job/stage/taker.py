@@ -11,8 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from ..azcopy.events import Blob
-from ..azcopy.outcome import FULL, Failure
+from ..azcopy.output import FULL, Blob, Failure
 from .accept import NotAccepted, accept
 from .manifest import Journal, Staged
 from .naming import is_unpacked

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..azcopy.events import Blob
+from ..azcopy.output import Blob
 from ..azcopy.place import Place
 from .naming import STATE
 from .pattern import groups_for, groups_of, matching

@@ -10,18 +10,18 @@ import re
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.asking import filter_for
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.limits import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import (
     Limits,
     block_mib,
     cap_of,
     share_of_account,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.names import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import (
     NameRefused,
     check_names,
     trouble_with,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.transfer import filter_for
 
 
 def test_eight_processes_under_20_gbps_get_2300_mbps_each() -> None:

@@ -14,13 +14,16 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import Credential
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.events import event_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.limits import Limits
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.listing import list_blobs
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.outcome import BlobError, why_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import Limits
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import BlobError, event_of, why_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import place_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.tool import Azcopy
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.transfer import download, remove, upload
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.transfer import (
+    download,
+    list_blobs,
+    remove,
+    upload,
+)
 
 PLACE = place_of("http://127.0.0.1:1/acc/data/set")
 URL = "http://127.0.0.1:1/acc/data/set"

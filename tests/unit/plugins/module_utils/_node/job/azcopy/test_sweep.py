@@ -14,8 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.sweep import MARKER, prepare, sweep
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.work import new_folder, parent_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.work import (
+    MARKER,
+    new_folder,
+    parent_of,
+    prepare,
+    sweep,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result, run
 

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import Credential, credential_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.outcome import DENIED, BlobError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import DENIED, BlobError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.bounds import Bounds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.broker import Broker
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.client import Granted, GrantsError, ask

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.events import Blob
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.names import NameRefused
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.settings import read_settings, settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import read_settings, settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import NameRefused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.accept import NotAccepted, accept
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.listing import (
     FILE,

@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.events import Blob
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import place_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.pattern import (
     PatternError,

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import NONE, Credential
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.events import Blob
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.outcome import Outcome
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob, Outcome
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import Place
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.tool import Azcopy
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage import run
