@@ -21,7 +21,7 @@ from ..machine.mounts import read_mounts
 from ..machine.root import Root
 from ..machine.writing import why_not_written
 from ..slurm.arbiter.reasons import PROLOG_SCRIPT
-from .hooks.kinds import PROLOG, folder
+from .hooks.options import PROLOG, folder
 
 _RECORD = "/run/hpcai/boot/directories.json"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"

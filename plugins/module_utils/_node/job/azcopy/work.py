@@ -5,7 +5,7 @@
 """The folder of a run's logs and plans: made for it alone, removed when it ends well, kept for people when it fails.
 
 A run that was killed removes nothing. The epilog that role blob_staging installs removes the folders of its job that
-have no mark, and marked ones after a week: sweep.py.
+have no mark, and marked ones after a week.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ...machine.root import Root
 from ...machine.run import Run, must
 from ...setup.daemon import RUNNING
 from ...setup.managed_file import FileChange, apply_all, change_of
-from .settings import SETTINGS, as_text, settings_from
+from .options import SETTINGS, as_text, settings_from
 from .units import commands_of, template_texts
 
 _UNITS = "/etc/systemd/system"

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...machine.root import Root
-from .bounded import Bounded, said
-from .failures import OwnFailure
-from .settings import Settings
+from .job import Bounded, OwnFailure, said
+from .options import BeeondSettings
 
 DAEMONS = ("mgmtd", "meta", "storage", "helperd")
 STOP_S = 10
@@ -64,10 +63,10 @@ def template_texts(commands: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def commands_of(settings: Settings) -> dict[str, str]:
+def commands_of(settings: BeeondSettings) -> dict[str, str]:
     """Return the command lines of all daemons."""
     # Not above: only who writes the templates needs it.
-    from .releases import release_of
+    from .beegfs import release_of
 
     release = release_of(settings.release)
     everywhere = release.daemons(is_first=True, keeps_metadata=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.address import address_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.failures import OwnFailure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import OwnFailure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.network import address_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import PLACEHOLDER_ADDRESS
 
 from .conftest import Node

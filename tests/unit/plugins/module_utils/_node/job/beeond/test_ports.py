@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.failures import OwnFailure, UsersFault
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.ports import refuse_taken
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import OwnFailure, UsersFault
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.network import refuse_taken
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.release import Part
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.release_7 import BeeGfs7
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.secret import secret_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.settings import ALLOWED, OFF, Settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.beegfs import BeeGfs7, NodePart
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import ALLOWED, OFF, BeeondSettings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.start import secret_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 from .conftest import JOB, Node, on
@@ -30,9 +29,9 @@ TARGETS = (
 )
 
 
-def part(rdma: str = OFF, daemons: tuple[str, ...] = ("mgmtd", "storage", "meta", "helperd")) -> Part:
+def part(rdma: str = OFF, daemons: tuple[str, ...] = ("mgmtd", "storage", "meta", "helperd")) -> NodePart:
     """All of it on one node."""
-    return Part(daemons, "10.0.0.5", "/scratch/beeond/17", "/run/hpcai/beeond/17", rdma)
+    return NodePart(daemons, "10.0.0.5", "/scratch/beeond/17", "/run/hpcai/beeond/17", rdma)
 
 
 def test_only_what_is_online_and_consistent_counts() -> None:
@@ -126,13 +125,13 @@ def test_a_log_tells_the_errors_at_its_end_and_no_earlier_ones() -> None:
 
 
 def test_ports_are_shifted_and_the_clients_is_among_them() -> None:
-    assert dict.fromkeys(RELEASE.ports(("storage", "helperd"), Settings(port_shift=1000))) == dict.fromkeys(
+    assert dict.fromkeys(RELEASE.ports(("storage", "helperd"), BeeondSettings(port_shift=1000))) == dict.fromkeys(
         [("tcp", 9003), ("udp", 9003), ("tcp", 9006), ("udp", 9004)]
     )
 
 
 def test_files_hold_what_the_site_adds_and_only_keys_that_each_daemon_knows() -> None:
-    settings = Settings(
+    settings = BeeondSettings(
         interfaces=("ib0", "eth0"), client={"tuneFileCacheType": "native"}, servers={"meta": {"a": "b"}}
     )
     files = RELEASE.files(part(ALLOWED), settings)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import releases, settings
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.settings import (
-    Settings,
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import beegfs, options
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import (
+    BeeondSettings,
     read_settings,
     settings_from,
 )
@@ -37,7 +37,7 @@ def test_the_text_is_read_as_it_was_written(node: Node) -> None:
         "servers": {"meta": {"tuneNumWorkers": 8}},
     }
     made = settings_from(stated, "here")
-    node.file("/etc/hpcai/beeond.json", settings.as_text(made))
+    node.file("/etc/hpcai/beeond.json", options.as_text(made))
     assert read_settings(node.root) == made
     assert made.servers == {"meta": {"tuneNumWorkers": "8"}}
 
@@ -75,5 +75,5 @@ def test_a_newer_schema_is_refused_by_its_number(node: Node) -> None:
 
 
 def test_each_release_that_settings_name_has_a_strategy() -> None:
-    assert set(settings.RELEASES) == set(releases.STRATEGIES)
-    assert Settings().release in settings.RELEASES
+    assert set(options.RELEASES) == set(beegfs.STRATEGIES)
+    assert BeeondSettings().release in options.RELEASES

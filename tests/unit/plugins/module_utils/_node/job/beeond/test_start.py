@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.settings import ALLOWED, AUTO
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import ALLOWED, AUTO
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 from .conftest import JOB, SETTINGS, Node, on

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.record import Failure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.failures import Failure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import Ask, Decided, Outcome, run_kind
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import ENV_FILE, slurmd_env

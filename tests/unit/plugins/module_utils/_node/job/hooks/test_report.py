@@ -12,17 +12,17 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import record
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.record import Failure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.report import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import failures
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.failures import (
     DONE,
     LEAVE,
     LIMIT_S,
     REWRITE,
     WAIT,
-    Told,
+    Failure,
+    Reported,
     plan,
-    report,
+    report_all,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import parse
@@ -97,13 +97,13 @@ class Slurm:
         """Let time pass."""
         self.now += seconds
 
-    def report(self) -> list[Told]:
+    def report(self) -> list[Reported]:
         """Tell what waits."""
-        return report(self.node.root, self.run, self.reach, lambda: self.now, self.pause)
+        return report_all(self.node.root, self.run, self.reach, lambda: self.now, self.pause)
 
 
 def test_waits_until_slurm_has_drained_the_node_then_names_the_cause_once(node: Node) -> None:
-    record.write(node.root, FAILURE, True)
+    failures.record_failure(node.root, FAILURE, True)
     slurm = Slurm(node, "State=ALLOCATED", "State=ALLOCATED", SLURMS)
     slurm.away = 2
     [told] = slurm.report()
@@ -115,7 +115,7 @@ def test_waits_until_slurm_has_drained_the_node_then_names_the_cause_once(node: 
 
 
 def test_an_operators_reason_stays(node: Node) -> None:
-    record.write(node.root, FAILURE, True)
+    failures.record_failure(node.root, FAILURE, True)
     slurm = Slurm(node, "State=IDLE+DRAIN Reason=bad fan [op@2026-11-22T08:00:01]")
     [told] = slurm.report()
     assert (told.known, slurm.updates, node.waiting()) == (True, [], [])
@@ -123,7 +123,7 @@ def test_an_operators_reason_stays(node: Node) -> None:
 
 
 def test_gives_up_in_bounded_time_and_number_of_questions(node: Node) -> None:
-    record.write(node.root, FAILURE, True)
+    failures.record_failure(node.root, FAILURE, True)
     slurm = Slurm(node, "State=IDLE")
     asked: list[str] = []
     run = slurm.run
@@ -137,29 +137,29 @@ def test_gives_up_in_bounded_time_and_number_of_questions(node: Node) -> None:
 
 
 def test_a_record_of_an_earlier_boot_is_forgotten(node: Node) -> None:
-    record.write(node.root, FAILURE, True)
+    failures.record_failure(node.root, FAILURE, True)
     node.file("/proc/sys/kernel/random/boot_id", "two\n")
     slurm = Slurm(node, SLURMS)
     assert (slurm.report(), slurm.updates, node.failure()) == ([], [], None)
-    assert list(node.path(record.TO_REPORT).iterdir()) == []
+    assert list(node.path(failures.TO_REPORT).iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 2}', json.dumps({"schema": 1, "kind": "prolog"})])
 def test_what_is_no_record_is_removed(node: Node, text: str) -> None:
-    path = node.file(f"{record.TO_REPORT}/prolog.json", text)
+    path = node.file(f"{failures.TO_REPORT}/prolog.json", text)
     assert Slurm(node, SLURMS).report() == []
     assert not path.exists()
 
 
 def test_a_newer_failure_is_not_forgotten_with_the_older(node: Node) -> None:
-    record.write(node.root, FAILURE, True)
-    record.write(node.root, replace(FAILURE, job="18"), True)
-    record.reported(node.root, FAILURE)
+    failures.record_failure(node.root, FAILURE, True)
+    failures.record_failure(node.root, replace(FAILURE, job="18"), True)
+    failures.forget(node.root, FAILURE)
     assert node.waiting() == ["prolog"]
 
 
 def test_a_machine_without_a_name_in_slurm_has_nothing_to_tell(node: Node) -> None:
-    record.write(node.root, FAILURE, True)
+    failures.record_failure(node.root, FAILURE, True)
     slurm = Slurm(node, SLURMS)
     node.path(ENV_FILE).unlink()
     [told] = slurm.report()

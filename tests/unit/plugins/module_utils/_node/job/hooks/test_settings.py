@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.kinds import DEFAULT_LIMITS, KINDS, Limits
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.settings import (
-    Settings,
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import (
+    DEFAULT_LIMITS,
+    KINDS,
+    HookSettings,
+    Limits,
     as_text,
     read_settings,
 )
@@ -28,13 +30,13 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[7]
 
 def test_without_a_file_the_defaults_hold(node: Node) -> None:
     settings = read_settings(node.root)
-    assert settings == Settings()
+    assert settings == HookSettings()
     assert settings.limit_of("prolog", "50-any") == DEFAULT_LIMITS["prolog"].script
 
 
 def test_what_was_written_is_read(node: Node) -> None:
     limits = {**DEFAULT_LIMITS, "prolog": Limits(12, 34.5)}
-    settings = Settings(limits, {"site": {"prolog": {"50-gpu": 7, "60-x": None}}})
+    settings = HookSettings(limits, {"site": {"prolog": {"50-gpu": 7, "60-x": None}}})
     node.file("/etc/hpcai/job_hooks.json", as_text(settings))
     assert read_settings(node.root) == settings
     assert (settings.limit_of("prolog", "50-gpu"), settings.limit_of("prolog", "60-x")) == (7, 12)

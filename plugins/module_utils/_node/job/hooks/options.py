@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The settings in /etc/hpcai/job_hooks.json: limits, and which scripts Ansible put there."""
+"""The scripts of prolog, epilog and health check: kinds, limits and environment, and /etc/hpcai/job_hooks.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,75 @@ from typing import Any
 
 from ...machine.config import FOLDER, ConfigError, as_config, read_config
 from ...machine.root import Root
-from .kinds import DEFAULT_LIMITS, KINDS, Limits
+
+PROLOG, EPILOG, HEALTH = "prolog", "epilog", "health"
+KINDS = (PROLOG, EPILOG, HEALTH)
+
+SLURMS_REASONS = {PROLOG: "Prolog error", EPILOG: "Epilog error"}
+"""What slurmctld itself writes when it drains the node (slurmctld's node_mgr.c and job_mgr.c, 22.05 to 26.05). Nothing
+that HealthCheckProgram returns makes it drain a node."""
+
+ENDS_AT_FAILURE = (PROLOG,)
+"""After a prolog that failed there comes no job that the rest could prepare. An epilog cleans up what it can."""
+
+
+JOBS_OWN = 75
+"""The exit status of a prolog's script for what is the job's own, such as a file system that users filled: the job goes
+back into the queue, and the node is not drained. EX_TEMPFAIL of sysexits.h."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long scripts may take, in seconds.
+
+    :ivar script: each of them that has no limit of its own.
+    :ivar total: all of a kind together.
+    """
+
+    script: float
+    total: float
+
+
+DEFAULT_LIMITS = {
+    PROLOG: Limits(30, 100),
+    EPILOG: Limits(30, 100),
+    # slurmd kills a HealthCheckProgram after 60 s.
+    HEALTH: Limits(20, 50),
+}
+"""The role slurm says the same, and derives Slurm's own limits from it; a test compares them."""
+
+
+def folder(kind: str) -> str:
+    """Return where the scripts of a kind lie."""
+    return f"/etc/hpcai/{kind}.d"
+
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NO_JOB = "none"
+
+_SAME = (
+    # slurmd up to 22.05 says SLURM_NODELIST alone (prep_script_slurmd.c), later manuals name only the other.
+    ("SLURM_JOB_NODELIST", "SLURM_NODELIST"),
+    ("SLURM_JOB_ID", "SLURM_JOBID"),
+    ("SLURM_JOB_UID", "SLURM_UID"),
+)
+
+
+def script_environment(given: Mapping[str, str], kind: str) -> dict[str, str]:
+    """Return the environment of scripts: what slurmd gave, each value under its old name and under its new one."""
+    made = {**given, "PATH": PATH, "LC_ALL": "C", "HPCAI_HOOK": kind}
+    for pair in _SAME:
+        for name, other in (pair, pair[::-1]):
+            if not made.get(name) and made.get(other):
+                made[name] = made[other]
+    return made
+
+
+def job_number(given: Mapping[str, str]) -> str:
+    """Return the number of the job that slurmd calls for; NO_JOB if there is none."""
+    number = given.get("SLURM_JOB_ID") or given.get("SLURM_JOBID") or ""
+    return number if re.fullmatch(r"[0-9]{1,19}", number) else NO_JOB
+
 
 CONFIG = "job_hooks"
 SETTINGS = f"{FOLDER}/{CONFIG}.json"
@@ -26,7 +94,7 @@ Sets = Mapping[str, Mapping[str, Mapping[str, "float | None"]]]
 
 
 @dataclass(frozen=True)
-class Settings:
+class HookSettings:
     """What the file says.
 
     :ivar limits: by kind; each kind has them.
@@ -49,25 +117,25 @@ class Settings:
         return next((named for named, kinds in self.sets.items() if name in kinds.get(kind, {})), None)
 
 
-def read_settings(root: Root) -> Settings:
+def read_settings(root: Root) -> HookSettings:
     """Return the settings; the defaults where there is no file.
 
     :raises ConfigError: they cannot be used.
     """
     stated = read_config(root, CONFIG)
     if stated is None:
-        return Settings()
+        return HookSettings()
     where = root.at(SETTINGS)
     unknown = sorted(set(stated) - {"limits", "sets"})
     if unknown:
         raise ConfigError(f"{where} has unknown keys: {', '.join(unknown)}.")
     try:
-        return Settings(limits_from(stated.get("limits")), _sets_from(stated.get("sets")))
+        return HookSettings(limits_from(stated.get("limits")), _sets_from(stated.get("sets")))
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def as_text(settings: Settings) -> str:
+def as_text(settings: HookSettings) -> str:
     """Return the text of the file."""
     limits = {kind: {"script": given.script, "total": given.total} for kind, given in settings.limits.items()}
     sets = {name: {kind: dict(scripts) for kind, scripts in kinds.items()} for name, kinds in settings.sets.items()}

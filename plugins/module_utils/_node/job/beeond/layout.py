@@ -17,18 +17,9 @@ from dataclasses import asdict, dataclass
 
 from ...machine.atomic import write_file
 from ...machine.root import Root
-from ...machine.user_folders import (
-    Base,
-    FolderProblem,
-    adapt,
-    owners_of_root,
-    read_own,
-    take,
-    walk,
-    write_new,
-)
+from ...machine.user_folders import Base, FolderProblem, adapt, owners_of_root, read_own, take, walk, write_new
 from ...machine.user_removal import Run, remove
-from .bounded import said
+from .job import said
 
 RUN = "/run/hpcai/beeond"
 LOCK = "/run/hpcai/beeond.lock"
@@ -49,7 +40,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True)
-class Held:
+class Holding:
     """What a job holds on this node.
 
     :ivar job: its id.
@@ -77,7 +68,7 @@ def run_folder(job: str) -> str:
     return f"{RUN}/{job}"
 
 
-def write_down(held: Held, root: Root) -> None:
+def write_state(held: Holding, root: Root) -> None:
     """Make the job's folder in /run, and note what it holds before it does.
 
     :raises OSError: it cannot be written.
@@ -91,18 +82,18 @@ def write_down(held: Held, root: Root) -> None:
     write_file(os.path.join(folder, _STATE), text, 0o600)
 
 
-def written_down(job: str, root: Root) -> Held | None:
+def read_state(job: str, root: Root) -> Holding | None:
     """Return what the job holds here; None if it holds nothing, or nothing that can be read."""
     try:
         given = json.loads(root.text(f"{run_folder(job)}/{_STATE}") or "")
         if given.pop("schema") != SCHEMA or given["job"] != job:
             return None
-        return Held(**{**given, "daemons": tuple(given["daemons"])})
+        return Holding(**{**given, "daemons": tuple(given["daemons"])})
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def jobs_written_down(root: Root) -> list[str]:
+def jobs_with_state(root: Root) -> list[str]:
     """Return the ids of jobs that have a folder in /run."""
     return [name for name in root.entries(RUN) if name.isdecimal()]
 
@@ -172,7 +163,7 @@ def jobs_with_data(data_root: str, root: Root) -> dict[str, str]:
     return made
 
 
-def remove_data(held: Held, root: Root, run: Run) -> str:
+def remove_data(held: Holding, root: Root, run: Run) -> str:
     """Remove the job's folder on the scratch; return why it stays, in words; nothing if it is gone."""
     if held.data != f"{held.data_root}/{held.job}":
         return f"{held.data} does not lie in {held.data_root}: it is not removed"

@@ -2,20 +2,105 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""BeeGFS 7.4: its daemons' files of ``key = value``, its helper daemon, and beegfs-ctl.
+"""BeeGFS: how its daemons are configured, started, asked and mounted. All else is the same for each release.
 
-Keys and their meaning: the configuration files that its packages bring, and beegfs-ctl's source, of 7.4.7.
+What there is, is 7.4: its daemons' files of ``key = value``, its helper daemon, and beegfs-ctl. Keys and their meaning:
+the configuration files that its packages bring, and beegfs-ctl's source, of 7.4.7. To add a release, write a class with
+the methods of ``Release`` and name it in ``STRATEGIES`` and ``options.RELEASES``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 from ...machine.run import Result
-from .bounded import Bounded, said
-from .release import SECRET, Part, Seen
-from .settings import ALLOWED, OFF, Settings
+from .job import Bounded, said
+from .options import ALLOWED, OFF, BeeondSettings
+
+SECRET = "auth"
+"""Name of the file with the job's secret, in its folder in /run."""
+
+
+@dataclass(frozen=True)
+class NodePart:
+    """What this node has to run.
+
+    :ivar daemons: names, in the order in which they are started.
+    :ivar management: address of the node with the management daemon.
+    :ivar data: folder of the job on the scratch.
+    :ivar folder: the job's folder in /run.
+    :ivar rdma: whether RDMA must be used, may be, or is not: REQUIRED, ALLOWED or OFF of options.py.
+    """
+
+    daemons: tuple[str, ...]
+    management: str
+    data: str
+    folder: str
+    rdma: str
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What the management daemon tells.
+
+    :ivar answered: whether it told anything.
+    :ivar metadata: names of registered nodes that keep metadata.
+    :ivar storage: names of registered nodes that keep data.
+    :ivar metadata_good: how many of the first are online and consistent.
+    :ivar storage_good: likewise of the second.
+    :ivar words: what it said, where it did not answer.
+    """
+
+    answered: bool
+    metadata: tuple[str, ...] = ()
+    storage: tuple[str, ...] = ()
+    metadata_good: int = 0
+    storage_good: int = 0
+    words: str = ""
+
+
+class Release(Protocol):
+    """A release of BeeGFS."""
+
+    def daemons(self, is_first: bool, keeps_metadata: bool) -> tuple[str, ...]:
+        """Return what a node of the job runs, in the order in which it is started."""
+
+    def ports(self, daemons: tuple[str, ...], settings: BeeondSettings) -> tuple[tuple[str, int], ...]:
+        """Return the ports that these take, as (``tcp`` or ``udp``, number); the client's is one of them."""
+
+    def storage_port(self, settings: BeeondSettings) -> int:
+        """Return the port on which each node's storage server takes connections."""
+
+    def folders(self, part: NodePart) -> tuple[str, ...]:
+        """Return the folders of the daemons' data, which are made before they start."""
+
+    def files(self, part: NodePart, settings: BeeondSettings) -> dict[str, str]:
+        """Return the configuration files by name. The secret lies beside them."""
+
+    def command(self, daemon: str, settings: BeeondSettings) -> str:
+        """Return the command line of a daemon; ``%i`` is the job."""
+
+    def reason(self, log: str) -> str:
+        """Return why a daemon has ended, as its log tells; nothing where that does not."""
+
+    def look(self, folder: str, run: Bounded) -> Registered:
+        """Ask the management daemon who is there."""
+
+    def clients(self, folder: str, run: Bounded) -> int | None:
+        """Return how many clients are mounted; None where the management daemon does not answer."""
+
+    def load(self) -> tuple[str, ...]:
+        """Return the command that makes the kernel able to mount it."""
+
+    def mount(self, mount_point: str, folder: str) -> tuple[str, ...]:
+        """Return the command that mounts it, without privileges for what lies in it."""
+
+    def fell_back(self, mount_point: str, run: Bounded) -> str:
+        """Return what shows that RDMA was not used where it should be; nothing where it was."""
+
 
 CLIENT = "client.conf"
 _CTL, _NET = "beegfs-ctl", "beegfs-net"
@@ -42,20 +127,20 @@ class BeeGfs7:
         """The helper daemon of the client comes last: nothing needs it before the mount."""
         return (*(["mgmtd"] if is_first else []), "storage", *(["meta"] if keeps_metadata else []), "helperd")
 
-    def ports(self, daemons: tuple[str, ...], settings: Settings) -> tuple[tuple[str, int], ...]:
+    def ports(self, daemons: tuple[str, ...], settings: BeeondSettings) -> tuple[tuple[str, int], ...]:
         """Each is shifted by the same number."""
         used = [port for daemon in daemons for port in _PORTS[daemon]] + [_CLIENT_PORT]
         return tuple((protocol, number + settings.port_shift) for protocol, number in used)
 
-    def storage_port(self, settings: Settings) -> int:
+    def storage_port(self, settings: BeeondSettings) -> int:
         """It is that of TCP, which servers with RDMA have as well."""
         return dict(_PORTS["storage"])["tcp"] + settings.port_shift
 
-    def folders(self, part: Part) -> tuple[str, ...]:
+    def folders(self, part: NodePart) -> tuple[str, ...]:
         """One of each daemon that stores something."""
         return tuple(f"{part.data}/{daemon}" for daemon in part.daemons if daemon != "helperd")
 
-    def files(self, part: Part, settings: Settings) -> dict[str, str]:
+    def files(self, part: NodePart, settings: BeeondSettings) -> dict[str, str]:
         """One of each daemon, and the client's, which the mount and beegfs-ctl read."""
         both = {"connAuthFile": f"{part.folder}/{SECRET}", "connPortShift": str(settings.port_shift)}
         if settings.interfaces:
@@ -96,7 +181,7 @@ class BeeGfs7:
             files["interfaces"] = "".join(f"{name}\n" for name in settings.interfaces)
         return files
 
-    def command(self, daemon: str, settings: Settings) -> str:
+    def command(self, daemon: str, settings: BeeondSettings) -> str:
         """As its packages' own units have it, with another file."""
         return f"{settings.daemons}/beegfs-{daemon} cfgFile=/run/hpcai/beeond/%i/{daemon}.conf"
 
@@ -114,7 +199,7 @@ class BeeGfs7:
                 errors.insert(0, match[2])
         return "; ".join(errors[-2:])
 
-    def look(self, folder: str, run: Bounded) -> Seen:
+    def look(self, folder: str, run: Bounded) -> Registered:
         """Nodes come first: a target is listed as soon as its node has registered, and not before.
 
         Whether anybody answers is known from the first question. Each tries for three seconds to reach a management
@@ -130,9 +215,9 @@ class BeeGfs7:
                 )
                 # Without a single metadata server, it is the list of targets that is an error, not that of nodes.
                 if answer.rc != 0 and words[0] == "--listnodes":
-                    return Seen(False, words=_complaint(answer))
+                    return Registered(False, words=_complaint(answer))
                 found[kind, words[0]] = answer
-        return Seen(
+        return Registered(
             True,
             tuple(_NODE.findall(found["meta", "--listnodes"].stdout)),
             tuple(_NODE.findall(found["storage", "--listnodes"].stdout)),
@@ -179,3 +264,11 @@ def _good(table: str) -> int:
 
 def _text(keys: Mapping[str, str]) -> str:
     return "".join(f"{key} = {value}\n" for key, value in keys.items())
+
+
+STRATEGIES: Mapping[str, Release] = {"7.4": BeeGfs7()}
+
+
+def release_of(name: str) -> Release:
+    """Return the strategy of a release; options.py has refused all others."""
+    return STRATEGIES[name]

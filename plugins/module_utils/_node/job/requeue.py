@@ -31,13 +31,15 @@ Where slurmctld does not answer, nobody knows what it will do with the job, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...machine.run import CommandFailed, Result
-from ...slurm.reason import as_reason
-from .bounded import Bounded, said
-from .job import Job
+from ..machine.config import ConfigError
+from ..machine.root import Root
+from ..machine.run import CommandFailed, Result
+from ..slurm import slurmd_env
+from ..slurm.reason import as_reason
+from .beeond.job import Bounded, Job, OwnFailure, job_of, said
 
 REQUEUE, CANCEL, LEAVE, REFUSE = "requeue", "cancel", "leave", "refuse"
 MOST_RESTARTS = 3
@@ -54,7 +56,7 @@ _FORMAT = ",".join(f"{name}:|" for name in FIELDS)
 
 
 @dataclass(frozen=True)
-class Record:
+class JobRecord:
     """A job as slurmctld has it.
 
     :ivar state: such as ``CONFIGURING``.
@@ -94,7 +96,7 @@ class Controller:
         return answer
 
 
-def record_of(number: str, text: str) -> Record | None:
+def job_record_of(number: str, text: str) -> JobRecord | None:
     """Return the job of this id out of squeue's lines, which are of all tasks where the id is an array's.
 
     :raises Silent: a line of this job is not of the form that was asked for.
@@ -107,7 +109,7 @@ def record_of(number: str, text: str) -> Record | None:
         if line.count("|") != len(FIELDS) or not values["State"] or not all(_is_number(value) for value in numbers):
             raise Silent(f"squeue shows job {number} as {line!r}, which is not what was asked for")
         task = values["ArrayTaskID"]
-        return Record(
+        return JobRecord(
             state=values["State"],
             restarts=int(values["RestartCnt"]),
             is_batch=values["BatchFlag"] != "0",
@@ -121,7 +123,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal()
 
 
-def plan(record: Record | None, job: Job) -> str:
+def plan(record: JobRecord | None, job: Job) -> str:
     """Return what to do about the job, as slurmctld has it now. Pure."""
     if record is None or record.state in _OVER:
         return LEAVE
@@ -132,7 +134,7 @@ def plan(record: Record | None, job: Job) -> str:
     return REQUEUE if record.is_batch else CANCEL
 
 
-def ask(job: Job, controller: Controller) -> Record | None:
+def ask(job: Job, controller: Controller) -> JobRecord | None:
     """Return the job as slurmctld has it; None if it has none of that id.
 
     :raises Silent: it does not answer.
@@ -142,7 +144,7 @@ def ask(job: Job, controller: Controller) -> Record | None:
         if "Invalid job id" in f"{answer.stdout}{answer.stderr}":
             return None
         raise Silent(said(answer))
-    return record_of(job.number, answer.stdout)
+    return job_record_of(job.number, answer.stdout)
 
 
 def became_of(job: Job, controller: Controller) -> str:
@@ -154,7 +156,7 @@ def became_of(job: Job, controller: Controller) -> str:
     return _words(record, job) if plan(record, job) == LEAVE else ""
 
 
-def put_back(job: Job, controller: Controller, reason: str = "", may_hold: bool = True) -> str:
+def requeue(job: Job, controller: Controller, reason: str = "", may_hold: bool = True) -> str:
     """Put exactly this incarnation of the job back, and return what became of it.
 
     :param reason: written to the job's AdminComment, where its user reads it.
@@ -175,7 +177,7 @@ def put_back(job: Job, controller: Controller, reason: str = "", may_hold: bool 
         answer = controller.ask("scancel", name)
         done = f"job {job.number} was cancelled: it has no batch script, and cannot be put back"
     else:
-        answer = _requeue(name, record, controller)
+        answer = _ask_requeue(name, record, controller)
         done = f"job {job.number} was put back into the queue"
     after = ask(job, controller)
     if plan(after, job) != LEAVE:
@@ -189,7 +191,7 @@ def put_back(job: Job, controller: Controller, reason: str = "", may_hold: bool 
     return done
 
 
-def _requeue(name: str, record: Record, controller: Controller) -> Result:
+def _ask_requeue(name: str, record: JobRecord, controller: Controller) -> Result:
     if not record.may_requeue:
         controller.ask("scontrol", "update", f"JobId={name}", "Requeue=1")
     answer = controller.ask("scontrol", "requeue", name)
@@ -198,7 +200,7 @@ def _requeue(name: str, record: Record, controller: Controller) -> Result:
     return answer
 
 
-def _words(record: Record | None, job: Job) -> str:
+def _words(record: JobRecord | None, job: Job) -> str:
     if record is None:
         return f"slurmctld knows job {job.number} no more"
     again = f", for the {record.restarts}. time" if record.restarts else ""
@@ -212,3 +214,21 @@ def runs(number: str, controller: Controller) -> bool | None:
     except (Silent, CommandFailed):
         return None
     return record is not None and record.state not in _OVER
+
+
+class NotRequeued(RuntimeError):
+    """The job may still run, so that its prolog has to fail; the message says why."""
+
+
+def requeue_job_of(environment: Mapping[str, str], reason: str, root: Root, run: Bounded, may_hold: bool = True) -> str:
+    """Requeue the job, or cancel one without a batch script, with the reason; return what became of it.
+
+    :param environment: the scripts', as hooks/options.py makes it.
+    :param may_hold: whether a job that was requeued several times before is held.
+    :raises NotGivenBack: slurmctld does not say that the job will not run.
+    """
+    try:
+        env = slurmd_env.read(root)
+        return requeue(job_of(environment), Controller(env.controllers if env else (), run), reason, may_hold)
+    except (ConfigError, CommandFailed, OwnFailure, Silent) as error:
+        raise NotRequeued(str(error)) from None

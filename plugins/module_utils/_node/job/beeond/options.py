@@ -18,7 +18,7 @@ SETTINGS = f"{FOLDER}/{CONFIG}.json"
 AUTO, REQUIRED, ALLOWED, OFF = RDMA = ("auto", "required", "allowed", "off")
 """What RDMA is to be: required where the VM size has InfiniBand, without fail, used if it can be had, not at all."""
 RELEASES = ("7.4",)
-"""Releases of BeeGFS that there is a strategy for, in releases.py."""
+"""Releases of BeeGFS that there is a strategy for, in beegfs.py."""
 MARGIN_S, MARGIN_SHARE = 90.0, 0.4
 """What is left of the prolog's limit for rolling back and for putting the job back: so many seconds, or that share of a
 short limit."""
@@ -28,7 +28,7 @@ _HIGHEST_PORT = 8010
 
 
 @dataclass(frozen=True)
-class Settings:
+class BeeondSettings:
     """What the file says.
 
     :ivar mount_point: where a job finds the file system.
@@ -70,7 +70,7 @@ class Settings:
         return min(self.deadline_s + nodes * self.deadline_per_node_s, self.start_limit_s - margin_s)
 
 
-def read_settings(root: Root) -> Settings | None:
+def read_settings(root: Root) -> BeeondSettings | None:
     """Return the settings; None if there is no file.
 
     :raises ConfigError: they cannot be used.
@@ -79,18 +79,18 @@ def read_settings(root: Root) -> Settings | None:
     return None if stated is None else settings_from(stated, root.at(SETTINGS))
 
 
-def as_text(settings: Settings) -> str:
+def as_text(settings: BeeondSettings) -> str:
     """Return the text of the file."""
     return as_config({**asdict(settings), "interfaces": list(settings.interfaces)})
 
 
-def settings_from(stated: Mapping[str, Any], where: str) -> Settings:
+def settings_from(stated: Mapping[str, Any], where: str) -> BeeondSettings:
     """Return the settings that ``stated`` holds; what is not stated is the default.
 
     :param where: how messages name the place.
     :raises ConfigError: a key is unknown, or a value makes no sense.
     """
-    known = asdict(Settings())
+    known = asdict(BeeondSettings())
     unknown = sorted(set(stated) - set(known))
     if unknown:
         raise ConfigError(f"{where} has unknown keys: {', '.join(unknown)}; it may have {', '.join(sorted(known))}.")
@@ -117,7 +117,7 @@ def settings_from(stated: Mapping[str, Any], where: str) -> Settings:
     given["servers"] = {name: _keys(keys, f"{name} in servers of {where}") for name, keys in servers.items()}
     if _inside(given["mount_point"], given["data_root"]) or _inside(given["data_root"], given["mount_point"]):
         raise ConfigError(f"mount_point and data_root of {where} lie in each other.")
-    return Settings(**given)
+    return BeeondSettings(**given)
 
 
 def _inside(path: str, folder: str) -> bool:
