@@ -16,9 +16,9 @@ from typing import Callable
 
 from ...machine.run import CommandFailed
 from ..azcopy.place import trouble_with
+from ..hashes import sha256_of
 
 _THREADS = 4
-_PART = 1 << 20
 
 
 class Refused(CommandFailed):
@@ -72,22 +72,12 @@ def hashes(folder: str, paths: Sequence[str], beat: Callable[[], None] = lambda:
 
     def read(path: str) -> str:
         beat()
-        return _hash(os.path.join(folder, path))
+        return sha256_of(os.path.join(folder, path))
 
     if len(paths) < _THREADS:
         return {path: read(path) for path in paths}
     with ThreadPoolExecutor(_THREADS) as pool:
         return dict(zip(paths, pool.map(read, paths)))
-
-
-def _hash(path: str) -> str:
-    made = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while True:
-            part = file.read(_PART)
-            if not part:
-                return made.hexdigest()
-            made.update(part)
 
 
 def digest(lines: Iterable[str]) -> str:

@@ -13,9 +13,9 @@ import zlib
 
 from ...machine.writing import is_full
 from ..azcopy.output import DAMAGED, FULL, OTHER, Blob, Failure, sentence_of
+from ..hashes import PART, md5
 from .manifest import Staged
 
-_PART = 1 << 20
 _MOST_AT_ONCE = 16 << 20
 _GZIP = 31
 """zlib's number for gzip with its header and its check sum."""
@@ -47,8 +47,8 @@ def accept(blob: Blob, source: str, target: str, path: str, unpack: bool) -> Sta
             raise _refused(
                 blob, DAMAGED, f"{arrived} bytes arrived, {blob.size} were listed: it was changed since; list anew"
             )
-        md5, sha256, size = _unpack(blob, source, made) if unpack else _read(blob, source)
-        if blob.md5 and md5 != blob.md5:
+        stored, sha256, size = _unpack(blob, source, made) if unpack else _read(blob, source)
+        if blob.md5 and stored != blob.md5:
             raise _refused(blob, DAMAGED, "its MD5 is not the one that was listed: it was changed since; list anew")
         os.replace(made, final)
         if unpack:
@@ -67,35 +67,20 @@ def accept(blob: Blob, source: str, target: str, path: str, unpack: bool) -> Sta
     return Staged(blob.name, path, blob.size, blob.md5, blob.last_modified, size, sha256, unpack)
 
 
-def hash_of(path: str) -> str:
-    """Return the hash of what lies at a path.
-
-    SHA-256: 1,630 MB/s a core where the processor has instructions for it, which all of Azure's GPU machines since
-    EPYC Rome have, BLAKE2b 880 there.
-
-    :raises OSError: it cannot be read.
-    """
-    made = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while part := file.read(_PART):
-            made.update(part)
-    return made.hexdigest()
-
-
 def _read(blob: Blob, source: str) -> tuple[str, str, int]:
-    md5, sha256, size = _md5(), hashlib.sha256(), 0
+    stored, sha256, size = md5(), hashlib.sha256(), 0
     with open(source, "rb", buffering=0) as file:
-        while part := file.read(_PART):
+        while part := file.read(PART):
             if blob.md5:
-                md5.update(part)
+                stored.update(part)
             sha256.update(part)
             size += len(part)
-    return md5.hexdigest(), sha256.hexdigest(), size
+    return stored.hexdigest(), sha256.hexdigest(), size
 
 
 def _unpack(blob: Blob, source: str, made: str) -> tuple[str, str, int]:
     """Decompress ``source``, which may have several members, to ``made``; gzip's own CRC and length are checked."""
-    md5, sha256, size = _md5(), hashlib.sha256(), 0
+    stored, sha256, size = md5(), hashlib.sha256(), 0
     unpacker = zlib.decompressobj(_GZIP)
     ended = False
 
@@ -107,9 +92,9 @@ def _unpack(blob: Blob, source: str, made: str) -> tuple[str, str, int]:
         return len(plain)
 
     with open(source, "rb", buffering=0) as file, open(made, "wb", buffering=0) as out:
-        while part := file.read(_PART):
+        while part := file.read(PART):
             if blob.md5:
-                md5.update(part)
+                stored.update(part)
             while part:
                 if ended:
                     # Another member; zeros behind the last one are padding, which gzip(1) takes as well.
@@ -127,12 +112,7 @@ def _unpack(blob: Blob, source: str, made: str) -> tuple[str, str, int]:
             ended = unpacker.eof
     if not ended:
         raise _refused(blob, DAMAGED, "it ends in the middle of what is compressed: upload it again")
-    return md5.hexdigest(), sha256.hexdigest(), size
-
-
-def _md5() -> hashlib._Hash:
-    # What Blob storage keeps; a machine that allows no MD5 for security allows it for this.
-    return hashlib.new("md5", usedforsecurity=False)
+    return stored.hexdigest(), sha256.hexdigest(), size
 
 
 def _refused(blob: Blob, why: str, words: str) -> NotAccepted:

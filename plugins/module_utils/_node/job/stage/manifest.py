@@ -18,6 +18,7 @@ from typing import Any
 
 from ...machine.config import SCHEMA, ConfigError
 from ..azcopy.output import Blob
+from ..hashes import sha256_of
 
 _ENDING = ".jsonl"
 
@@ -129,6 +130,23 @@ def entries_of(folder: str) -> dict[str, list[Staged]]:
         for staged in files.values():
             found.setdefault(staged.name, []).append(staged)
     return found
+
+
+def problem_with(staged: Staged, target: str, full: bool) -> str:
+    """Return what is wrong with a file that was staged; nothing if it is as it was.
+
+    :param full: read it and compare its hash.
+    """
+    path = os.path.join(target, staged.path)
+    try:
+        found = os.stat(path).st_size
+        if found != staged.size:
+            return f"{staged.path} has {found} bytes, not {staged.size}"
+        if full and sha256_of(path) != staged.sha256:
+            return f"{staged.path} has other content than when it was staged"
+    except OSError as error:
+        return f"{staged.path} cannot be read: {error.strerror}"
+    return ""
 
 
 def _names(folder: str) -> list[str]:

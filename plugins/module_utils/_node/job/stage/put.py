@@ -6,16 +6,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..azcopy.output import Blob
+from ..hashes import md5_of
 from .naming import STATE
 from .pattern import groups_of, matching
-
-_PART = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ def lacking(folder: str, pattern: str, blobs: Sequence[Blob]) -> Lacking:
     for name in chosen:
         path = os.path.join(folder, name)
         found, length = stored.get(name), os.path.getsize(path)
-        if found is None or found.size != length or found.md5 != _md5_of(path):
+        if found is None or found.size != length or found.md5 != md5_of(path):
             wanted.append(name)
             size += length
     return Lacking(tuple(wanted), len(chosen) - len(wanted), size)
@@ -60,11 +58,3 @@ def _files_below(folder: str) -> list[str]:
         folders[:] = [name for name in folders if name != STATE]
         found += [os.path.relpath(os.path.join(parent, file), folder) for file in files]
     return sorted(found)
-
-
-def _md5_of(path: str) -> str:
-    made = hashlib.new("md5", usedforsecurity=False)
-    with open(path, "rb", buffering=0) as file:
-        while part := file.read(_PART):
-            made.update(part)
-    return made.hexdigest()

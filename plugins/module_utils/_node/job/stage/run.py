@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from ..azcopy.output import FULL, Blob, Failure, Outcome, sentence_of
 from ..azcopy.tool import Azcopy, Progress
 from ..azcopy.transfer import download
-from .accept import hash_of
 from .listing import Listing
-from .manifest import Header, Journal, Staged, entries_of, file_name
+from .manifest import Header, Journal, Staged, entries_of, file_name, problem_with
 from .naming import is_unpacked, paths_of
 from .plan import shards_of
 from .progress import Sight, Watch, size
@@ -114,23 +113,6 @@ def need_of(wanted: Wanted, listing: Listing) -> Need:
                     known[name] = staged
                 break
     return Need(blobs, paths, known, [name for name in names if name not in known], patterns)
-
-
-def problem_with(staged: Staged, target: str, full: bool) -> str:
-    """Return what is wrong with a file that was staged; nothing if it is as it was.
-
-    :param full: read it and compare its hash.
-    """
-    path = os.path.join(target, staged.path)
-    try:
-        found = os.stat(path).st_size
-        if found != staged.size:
-            return f"{staged.path} has {found} bytes, not {staged.size}"
-        if full and hash_of(path) != staged.sha256:
-            return f"{staged.path} has other content than when it was staged"
-    except OSError as error:
-        return f"{staged.path} cannot be read: {error.strerror}"
-    return ""
 
 
 def stage(

@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from .listing import FILE, Listing, read_listing
-from .manifest import Header, Staged, entries_of, read_manifests
-from .run import problem_with
+from .manifest import Header, Staged, entries_of, problem_with, read_manifests
 from .wanted import selected
 
 _MOST_TOLD = 20
