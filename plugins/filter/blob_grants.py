@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.settings import settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.policy import settings_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import SCHEMA, ConfigError
 
 

@@ -33,9 +33,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.trans
     remove,
     upload,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.broker import Broker
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.broker import Broker, Keys
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.client import Granted, GrantsError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.keys import Keys
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.server import Server
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 

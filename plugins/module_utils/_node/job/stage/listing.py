@@ -58,7 +58,7 @@ def token_of(variables: Mapping[str, str]) -> str:
     return f"{job}.{variables.get('SLURM_STEP_ID', 'batch')}.{variables.get('SLURM_RESTART_COUNT', '0')}"
 
 
-def agree(
+def shared_listing(
     folder: str, first: bool, token: str, make: Callable[[], Sequence[Blob]], place: str, wait_s: float
 ) -> Listing:
     """Return the listing that all nodes of this run share through ``folder``.

@@ -2,24 +2,36 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Fetching a whole checkpoint: into a folder of its own, verified by hash, and then into place by a rename."""
+"""Restoring a checkpoint: which one, the same on all nodes, and fetching all of it.
+
+Node 0 chooses, and the others read its choice in the store. Each would find the newest by itself, but not each the
+same: one may look before something is published or pruned, and another after. The choice is kept under what one call
+of srun has alone, so that it is never an earlier one's. Within that call it is made once: of two restores in one srun,
+a node in its first and another in its second come to the same.
+
+Files come into a folder of its own, are verified by hash, and then get into place by a rename.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Callable
 
 from ...machine.atomic import write_file
+from ...machine.patience import wait_until
 from ...machine.run import CommandFailed
 from .files import differences
-from .manifest import Shard, Whole, shard_of
-from .record import FOLDER
-from .store import Store, read_texts, sizes
+from .manifest import JobManifest, Shard, shard_of
+from .names import CHOICES, Id, Member, id_of
+from .state import FOLDER
+from .store import Store, read_texts, sizes, write_text
 
 
 class Damaged(CommandFailed):
@@ -43,7 +55,7 @@ class Fetched:
     aside: str = ""
 
 
-def fetch(store: Store, whole: Whole, ranks: Iterable[int], directory: str, host: str) -> Fetched:
+def fetch(store: Store, whole: JobManifest, ranks: Iterable[int], directory: str, host: str) -> Fetched:
     """Bring the parts of these nodes to ``directory``, into a folder of the checkpoint's name.
 
     What lies there and is the same, by hash, is left; anything else is moved aside, since it may be half of one.
@@ -81,7 +93,7 @@ def fetch(store: Store, whole: Whole, ranks: Iterable[int], directory: str, host
     return Fetched(target, len(wanted), size, size, time.monotonic() - began, aside)
 
 
-def read_shards(store: Store, whole: Whole, ranks: list[int]) -> list[Shard]:
+def read_shards(store: Store, whole: JobManifest, ranks: list[int]) -> list[Shard]:
     """Return the nodes' manifests, verified by what the job's says of them.
 
     :raises Damaged: one is gone or another.
@@ -103,7 +115,7 @@ def read_shards(store: Store, whole: Whole, ranks: list[int]) -> list[Shard]:
     return made
 
 
-def _all_there(store: Store, whole: Whole, shards: list[Shard]) -> None:
+def _all_there(store: Store, whole: JobManifest, shards: list[Shard]) -> None:
     """Look before anything is carried: names and sizes cost one question a shard."""
     for shard in shards:
         stored = sizes(store.list(shard.data), shard.data)
@@ -148,3 +160,44 @@ def _name_latest(directory: str, shards: list[Shard]) -> None:
     name, text = shards[0].latest
     if name:
         write_file(os.path.join(directory, name), text)
+
+
+_PAUSE_S = 2.0
+
+
+def broadcast_choice(
+    store: Store, member: Member, choose: Callable[[], Id | None], wait_s: float, pause_s: float = _PAUSE_S
+) -> Id | None:
+    """Return what node 0 has chosen; None where there is nothing to restore.
+
+    :raises CommandFailed: node 0 has not chosen in time.
+    """
+    name = f"{member.call}.json"
+    told: list[Id | None] = []
+    if member.rank == 0:
+        if _is_chosen(store, name, told):
+            return told[0]
+        chosen = choose()
+        write_text(store, f"{CHOICES}{name}", json.dumps({"schema": 1, "id": chosen.text if chosen else None}) + "\n")
+        return chosen
+    if not wait_until(lambda: _is_chosen(store, name, told), wait_s, pause_s):
+        raise CommandFailed(
+            f"node 0 has not said within {wait_s:g} s which checkpoint is restored: call it on all nodes by one srun, "
+            "or name one (--id)."
+        )
+    return told[0]
+
+
+def _is_chosen(store: Store, name: str, told: list[Id | None]) -> bool:
+    """Whether node 0 has chosen; what, is put into ``told``."""
+    if not any(blob.name == f"{CHOICES}{name}" for blob in store.list(CHOICES)):
+        return False
+    try:
+        given = json.loads(read_texts(store, CHOICES, [name])[name])["id"]
+    except (ValueError, LookupError, TypeError):
+        return False
+    id_ = id_of(given) if isinstance(given, str) else None
+    if id_ is None and given is not None:
+        return False
+    told.append(id_)
+    return True

@@ -12,19 +12,27 @@ from pathlib import Path
 import pytest
 from stand_ins.folder_store import FolderStore
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.agree import agree
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.fetch import Damaged, fetch
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.files import Entry, share
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import (
     BadManifest,
     Shard,
+    complete,
+    completed,
     shard_of,
     shard_text,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.member import Member, NotInJob, member_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import (
+    Id,
+    Member,
+    NotInJob,
+    member_of,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.publish import Local, publish
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import complete, completed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.restore import (
+    Damaged,
+    broadcast_choice,
+    fetch,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
 from .conftest import Job
@@ -155,13 +163,13 @@ def test_all_nodes_restore_what_node_0_has_chosen(tmp_path: Path) -> None:
     wrong = Id(200, "7.0", 2)
 
     def follow() -> None:
-        told.append(agree(FolderStore(tmp_path), Member("7.1", 1, 2, "7.1.5"), lambda: wrong, 20.0, 0.05))
+        told.append(broadcast_choice(FolderStore(tmp_path), Member("7.1", 1, 2, "7.1.5"), lambda: wrong, 20.0, 0.05))
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
     # An earlier call's choice is not this one's.
-    agree(store, Member("7.1", 0, 2, "7.1.4"), lambda: wrong, 1.0)
-    chosen = agree(store, Member("7.1", 0, 2, "7.1.5"), lambda: Id(100, "7.0", 2), 1.0)
+    broadcast_choice(store, Member("7.1", 0, 2, "7.1.4"), lambda: wrong, 1.0)
+    chosen = broadcast_choice(store, Member("7.1", 0, 2, "7.1.5"), lambda: Id(100, "7.0", 2), 1.0)
     thread.join(20)
     assert told == [chosen] == [Id(100, "7.0", 2)]
 
@@ -170,20 +178,20 @@ def test_two_restores_of_one_call_choose_once(tmp_path: Path) -> None:
     """Something newer is whole before node 0 comes to its second restore; node 1 is in its first."""
     store = FolderStore(tmp_path)
     first, newer = Id(100, "7.0", 2), Id(200, "7.0", 2)
-    assert agree(store, Member("7.1", 0, 2, "7.1.5"), lambda: first, 1.0) == first
-    assert agree(store, Member("7.1", 0, 2, "7.1.5"), lambda: newer, 1.0) == first
-    assert agree(store, Member("7.1", 1, 2, "7.1.5"), lambda: newer, 1.0) == first
-    assert agree(store, Member("7.1", 0, 2, "7.1.6"), lambda: newer, 1.0) == newer
+    assert broadcast_choice(store, Member("7.1", 0, 2, "7.1.5"), lambda: first, 1.0) == first
+    assert broadcast_choice(store, Member("7.1", 0, 2, "7.1.5"), lambda: newer, 1.0) == first
+    assert broadcast_choice(store, Member("7.1", 1, 2, "7.1.5"), lambda: newer, 1.0) == first
+    assert broadcast_choice(store, Member("7.1", 0, 2, "7.1.6"), lambda: newer, 1.0) == newer
 
 
 def test_nothing_is_a_choice_too(tmp_path: Path) -> None:
-    assert agree(FolderStore(tmp_path), Member("7.1", 0, 2, "7.1.5"), lambda: None, 1.0) is None
-    assert agree(FolderStore(tmp_path), Member("7.1", 1, 2, "7.1.5"), lambda: Id(1, "7.0", 2), 1.0) is None
+    assert broadcast_choice(FolderStore(tmp_path), Member("7.1", 0, 2, "7.1.5"), lambda: None, 1.0) is None
+    assert broadcast_choice(FolderStore(tmp_path), Member("7.1", 1, 2, "7.1.5"), lambda: Id(1, "7.0", 2), 1.0) is None
 
 
 def test_a_node_0_that_says_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match=r"node 0 has not said within 0\.1 s"):
-        agree(FolderStore(tmp_path), Member("7.1", 1, 2, "7.1.5"), lambda: None, 0.1, 0.05)
+        broadcast_choice(FolderStore(tmp_path), Member("7.1", 1, 2, "7.1.5"), lambda: None, 0.1, 0.05)
 
 
 def test_a_requeued_job_is_another_attempt() -> None:

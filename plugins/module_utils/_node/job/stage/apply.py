@@ -10,6 +10,8 @@ import contextlib
 import os
 import re
 import shutil
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,11 +21,9 @@ from ..azcopy.tool import Azcopy, Progress
 from ..azcopy.transfer import download
 from .listing import Listing
 from .manifest import Header, Journal, Staged, entries_of, file_name, problem_with
-from .naming import is_unpacked, paths_of
+from .options import StageOptions, is_unpacked, names_for, paths_of, selected
 from .plan import shards_of
-from .progress import Sight, Watch, size
-from .taker import Taker
-from .wanted import Wanted, names_for, selected
+from .receive import Receiver, files_below
 
 _EVERY_S = 10.0
 _INCOMING = re.compile(r"incoming-(\d+)-of-\d+-[0-9a-f]+")
@@ -34,7 +34,7 @@ class NoRoom(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Result:
+class StageResult:
     """What came of it.
 
     :ivar digest: of the listing.
@@ -66,9 +66,9 @@ class Result:
         if self.problem:
             logs = f"; azcopy's logs are in {self.logs}" if self.logs else ""
             return f"{len(self.left)} of {self.files} files are not staged: {self.problem}{logs}"
-        rate = f" at {size(self.bytes_copied / self.seconds)}/s" if self.copied and self.seconds else ""
+        rate = f" at {in_units(self.bytes_copied / self.seconds)}/s" if self.copied and self.seconds else ""
         return (
-            f"{self.files} files, {size(self.size)}: {self.copied} copied ({size(self.bytes_copied)}{rate}), "
+            f"{self.files} files, {in_units(self.size)}: {self.copied} copied ({in_units(self.bytes_copied)}{rate}), "
             f"{self.kept} were there"
         )
 
@@ -91,7 +91,7 @@ class Need:
     patterns: Sequence[str]
 
 
-def need_of(wanted: Wanted, listing: Listing) -> Need:
+def need_of(wanted: StageOptions, listing: Listing) -> Need:
     """Return what the shard lacks. Changes nothing.
 
     :raises WantedError: nothing is to be staged at all.
@@ -116,12 +116,12 @@ def need_of(wanted: Wanted, listing: Listing) -> Need:
 
 
 def stage(
-    wanted: Wanted,
+    wanted: StageOptions,
     tool: Azcopy,
     listing: Listing,
-    tell: Callable[[Sight], None] | None = None,
+    tell: Callable[[ShardProgress], None] | None = None,
     every_s: float = _EVERY_S,
-) -> Result:
+) -> StageResult:
     """Stage one shard.
 
     :param tool: its limits are those of one process.
@@ -140,8 +140,8 @@ def stage(
     lacking = _room_lacking(wanted.target, sum(need.blobs[name].size for name in names))
     journal = Journal(os.path.join(wanted.state, file_name(number, count)), header, need.known)
     wanted_blobs = {name: need.blobs[name] for name in need.missing}
-    taker = Taker(incoming, wanted.target, wanted_blobs, need.paths, journal, wanted.decompress, wanted.workers)
-    watch = Watch(len(names), sum(need.blobs[name].size for name in names), tell, every_s)
+    taker = Receiver(incoming, wanted.target, wanted_blobs, need.paths, journal, wanted.decompress, wanted.workers)
+    watch = ProgressMeter(len(names), sum(need.blobs[name].size for name in names), tell, every_s)
     try:
         taker.start()
         try:
@@ -160,7 +160,7 @@ def stage(
     if not problem:
         shutil.rmtree(tool.folder, ignore_errors=True)
     staged = taker.staged
-    return Result(
+    return StageResult(
         digest=listing.digest,
         files=len(need.blobs),
         size=sum(blob.size for blob in need.blobs.values()),
@@ -176,13 +176,13 @@ def stage(
 
 
 def _carry(
-    wanted: Wanted,
+    wanted: StageOptions,
     tool: Azcopy,
     need: Need,
     names: Sequence[str],
     incoming: str,
-    taker: Taker,
-    watch: Watch,
+    taker: Receiver,
+    watch: ProgressMeter,
     listed: int,
 ) -> list[Outcome]:
     """Run the azcopies.
@@ -211,7 +211,7 @@ def _carry(
         return list(pool.map(carry, range(len(parts))))
 
 
-def _judge(outcomes: Sequence[Outcome], taker: Taker, missing: Sequence[str], lacking: str) -> tuple[str, list[str]]:
+def _judge(outcomes: Sequence[Outcome], taker: Receiver, missing: Sequence[str], lacking: str) -> tuple[str, list[str]]:
     """Return what went wrong in one line, and the names that are not staged."""
     staged = taker.staged
     left = [name for name in missing if name not in staged]
@@ -243,15 +243,13 @@ def _tidy(incoming: str, need: Need) -> set[str]:
     """Remove what a killed run left half done, and return the names of what it had left whole."""
     found: set[str] = set()
     missing = set(need.missing)
-    for parent, _folders, files in os.walk(incoming):
-        for file in files:
-            path = os.path.join(parent, file)
-            name = os.path.relpath(path, incoming)
-            # azcopy gives a file its name when it is whole.
-            if name in missing and os.path.getsize(path) == need.blobs[name].size:
-                found.add(name)
-            else:
-                os.unlink(path)
+    for name in list(files_below(incoming)):
+        path = os.path.join(incoming, name)
+        # azcopy gives a file its name when it is whole.
+        if name in missing and os.path.getsize(path) == need.blobs[name].size:
+            found.add(name)
+        else:
+            os.unlink(path)
     os.makedirs(incoming, exist_ok=True)
     return found
 
@@ -262,5 +260,73 @@ def _room_lacking(target: str, needed: int) -> str:
         facts = os.statvfs(target)
         free = facts.f_bavail * facts.f_frsize
         if needed > free:
-            return f"{sentence_of(FULL)}: {size(needed)} are to be copied, and {target} has {size(free)} free"
+            return f"{sentence_of(FULL)}: {in_units(needed)} are to be copied, and {target} has {in_units(free)} free"
     return ""
+
+
+@dataclass(frozen=True)
+class ShardProgress:
+    """How far it is.
+
+    :ivar busy_percent: how many requests the account turned away lately.
+    """
+
+    files: int
+    of_files: int
+    bytes_done: int
+    of_bytes: int
+    seconds: float
+    busy_percent: float
+
+    def in_words(self) -> str:
+        """Return it in one line."""
+        rate = self.bytes_done / self.seconds if self.seconds else 0.0
+        left = (self.of_bytes - self.bytes_done) / rate if rate else 0.0
+        words = f"{self.files} of {self.of_files} files, {in_units(self.bytes_done)} of {in_units(self.of_bytes)}"
+        words += f", {in_units(rate)}/s"
+        words += f", about {left:.0f} s left" if self.bytes_done < self.of_bytes and rate else ""
+        return words + (f", the account turns away {self.busy_percent:.0f} %" if self.busy_percent else "")
+
+
+class ProgressMeter:
+    """Counts what several azcopies have carried, and tells it no more often than every ``every_s`` seconds."""
+
+    def __init__(
+        self, of_files: int, of_bytes: int, tell: Callable[[ShardProgress], None] | None, every_s: float
+    ) -> None:
+        self._of_files, self._of_bytes, self._tell, self._every_s = of_files, of_bytes, tell, every_s
+        self._carried: dict[int, tuple[int, int, float]] = {}
+        self._began = self._told = time.monotonic()
+        self._lock = threading.Lock()
+
+    def note(self, process: int, files: int, carried: int, busy: float) -> None:
+        """Note how far one azcopy is."""
+        with self._lock:
+            self._carried[process] = (files, carried, busy)
+            now = time.monotonic()
+            if self._tell and now - self._told >= self._every_s:
+                self._told = now
+                self._tell(self.sight)
+
+    @property
+    def sight(self) -> ShardProgress:
+        """How far all are."""
+        files = sum(one[0] for one in self._carried.values())
+        carried = sum(one[1] for one in self._carried.values())
+        busy = max((one[2] for one in self._carried.values()), default=0.0)
+        return ShardProgress(
+            min(files, self._of_files),
+            self._of_files,
+            min(carried, self._of_bytes),
+            self._of_bytes,
+            time.monotonic() - self._began,
+            busy,
+        )
+
+
+def in_units(number: float) -> str:
+    """Return bytes in words, in powers of ten."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= factor:
+            return f"{number / factor:.1f} {unit}"
+    return f"{number:.0f} bytes"

@@ -2,30 +2,28 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is to be staged, and how."""
+"""What is to be staged, and how: the shard of this node, the blobs in it, and what they are called on disk."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..azcopy.output import Blob
-from ..azcopy.place import Place
-from .naming import STATE
-from .pattern import groups_for, groups_of, matching
-from .plan import shards_of
+from ..azcopy.place import NameRefused, Place
+from .plan import groups_for, groups_of, matching, shards_of
 
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
 
 
-class WantedError(ValueError):
+class StageOptionsError(ValueError):
     """What was asked for makes no sense; the message says why."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StageOptions:
     """What is to be staged.
 
     :ivar place: where from.
@@ -76,23 +74,23 @@ def shard_of(stated: str, variables: Mapping[str, str], planning: bool = False) 
     if stated:
         found = _SHARD.fullmatch(stated)
         if not found or int(found[1]) >= int(found[2]):
-            raise WantedError(f"--shard {stated}: it is I/N, I from 0 to N - 1, such as 0/4.")
+            raise StageOptionsError(f"--shard {stated}: it is I/N, I from 0 to N - 1, such as 0/4.")
         return int(found[1]), int(found[2])
     node, count = variables.get("SLURM_NODEID", ""), _nodes(variables)
     if not count:
         return 0, 1
     if count > 1 and not planning and not variables.get("SLURM_STEP_ID", "").isdecimal():
         # Its node's number is 0 there: it would stage the first shard alone, and all would look well.
-        raise WantedError(
+        raise StageOptionsError(
             f"this job has {count} nodes, and this is its script, which runs on one: run it by "
             "'srun --ntasks-per-node=1', or state --shard I/N."
         )
     if not node.isdecimal() or int(node) >= count:
-        raise WantedError(
+        raise StageOptionsError(
             "SLURM_NODEID does not tell which node this is: run it by 'srun --ntasks-per-node=1', or state --shard I/N."
         )
     if variables.get("SLURM_LOCALID", "0") != "0":
-        raise WantedError("several tasks run on this node, one is enough: use 'srun --ntasks-per-node=1'.")
+        raise StageOptionsError("several tasks run on this node, one is enough: use 'srun --ntasks-per-node=1'.")
     return int(node), count
 
 
@@ -115,14 +113,60 @@ def selected(blobs: Sequence[Blob], pattern: str) -> list[Blob]:
         names = set(matching([blob.name for blob in blobs], groups_of(pattern)))
         chosen = [blob for blob in blobs if blob.name in names]
     if not chosen:
-        raise WantedError("there is no blob below the source" + (f" whose name is of {pattern!r}." if pattern else "."))
+        raise StageOptionsError(
+            "there is no blob below the source" + (f" whose name is of {pattern!r}." if pattern else ".")
+        )
     return chosen
 
 
-def names_for(blobs: Sequence[Blob], wanted: Wanted) -> tuple[list[str], list[str]]:
+def names_for(blobs: Sequence[Blob], wanted: StageOptions) -> tuple[list[str], list[str]]:
     """Return the names of this shard's blobs, and the patterns that stand for exactly these, where there are such."""
     number, count = wanted.shard
     if not wanted.pattern:
         return shards_of(blobs, count)[number], []
     groups = groups_for(groups_of(wanted.pattern), number, count)
     return sorted(matching([blob.name for blob in blobs], groups)), groups
+
+
+_COMPRESSED = (".gz", ".gzip")
+GZIP = "gzip"
+STATE = ".hpcai-stage"
+"""The folder beside the data that holds listings and manifests."""
+
+
+def is_unpacked(blob: Blob, decompress: bool) -> bool:
+    """Whether a blob is decompressed on the way: its Content-Encoding says gzip, and it was asked for."""
+    return decompress and blob.encoding == GZIP
+
+
+def path_of(blob: Blob, decompress: bool) -> str:
+    """Return the path of a blob's file below the target: without ``.gz`` where it is decompressed."""
+    if is_unpacked(blob, decompress):
+        for ending in _COMPRESSED:
+            if blob.name.endswith(ending) and not blob.name.endswith(f"/{ending}") and blob.name != ending:
+                return blob.name[: -len(ending)]
+    return blob.name
+
+
+def paths_of(blobs: Iterable[Blob], decompress: bool) -> dict[str, str]:
+    """Return the path of each blob, by name.
+
+    :raises NameRefused: two would be one, or one would be a folder that another one is in.
+    """
+    paths: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for blob in blobs:
+        path = path_of(blob, decompress)
+        if path in owners:
+            raise NameRefused(f"{blob.name!r} and {owners[path]!r} would both become {path!r}: leave one of them out.")
+        if path.partition("/")[0] == STATE:
+            raise NameRefused(f"{blob.name!r} would lie in {STATE}, where the manifests are: rename or leave it out.")
+        owners[path] = blob.name
+        paths[blob.name] = path
+    for path, name in owners.items():
+        parts = path.split("/")
+        for end in range(1, len(parts)):
+            folder = "/".join(parts[:end])
+            if folder in owners:
+                raise NameRefused(f"{owners[folder]!r} would be the folder of {name!r}: a file cannot be both.")
+    return paths

@@ -22,10 +22,10 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.crede
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob, Outcome
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import Place
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.tool import Azcopy
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage import run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.listing import FILE, Listing, agree
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.verify import Verdict, verify
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.wanted import Wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage import apply
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.listing import FILE, Listing, shared_listing
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.manifest import Verdict, verify
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.options import StageOptions
 
 PLACE = Place("https://a.blob.core.windows.net/data")
 
@@ -59,13 +59,15 @@ class Account:
             raise KeyboardInterrupt
         return Outcome()
 
-    def stage(self, number: int = 0, count: int = 1, decompress: bool = False) -> run.Result:
+    def stage(self, number: int = 0, count: int = 1, decompress: bool = False) -> apply.StageResult:
         """Stage one shard from a listing of now."""
         self.carried.clear()
         (self.state / FILE).unlink(missing_ok=True)
-        listing: Listing = agree(str(self.state), True, "", lambda: list(self._blobs.values()), PLACE.address, 1)
-        wanted = Wanted(PLACE, str(self.target), number, count, decompress=decompress, workers=1)
-        return run.stage(wanted, Azcopy(str(self._work), Credential(NONE)), listing)
+        listing: Listing = shared_listing(
+            str(self.state), True, "", lambda: list(self._blobs.values()), PLACE.address, 1
+        )
+        wanted = StageOptions(PLACE, str(self.target), number, count, decompress=decompress, workers=1)
+        return apply.stage(wanted, Azcopy(str(self._work), Credential(NONE)), listing)
 
     def stage_all(self, count: int, **options: Any) -> list[str]:
         """Stage all shards, and return what was copied."""
@@ -91,7 +93,7 @@ def account(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Account:
     made = Account(tmp_path)
     for number, name in enumerate("abcd"):
         made.put(name, name.encode() * (number + 1))
-    monkeypatch.setattr(run, "download", made.download)
+    monkeypatch.setattr(apply, "download", made.download)
     return made
 
 
@@ -122,7 +124,7 @@ def test_a_target_with_an_older_version_is_not_verified(account: Account) -> Non
     account.stage_all(2)
     account.put("b", b"BB", version=2)
     (account.state / FILE).unlink()
-    agree(str(account.state), True, "", lambda: list(account._blobs.values()), PLACE.address, 1)
+    shared_listing(str(account.state), True, "", lambda: list(account._blobs.values()), PLACE.address, 1)
     assert any("'b' was staged from another version of it" in problem for problem in account.verify().problems)
 
 
@@ -192,7 +194,7 @@ def test_a_file_that_was_damaged_is_copied_again(account: Account) -> None:
 
 
 def test_a_pattern_leaves_the_others_out(account: Account) -> None:
-    listing = agree(str(account.state), True, "", lambda: list(account._blobs.values()), PLACE.address, 1)
-    wanted = replace(Wanted(PLACE, str(account.target)), pattern="[ab]*")
+    listing = shared_listing(str(account.state), True, "", lambda: list(account._blobs.values()), PLACE.address, 1)
+    wanted = replace(StageOptions(PLACE, str(account.target)), pattern="[ab]*")
     with pytest.raises(ValueError, match="no blob"):
-        run.stage(wanted, Azcopy("/nonexistent", Credential(NONE)), listing)
+        apply.stage(wanted, Azcopy("/nonexistent", Credential(NONE)), listing)
