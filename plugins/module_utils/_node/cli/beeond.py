@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Callable
 
@@ -130,7 +131,7 @@ def _sweep(settings: BeeondSettings, root: Root) -> Answer:
             there = sweep.find_leftovers(settings, root, run)
             controller = _controller(root)
             gone, unsure = sweep.of_dead_jobs(
-                there, sweep.live_here(root), lambda job: runs(job, controller), settings, sweep.now()
+                there, sweep.live_here(root), lambda job: runs(job, controller), settings, time.time()
             )
             problems = sweep.clean(gone, machine)
             sweep.note(problems, root)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Having a job put back into the queue, because another node's part of its file system is missing.
+"""Requeuing a job from its prolog: another node lacks its part of the file system, or the job itself is at fault.
 
 That must not be a prolog's exit code: slurmctld drains each node whose prolog fails, and here all nodes but the bad one
 are good. So the prolog has slurmctld put the job back, sees that this is so, and ends well. Why the job cannot run
@@ -15,15 +15,15 @@ without its file system then, nor a later incarnation of it be hit, read in slur
   is COMPLETING. It is not held: only ``requeuehold`` and a launch failure do that.
 * The next incarnation cannot start before this prolog has ended: a job stays COMPLETING until the epilog of each of its
   nodes is done, and slurmd runs that after the prolog (``_rpc_terminate_job``, ``_wait_for_job_running_prolog``).
-  The one exception is a node that slurmctld has set down in the meantime. So a job is put back only while slurmctld
+  The one exception is a node that slurmctld has set down in the meantime. So a job is requeued only while slurmctld
   says that it still is the incarnation of this prolog (``Restarts``), and not in the queue already: then another node
   was faster, which is as good. slurmctld answers a second request in a row by "Job is pending execution".
 * The task of an array whose id is the array's own is named as ARRAY_TASK: the bare id would mean the whole array.
   (``job_requeue2``)
-* What is put back is named by the ids that slurmd gave the prolog. slurmctld is asked by ``squeue --Format`` for fields
+* What is requeued is named by the ids that slurmd gave the prolog. slurmctld is asked by ``squeue --Format`` for fields
   that hold no text of the job's user: a job's name or comment may read like any field of ``scontrol show job``.
-* A job that did not start from a batch script cannot be put back (``ESLURM_BATCH_ONLY``): it is cancelled, and its user
-  told so by the log. One submitted with ``--no-requeue`` has not started yet; it is made one that may be put back, for
+* A job that did not start from a batch script cannot be requeued (``ESLURM_BATCH_ONLY``): it is cancelled, and its user
+  told so by the log. One submitted with ``--no-requeue`` has not started yet; it is made one that may be requeued, for
   as long as that takes.
 
 Where slurmctld does not answer, nobody knows what it will do with the job, and the prolog must fail.
@@ -31,19 +31,16 @@ Where slurmctld does not answer, nobody knows what it will do with the job, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..machine.config import ConfigError
-from ..machine.root import Root
 from ..machine.run import CommandFailed, Result
-from ..slurm import slurmd_env
 from ..slurm.reason import as_reason
-from .beeond.job import Bounded, Job, OwnFailure, job_of, said
+from .beeond.job import Bounded, Job, said
 
 REQUEUE, CANCEL, LEAVE, REFUSE = "requeue", "cancel", "leave", "refuse"
 MOST_RESTARTS = 3
-"""After so many restarts a job that is put back for its own reason is held."""
+"""After so many restarts a job that is requeued for its own reason is held."""
 _ANSWER_S = 8
 _OVER = (
     *("PENDING", "COMPLETING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
@@ -60,9 +57,9 @@ class JobRecord:
     """A job as slurmctld has it.
 
     :ivar state: such as ``CONFIGURING``.
-    :ivar restarts: how often it was put back.
+    :ivar restarts: how often it was requeued.
     :ivar is_batch: whether it has a batch script.
-    :ivar may_requeue: whether its user lets it be put back.
+    :ivar may_requeue: whether its user lets it be requeued.
     :ivar name: the job's own id, with its task where the bare id would mean a whole array.
     """
 
@@ -160,7 +157,7 @@ def requeue(job: Job, controller: Controller, reason: str = "", may_hold: bool =
     """Put exactly this incarnation of the job back, and return what became of it.
 
     :param reason: written to the job's AdminComment, where its user reads it.
-    :param may_hold: whether a job with a reason that was put back several times before is held, so that it does not
+    :param may_hold: whether a job with a reason that was requeued several times before is held, so that it does not
         start on the same node without end.
     :raises Silent: it cannot be told that the job will not run.
     """
@@ -175,10 +172,10 @@ def requeue(job: Job, controller: Controller, reason: str = "", may_hold: bool =
         controller.ask("scontrol", "update", f"JobId={name}", f"AdminComment={as_reason(f'hpcai: {reason}')}")
     if chosen == CANCEL:
         answer = controller.ask("scancel", name)
-        done = f"job {job.number} was cancelled: it has no batch script, and cannot be put back"
+        done = f"job {job.number} was cancelled: it has no batch script, and cannot be requeued"
     else:
         answer = _ask_requeue(name, record, controller)
-        done = f"job {job.number} was put back into the queue"
+        done = f"job {job.number} was requeued"
     after = ask(job, controller)
     if plan(after, job) != LEAVE:
         raise Silent(f"slurmctld leaves job {job.number} as it is: {said(answer)}")
@@ -214,21 +211,3 @@ def runs(number: str, controller: Controller) -> bool | None:
     except (Silent, CommandFailed):
         return None
     return record is not None and record.state not in _OVER
-
-
-class NotRequeued(RuntimeError):
-    """The job may still run, so that its prolog has to fail; the message says why."""
-
-
-def requeue_job_of(environment: Mapping[str, str], reason: str, root: Root, run: Bounded, may_hold: bool = True) -> str:
-    """Requeue the job, or cancel one without a batch script, with the reason; return what became of it.
-
-    :param environment: the scripts', as hooks/options.py makes it.
-    :param may_hold: whether a job that was requeued several times before is held.
-    :raises NotGivenBack: slurmctld does not say that the job will not run.
-    """
-    try:
-        env = slurmd_env.read(root)
-        return requeue(job_of(environment), Controller(env.controllers if env else (), run), reason, may_hold)
-    except (ConfigError, CommandFailed, OwnFailure, Silent) as error:
-        raise NotRequeued(str(error)) from None

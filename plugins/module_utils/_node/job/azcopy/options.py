@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ...machine.config import ConfigError, read_config
@@ -41,22 +41,6 @@ class BlobSettings:
     connections: int = 0
     work_folder: str = ""
 
-    def text_problem(self) -> str:
-        """Return what is wrong with them; nothing if nothing is."""
-        if self.credential not in KINDS:
-            return f"credential is {self.credential!r}: it may be {', '.join(KINDS)}"
-        if self.account_gbps < 0 or self.connections < 0:
-            return "account_gbps and connections are 0 or more"
-        if not 1 <= self.processes <= 64:
-            return f"processes is {self.processes}: it may be 1 to 64"
-        if self.work_folder and not os.path.isabs(self.work_folder):
-            return f"work_folder is {self.work_folder!r}: it must be an absolute path"
-        return ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return them for the file."""
-        return asdict(self)
-
 
 def settings_from(stated: Mapping[str, Any], where: str) -> BlobSettings:
     """Return the settings that ``stated`` holds.
@@ -72,9 +56,22 @@ def settings_from(stated: Mapping[str, Any], where: str) -> BlobSettings:
         if not isinstance(value, wanted) or isinstance(value, bool):
             raise ConfigError(f"{key} in {where} is {value!r}: it must be a {known[key].__name__}.")
     found = BlobSettings(**stated)
-    if found.text_problem():
-        raise ConfigError(f"{where}: {found.text_problem()}.")
+    problem = _problem_with(found)
+    if problem:
+        raise ConfigError(f"{where}: {problem}.")
     return found
+
+
+def _problem_with(settings: BlobSettings) -> str:
+    if settings.credential not in KINDS:
+        return f"credential is {settings.credential!r}: it may be {', '.join(KINDS)}"
+    if settings.account_gbps < 0 or settings.connections < 0:
+        return "account_gbps and connections are 0 or more"
+    if not 1 <= settings.processes <= 64:
+        return f"processes is {settings.processes}: it may be 1 to 64"
+    if settings.work_folder and not os.path.isabs(settings.work_folder):
+        return f"work_folder is {settings.work_folder!r}: it must be an absolute path"
+    return ""
 
 
 def read_settings(root: Root) -> BlobSettings:

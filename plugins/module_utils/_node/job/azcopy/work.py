@@ -11,17 +11,16 @@ have no mark, and marked ones after a week.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
 import stat
 import tempfile
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Callable
 
 from ...machine.root import Root
-from ...machine.run import Result
+from ...machine.run import Result, Run
 from ...machine.user_folders import Base, FolderProblem, adapt, owners_of_root, read_own, take, walk, write_new
 from ...machine.user_removal import remove_as_owner
 
@@ -75,11 +74,8 @@ _TEXT = "The role hpcai.azure.blob_staging made this folder. Epilogs remove what
 _OPEN_TO_ALL = 0o1777
 
 
-class Bounded(Protocol):
-    """Runs a command for so many seconds at most, as machine/run.py does."""
-
-    def __call__(self, command: Sequence[str], timeout_s: float) -> Result:
-        """Return what it answered."""
+Bounded = Callable[[Sequence[str], float], Result]
+"""Runs a command for so many seconds at most, as machine/run.py does."""
 
 
 def prepare(folder: str, root: Root) -> list[str]:
@@ -120,7 +116,7 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
                 left_s = deadline - time.monotonic()
                 if owner is None or left_s <= 0:
                     continue
-                problem = remove_as_owner(root.at(f"{folder}/{name}"), owner, functools.partial(run, timeout_s=left_s))
+                problem = remove_as_owner(root.at(f"{folder}/{name}"), owner, _within(left_s, run))
                 (problems if problem else removed).append(problem or f"{folder}/{name}")
     except FileNotFoundError:
         return [], []
@@ -140,6 +136,10 @@ def _mark(made: Base) -> list[str]:
         write_new(made, MARKER, _TEXT, 0o644)
     adapt(made.handle, os.geteuid(), os.getegid(), _OPEN_TO_ALL)
     return []
+
+
+def _within(limit_s: float, run: Bounded) -> Run:
+    return lambda command: run(command, limit_s)
 
 
 def _owner_of_leftover(base: Base, name: str, job: str, uid: int, now: float) -> int | None:

@@ -6,7 +6,7 @@
 
 What there is, is 7.4: its daemons' files of ``key = value``, its helper daemon, and beegfs-ctl. Keys and their meaning:
 the configuration files that its packages bring, and beegfs-ctl's source, of 7.4.7. To add a release, write a class with
-the methods of ``Release`` and name it in ``STRATEGIES`` and ``options.RELEASES``.
+the methods of ``BeeGfs7`` and name it in ``STRATEGIES`` and ``options.RELEASES``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from ...machine.run import Result
 from .job import Bounded, said
@@ -62,46 +61,6 @@ class Registered:
     words: str = ""
 
 
-class Release(Protocol):
-    """A release of BeeGFS."""
-
-    def daemons(self, is_first: bool, keeps_metadata: bool) -> tuple[str, ...]:
-        """Return what a node of the job runs, in the order in which it is started."""
-
-    def ports(self, daemons: tuple[str, ...], settings: BeeondSettings) -> tuple[tuple[str, int], ...]:
-        """Return the ports that these take, as (``tcp`` or ``udp``, number); the client's is one of them."""
-
-    def storage_port(self, settings: BeeondSettings) -> int:
-        """Return the port on which each node's storage server takes connections."""
-
-    def folders(self, part: NodePart) -> tuple[str, ...]:
-        """Return the folders of the daemons' data, which are made before they start."""
-
-    def files(self, part: NodePart, settings: BeeondSettings) -> dict[str, str]:
-        """Return the configuration files by name. The secret lies beside them."""
-
-    def command(self, daemon: str, settings: BeeondSettings) -> str:
-        """Return the command line of a daemon; ``%i`` is the job."""
-
-    def reason(self, log: str) -> str:
-        """Return why a daemon has ended, as its log tells; nothing where that does not."""
-
-    def look(self, folder: str, run: Bounded) -> Registered:
-        """Ask the management daemon who is there."""
-
-    def clients(self, folder: str, run: Bounded) -> int | None:
-        """Return how many clients are mounted; None where the management daemon does not answer."""
-
-    def load(self) -> tuple[str, ...]:
-        """Return the command that makes the kernel able to mount it."""
-
-    def mount(self, mount_point: str, folder: str) -> tuple[str, ...]:
-        """Return the command that mounts it, without privileges for what lies in it."""
-
-    def fell_back(self, mount_point: str, run: Bounded) -> str:
-        """Return what shows that RDMA was not used where it should be; nothing where it was."""
-
-
 CLIENT = "client.conf"
 _CTL, _NET = "beegfs-ctl", "beegfs-net"
 _ANSWER_S = 10.0
@@ -124,24 +83,39 @@ class BeeGfs7:
     """BeeGFS 7.4."""
 
     def daemons(self, is_first: bool, keeps_metadata: bool) -> tuple[str, ...]:
-        """The helper daemon of the client comes last: nothing needs it before the mount."""
+        """Return what a node of the job runs, in the order in which it is started.
+
+        The helper daemon of the client comes last: nothing needs it before the mount.
+        """
         return (*(["mgmtd"] if is_first else []), "storage", *(["meta"] if keeps_metadata else []), "helperd")
 
     def ports(self, daemons: tuple[str, ...], settings: BeeondSettings) -> tuple[tuple[str, int], ...]:
-        """Each is shifted by the same number."""
+        """Return the ports that these take, as (``tcp`` or ``udp``, number); the client's is one of them.
+
+        Each is shifted by the same number.
+        """
         used = [port for daemon in daemons for port in _PORTS[daemon]] + [_CLIENT_PORT]
         return tuple((protocol, number + settings.port_shift) for protocol, number in used)
 
     def storage_port(self, settings: BeeondSettings) -> int:
-        """It is that of TCP, which servers with RDMA have as well."""
+        """Return the port on which each node's storage server takes connections.
+
+        It is that of TCP, which servers with RDMA have as well.
+        """
         return dict(_PORTS["storage"])["tcp"] + settings.port_shift
 
     def folders(self, part: NodePart) -> tuple[str, ...]:
-        """One of each daemon that stores something."""
+        """Return the folders of the daemons' data, which are made before they start.
+
+        One of each daemon that stores something.
+        """
         return tuple(f"{part.data}/{daemon}" for daemon in part.daemons if daemon != "helperd")
 
     def files(self, part: NodePart, settings: BeeondSettings) -> dict[str, str]:
-        """One of each daemon, and the client's, which the mount and beegfs-ctl read."""
+        """Return the configuration files by name. The secret lies beside them.
+
+        One of each daemon, and the client's, which the mount and beegfs-ctl read.
+        """
         both = {"connAuthFile": f"{part.folder}/{SECRET}", "connPortShift": str(settings.port_shift)}
         if settings.interfaces:
             both["connInterfacesFile"] = f"{part.folder}/interfaces"
@@ -182,11 +156,16 @@ class BeeGfs7:
         return files
 
     def command(self, daemon: str, settings: BeeondSettings) -> str:
-        """As its packages' own units have it, with another file."""
+        """Return the command line of a daemon; ``%i`` is the job.
+
+        As its packages' own units have it, with another file.
+        """
         return f"{settings.daemons}/beegfs-{daemon} cfgFile=/run/hpcai/beeond/%i/{daemon}.conf"
 
     def reason(self, log: str) -> str:
-        """Its last line is mostly 'A hard error occurred. Shutting down...': the errors just before it say which.
+        """Return why a daemon has ended, as its log tells; nothing where that does not.
+
+        Its last line is mostly 'A hard error occurred. Shutting down...': the errors just before it say which.
 
         Others further up mean nothing: the first start of a management daemon logs some.
         """
@@ -200,7 +179,9 @@ class BeeGfs7:
         return "; ".join(errors[-2:])
 
     def look(self, folder: str, run: Bounded) -> Registered:
-        """Nodes come first: a target is listed as soon as its node has registered, and not before.
+        """Ask the management daemon who is there.
+
+        Nodes come first: a target is listed as soon as its node has registered, and not before.
 
         Whether anybody answers is known from the first question. Each tries for three seconds to reach a management
         daemon that is not there, and a start would notice late that a daemon of its own has ended. A daemon that ends
@@ -226,21 +207,32 @@ class BeeGfs7:
         )
 
     def clients(self, folder: str, run: Bounded) -> int | None:
-        """Each mount registers, and is taken off the list when it is unmounted."""
+        """Return how many clients are mounted; None where the management daemon does not answer.
+
+        Each mount registers, and is taken off the list when it is unmounted.
+        """
         answer = run([_CTL, f"--cfgFile={folder}/{CLIENT}", "--listnodes", "--nodetype=client"], _ANSWER_S)
         return None if answer.rc != 0 else len([line for line in answer.stdout.splitlines() if line.strip()])
 
     def load(self) -> tuple[str, ...]:
-        """It is a module of the kernel, which DKMS has built."""
+        """Return the command that makes the kernel able to mount it.
+
+        It is a module of the kernel, which DKMS has built.
+        """
         return ("modprobe", "beegfs")
 
     def mount(self, mount_point: str, folder: str) -> tuple[str, ...]:
-        """The source is a word: there is no device."""
+        """Return the command that mounts it, without privileges for what lies in it.
+
+        The source is a word: there is no device.
+        """
         options = f"cfgFile={folder}/{CLIENT},_netdev,nosuid,nodev"
         return ("mount", "-t", "beegfs", "beegfs_nodev", mount_point, "-o", options)
 
     def fell_back(self, mount_point: str, run: Bounded) -> str:
-        """beegfs-net shows the connections of all mounts, and looks at each one's space first, so that they are made.
+        """Return what shows that RDMA was not used where it should be; nothing where it was.
+
+        beegfs-net shows the connections of all mounts, and looks at each one's space first, so that they are made.
 
         Another BeeGFS of the machine stands there too: where one of its connections fell back, the client's own
         setting (connTCPFallbackEnabled) still keeps ours from it, and the message tells which line it was.
@@ -266,9 +258,9 @@ def _text(keys: Mapping[str, str]) -> str:
     return "".join(f"{key} = {value}\n" for key, value in keys.items())
 
 
-STRATEGIES: Mapping[str, Release] = {"7.4": BeeGfs7()}
+STRATEGIES: Mapping[str, BeeGfs7] = {"7.4": BeeGfs7()}
 
 
-def release_of(name: str) -> Release:
+def release_of(name: str) -> BeeGfs7:
     """Return the strategy of a release; options.py has refused all others."""
     return STRATEGIES[name]

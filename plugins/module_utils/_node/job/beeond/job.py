@@ -30,7 +30,7 @@ class PeerMissing(RuntimeError):
 
 
 class JobGone(RuntimeError):
-    """The job is not to run any more: cancelled, or put back by another node; the message says what became of it."""
+    """The job is not to run any more: cancelled, or requeued by another node; the message says what became of it."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Job:
     :ivar nodes: its nodes, each once, in an order that is the same on all of them.
     :ivar node: this node's name among them.
     :ivar restarts: which incarnation of the job this is; None where Slurm does not say.
-    :ivar leader: the job to put back: its own id, or the first one's of a heterogeneous job.
+    :ivar leader: the job to requeue: its own id, or the first one's of a heterogeneous job.
     """
 
     number: str

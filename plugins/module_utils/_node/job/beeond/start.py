@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Callable
@@ -25,7 +26,7 @@ from ...machine.writing import is_full
 from .. import requeue
 from ..requeue import Controller, Silent
 from . import layout, mounting, rendezvous, sweep, units
-from .beegfs import SECRET, NodePart, Release, release_of
+from .beegfs import SECRET, BeeGfs7, NodePart, release_of
 from .job import Job, JobGone, OwnFailure, PeerMissing, UsersFault, said
 from .layout import BEEGFS, BIND, FILES, Holding
 from .network import Ask, address_of, rdma_of, refuse_taken
@@ -44,7 +45,7 @@ class Around:
 
     :ivar environment: the prolog's.
     :ivar ask_address: what asks slurmctld for a node's address.
-    :ivar controller: slurmctld, for putting the job back.
+    :ivar controller: slurmctld, for requeuing the job.
     :ivar refuse_taken: what refuses ports that are taken.
     :ivar reach: whether somebody at an address takes connections on a port.
     """
@@ -122,7 +123,7 @@ def _requeue(words: str, job: Job, left: list[str], around: Around, is_jobs_own:
         done = requeue.requeue(job, around.controller, words if is_jobs_own else "")
         return _without(f"{words}; {done}", left)
     except Silent as silent:
-        return Outcome(False, False, _with(f"{words}, and job {job.number} cannot be put back: {silent}", left))
+        return Outcome(False, False, _with(f"{words}, and job {job.number} cannot be requeued: {silent}", left))
 
 
 def _with(words: str, left: list[str]) -> str:
@@ -145,7 +146,7 @@ def _held(job: Job, settings: BeeondSettings) -> Holding:
         data_root=settings.data_root,
         daemons=daemons,
         release=settings.release,
-        since=sweep.now(),
+        since=time.time(),
     )
 
 
@@ -224,7 +225,7 @@ def _address(node: str, root: Root, around: Around) -> str:
     return address_of(node, around.environment, root, around.ask_address)
 
 
-def _write(part: NodePart, job: Job, settings: BeeondSettings, release: Release, root: Root) -> None:
+def _write(part: NodePart, job: Job, settings: BeeondSettings, release: BeeGfs7, root: Root) -> None:
     for folder in release.folders(part):
         with layout.make_inside(part.data, os.path.basename(folder), root):
             pass
@@ -233,7 +234,7 @@ def _write(part: NodePart, job: Job, settings: BeeondSettings, release: Release,
         write_file(root.at(f"{part.folder}/{name}"), text, 0o600)
 
 
-def _watch(job: Job, part: NodePart, machine: Machine, around: Around, release: Release) -> rendezvous.Watch:
+def _watch(job: Job, part: NodePart, machine: Machine, around: Around, release: BeeGfs7) -> rendezvous.Watch:
     def dead() -> list[str]:
         ended = units.dead(part.daemons, job.number, machine.run)
         return [f"{daemon}: {_words_of(daemon, job, part, release, machine.root)}" for daemon in ended]
@@ -248,7 +249,7 @@ def _watch(job: Job, part: NodePart, machine: Machine, around: Around, release: 
     )
 
 
-def _words_of(daemon: str, job: Job, part: NodePart, release: Release, root: Root) -> str:
+def _words_of(daemon: str, job: Job, part: NodePart, release: BeeGfs7, root: Root) -> str:
     """Return what a daemon said before it ended. Of its configuration it complains where systemd hears it."""
     log = root.text(f"{part.folder}/{daemon}.log") or ""
     reason = release.reason(log)

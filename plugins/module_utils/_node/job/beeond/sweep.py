@@ -13,7 +13,6 @@ alone: between a prolog and the first slurmstepd there are other scripts.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Callable
@@ -119,11 +118,6 @@ def clean_before(job: str, settings: BeeondSettings, machine: Machine) -> list[s
     live = live_here(machine.root) - {job}
     gone = [one.held for one in find_leftovers(settings, machine.root, machine.run) if one.held.job not in live]
     return clean(gone, machine)
-
-
-def now() -> float:
-    """Return the time as it is written down."""
-    return time.time()
 
 
 def _guess(job: str, settings: BeeondSettings) -> Holding:

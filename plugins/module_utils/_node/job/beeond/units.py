@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...machine.root import Root
 from .job import Bounded, OwnFailure, said
-from .options import BeeondSettings
 
 DAEMONS = ("mgmtd", "meta", "storage", "helperd")
 STOP_S = 10
@@ -61,16 +60,6 @@ def template_texts(commands: Mapping[str, str]) -> dict[str, str]:
         template(daemon): _TEXT.format(daemon=daemon, command=command, stop_s=STOP_S)
         for daemon, command in commands.items()
     }
-
-
-def commands_of(settings: BeeondSettings) -> dict[str, str]:
-    """Return the command lines of all daemons."""
-    # Not above: only who writes the templates needs it.
-    from .beegfs import release_of
-
-    release = release_of(settings.release)
-    everywhere = release.daemons(is_first=True, keeps_metadata=True)
-    return {daemon: release.command(daemon, settings) for daemon in everywhere}
 
 
 def start(daemon: str, job: str, run: Bounded) -> None:

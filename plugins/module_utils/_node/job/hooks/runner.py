@@ -16,9 +16,12 @@ from typing import Optional
 
 from ...machine.config import ConfigError
 from ...machine.root import Root
+from ...machine.run import CommandFailed
 from ...machine.run import run as run_command
+from ...slurm import slurmd_env
 from ...slurm.arbiter.reasons import PROLOG_SCRIPT
-from ..beeond.job import Bounded
+from ..beeond.job import Bounded, OwnFailure, job_of
+from ..requeue import Controller, Silent, requeue
 from . import failures
 from .child import BURIAL_S, TERM_S, run_script
 from .failures import Failure
@@ -111,7 +114,7 @@ def run_kind(
         if failure is None:
             return _passed(kind, job, root, ran)
         if kind == PROLOG and failure.cause == f"exit status {JOBS_OWN}":
-            instead = _give_back(f"{failure.script}: {failure.last_line or failure.cause}", job, env, root, run, log)
+            instead = _requeue(f"{failure.script}: {failure.last_line or failure.cause}", job, env, root, run, log)
             if instead:
                 # The node is good.
                 return _passed(kind, job, root, ran, instead)
@@ -168,19 +171,18 @@ def _instead(decided: Decided, failure: Failure, env: Mapping[str, str], root: R
     log.line(words)
     if failure.kind != PROLOG:
         return f"{failure.reason}: {words}"
-    return _give_back(failure.summary, failure.job, env, root, run, log, may_hold=not decided.is_out)
+    return _requeue(failure.summary, failure.job, env, root, run, log, may_hold=not decided.is_out)
 
 
-def _give_back(
+def _requeue(
     words: str, job: str, env: Mapping[str, str], root: Root, run: Bounded, log: Log, may_hold: bool = True
 ) -> str:
     """Requeue the job, and return what became of it; nothing if it may still run, so that the prolog has to fail."""
-    # Not above: few jobs need it, and each waits for its prolog.
-    from ..requeue import NotRequeued, requeue_job_of
-
+    reason = f"{env.get('SLURMD_NODENAME', '')}: {words}"
     try:
-        words = requeue_job_of(env, f"{env.get('SLURMD_NODENAME', '')}: {words}", root, run, may_hold)
-    except NotRequeued as error:
+        known = slurmd_env.read(root)
+        words = requeue(job_of(env), Controller(known.controllers if known else (), run), reason, may_hold)
+    except (ConfigError, CommandFailed, OwnFailure, Silent) as error:
         log.line(f"job {job} cannot be requeued, and the prolog fails: {error}")
         return ""
     log.line(words)
