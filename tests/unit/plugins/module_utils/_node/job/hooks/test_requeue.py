@@ -57,12 +57,12 @@ def test_the_job_is_requeued_with_the_reason_and_nothing_fails(node: Node, slurm
     node.script("50-data", "echo /data is full; exit 75")
     node.script("60-never", "exit 1")
     done = prolog(node, slurmctld)
-    assert (done.failure, done.given_back) == (None, "job 17 was put back into the queue")
+    assert (done.failure, done.given_back) == (None, "job 17 was requeued")
     assert slurmctld.restarts == 1
     told = [words for words in slurmctld.asked if any(word.startswith("AdminComment=") for word in words)]
     assert [words[-1] for words in told] == ["AdminComment=hpcai: compute-0: 50-data: /data is full"]
     assert (node.failure(), node.waiting()) == (None, [])
-    assert "was put back into the queue" in node.log()
+    assert "was requeued" in node.log()
 
 
 def test_where_slurmctld_is_silent_the_prolog_fails(node: Node, slurmctld: Slurmctld) -> None:
@@ -93,7 +93,7 @@ def test_where_the_node_may_not_go_out_the_job_is_requeued_for_the_machines_faul
 
     node.script("50-mine", "echo no licence; exit 1")
     done = prolog(node, slurmctld, ask=ask)
-    assert (done.failure, done.given_back, slurmctld.restarts) == (None, "job 17 was put back into the queue", 1)
+    assert (done.failure, done.given_back, slurmctld.restarts) == (None, "job 17 was requeued", 1)
     [(said, seconds)] = asked
     assert said == "50-mine: no licence (job 17)"
     assert 60 < seconds < 100

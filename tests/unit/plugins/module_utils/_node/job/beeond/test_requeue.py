@@ -47,7 +47,7 @@ def test_plan(record: JobRecord | None, restarts: int | None, wanted: str) -> No
 
 
 def test_a_batch_job_is_put_back_and_not_held(node: Node) -> None:
-    assert requeue(JOB, node.controller) == "job 17 was put back into the queue"
+    assert requeue(JOB, node.controller) == "job 17 was requeued"
     assert (node.state, node.restarts) == ("PENDING", 1)
     assert [command[-2:] for command in node.calls("requeue")] == [("requeue", "17")]
 
@@ -79,7 +79,7 @@ def test_an_interactive_job_is_cancelled(node: Node) -> None:
 
 def test_a_job_that_may_not_be_put_back_may_not_afterwards_either(node: Node) -> None:
     node.requeue = 0
-    assert "was put back" in requeue(JOB, node.controller)
+    assert "was requeued" in requeue(JOB, node.controller)
     assert (node.state, node.requeue) == ("PENDING", 0)
 
 
