@@ -78,9 +78,9 @@ def _start(settings: BeeondSettings, root: Root) -> Answer:
     given = script_environment(os.environ, PROLOG)
     try:
         job = job_of(given)
-        around = start.Around(given, asker(root, run), _controller(root))
+        context = start.StartContext(given, asker(root, run), _controller(root))
         with terminable(), only_one(root.at(LOCK), 10.0):
-            done = start.start(job, settings, Machine(root, run), around)
+            done = start.start(job, settings, Machine(root, run), context)
     except (OwnFailure, Locked) as error:
         return Answer(BAD, str(error), {"asked": True, "started": False, "reason": str(error)})
     data = {"asked": True, "started": done.started, "reason": "" if done.good and done.started else done.words}

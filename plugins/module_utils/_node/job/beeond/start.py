@@ -40,7 +40,7 @@ _LEAST_INODES = 1000
 
 
 @dataclass(frozen=True)
-class Around:
+class StartContext:
     """What a start needs of the world beside this machine.
 
     :ivar environment: the prolog's.
@@ -71,7 +71,7 @@ class Outcome:
     words: str
 
 
-def start(job: Job, settings: BeeondSettings, machine: Machine, around: Around) -> Outcome:
+def start(job: Job, settings: BeeondSettings, machine: Machine, context: StartContext) -> Outcome:
     """Give the job its file system, or see to it that it does not run without one."""
     # Removing what is not ours is not rolling back: what is in the way of a start stays where it is.
     held: Holding | None = None
@@ -88,9 +88,9 @@ def start(job: Job, settings: BeeondSettings, machine: Machine, around: Around) 
         if job.is_alone:
             _alone(job, held, machine)
         else:
-            _together(job, held, settings, machine, around)
+            _together(job, held, settings, machine, context)
     except UsersFault as lack:
-        return _requeue(f"{job.node}: {lack}", job, _roll_back(held, machine), around, is_jobs_own=True)
+        return _requeue(f"{job.node}: {lack}", job, _roll_back(held, machine), context, is_jobs_own=True)
     except (OwnFailure, FolderProblem, OSError) as error:
         words = str(error)
         if isinstance(error, OSError):
@@ -102,13 +102,13 @@ def start(job: Job, settings: BeeondSettings, machine: Machine, around: Around) 
         left = _roll_back(held, machine)
         # Before the start no service of the machine had the port: a user was faster than the daemon.
         if full or os.strerror(errno.EADDRINUSE) in words:
-            return _requeue(f"{job.node}: {words}", job, left, around, is_jobs_own=True)
+            return _requeue(f"{job.node}: {words}", job, left, context, is_jobs_own=True)
         return Outcome(False, False, _with(words, left))
     except JobGone as gone:
         return _without(str(gone), _roll_back(held, machine))
     except PeerMissing as missing:
         # First, so that nothing is here any more when the job may start elsewhere.
-        return _requeue(str(missing), job, _roll_back(held, machine), around)
+        return _requeue(str(missing), job, _roll_back(held, machine), context)
     nodes = "this node" if job.is_alone else f"{len(job.nodes)} nodes"
     words = f"job {job.number} has {settings.mount_point} on {nodes}"
     return Outcome(True, True, f"{words}; warning: {moved}" if moved else words)
@@ -118,9 +118,9 @@ def _without(words: str, left: list[str]) -> Outcome:
     return Outcome(not left, False, _with(words, left))
 
 
-def _requeue(words: str, job: Job, left: list[str], around: Around, is_jobs_own: bool = False) -> Outcome:
+def _requeue(words: str, job: Job, left: list[str], context: StartContext, is_jobs_own: bool = False) -> Outcome:
     try:
-        done = requeue.requeue(job, around.controller, words if is_jobs_own else "")
+        done = requeue.requeue(job, context.controller, words if is_jobs_own else "")
         return _without(f"{words}; {done}", left)
     except Silent as silent:
         return Outcome(False, False, _with(f"{words}, and job {job.number} cannot be requeued: {silent}", left))
@@ -196,12 +196,12 @@ def _alone(job: Job, held: Holding, machine: Machine) -> None:
     mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
 
 
-def _together(job: Job, held: Holding, settings: BeeondSettings, machine: Machine, around: Around) -> None:
+def _together(job: Job, held: Holding, settings: BeeondSettings, machine: Machine, context: StartContext) -> None:
     root, release = machine.root, release_of(settings.release)
     deadline = machine.clock() + settings.wait_s(len(job.nodes))
     rdma = rdma_of(settings.rdma, root)
-    around.refuse_taken(release.ports(held.daemons, settings))
-    management = _address(job.nodes[0], root, around)
+    context.refuse_taken(release.ports(held.daemons, settings))
+    management = _address(job.nodes[0], root, context)
     part = NodePart(held.daemons, management, held.data, layout.run_folder(job.number), rdma)
     _write(part, job, settings, release, root)
     loaded = machine.run(release.load(), _LOAD_S)
@@ -209,10 +209,10 @@ def _together(job: Job, held: Holding, settings: BeeondSettings, machine: Machin
         raise OwnFailure(f"the kernel cannot mount BeeGFS ('{' '.join(release.load())}': {said(loaded)})")
     for daemon in held.daemons:
         units.start(daemon, job.number, machine.run)
-    watch = _watch(job, part, machine, around, release)
+    watch = _watch(job, part, machine, context, release)
     rendezvous.wait(job, settings.metadata_nodes, max(0.0, deadline - machine.clock()), watch)
     others = [node for node in job.nodes if node != job.node]
-    peers = Peers(others, lambda node: around.reach(_address(node, root, around), release.storage_port(settings)))
+    peers = Peers(others, lambda node: context.reach(_address(node, root, context), release.storage_port(settings)))
     join(release.mount(held.mount_point, part.folder), held.mount_point, deadline, watch, peers, root, machine.run)
     if rdma == REQUIRED:
         fallback = release.fell_back(held.mount_point, machine.run)
@@ -221,8 +221,8 @@ def _together(job: Job, held: Holding, settings: BeeondSettings, machine: Machin
     mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
 
 
-def _address(node: str, root: Root, around: Around) -> str:
-    return address_of(node, around.environment, root, around.ask_address)
+def _address(node: str, root: Root, context: StartContext) -> str:
+    return address_of(node, context.environment, root, context.ask_address)
 
 
 def _write(part: NodePart, job: Job, settings: BeeondSettings, release: BeeGfs7, root: Root) -> None:
@@ -234,7 +234,7 @@ def _write(part: NodePart, job: Job, settings: BeeondSettings, release: BeeGfs7,
         write_file(root.at(f"{part.folder}/{name}"), text, 0o600)
 
 
-def _watch(job: Job, part: NodePart, machine: Machine, around: Around, release: BeeGfs7) -> rendezvous.Watch:
+def _watch(job: Job, part: NodePart, machine: Machine, context: StartContext, release: BeeGfs7) -> rendezvous.Watch:
     def dead() -> list[str]:
         ended = units.dead(part.daemons, job.number, machine.run)
         return [f"{daemon}: {_words_of(daemon, job, part, release, machine.root)}" for daemon in ended]
@@ -242,7 +242,7 @@ def _watch(job: Job, part: NodePart, machine: Machine, around: Around, release: 
     return rendezvous.Watch(
         look=lambda: release.look(machine.root.at(part.folder), machine.run),
         dead=dead,
-        gone=lambda: requeue.became_of(job, around.controller),
+        gone=lambda: requeue.became_of(job, context.controller),
         clock=machine.clock,
         pause=machine.pause,
         host=socket.gethostname,

@@ -111,8 +111,10 @@ class Node:
 
     def start(self, job: Job = JOB, settings: BeeondSettings = SETTINGS) -> starting.Outcome:
         """Start the job's part."""
-        around = starting.Around({}, lambda node: f"address-of-{node}", self.controller, self._refuse, self._reach)
-        return starting.start(job, settings, self.machine, around)
+        context = starting.StartContext(
+            {}, lambda node: f"address-of-{node}", self.controller, self._refuse, self._reach
+        )
+        return starting.start(job, settings, self.machine, context)
 
     def stop(self, settings: BeeondSettings = SETTINGS, job: str = "17") -> list[str]:
         """Stop the job's part, as the epilog does."""
