@@ -91,32 +91,32 @@ class Need:
     patterns: Sequence[str]
 
 
-def need_of(wanted: StageOptions, listing: Listing) -> Need:
+def need_of(options: StageOptions, listing: Listing) -> Need:
     """Return what the shard lacks. Changes nothing.
 
     :raises WantedError: nothing is to be staged at all.
     :raises NameRefused: two blobs cannot lie beside each other on a disk.
     """
-    chosen = selected(listing.blobs, wanted.pattern)
-    all_paths = paths_of(chosen, wanted.decompress)
-    names, patterns = names_for(chosen, wanted)
+    chosen = selected(listing.blobs, options.pattern)
+    all_paths = paths_of(chosen, options.decompress)
+    names, patterns = names_for(chosen, options)
     mine = set(names)
     blobs = {blob.name: blob for blob in chosen if blob.name in mine}
     paths = {name: all_paths[name] for name in names}
-    entries = entries_of(wanted.state)
+    entries = entries_of(options.state)
     known = {}
     for name in names:
-        form = (paths[name], is_unpacked(blobs[name], wanted.decompress))
+        form = (paths[name], is_unpacked(blobs[name], options.decompress))
         for staged in entries.get(name, ()):
             if staged.is_of(blobs[name]) and (staged.path, staged.unpacked) == form:
-                if not problem_with(staged, wanted.target, wanted.full):
+                if not problem_with(staged, options.target, options.full):
                     known[name] = staged
                 break
     return Need(blobs, paths, known, [name for name in names if name not in known], patterns)
 
 
 def stage(
-    wanted: StageOptions,
+    options: StageOptions,
     tool: Azcopy,
     listing: Listing,
     tell: Callable[[ShardProgress], None] | None = None,
@@ -128,38 +128,40 @@ def stage(
     :param tell: is told how far it is.
     :raises BlobError: azcopy cannot be started, or the account's name is unknown.
     """
-    need = need_of(wanted, listing)
-    number, count = wanted.shard
-    os.makedirs(wanted.state, exist_ok=True)
-    header = Header(listing.digest, number, count, wanted.pattern, wanted.decompress)
+    need = need_of(options, listing)
+    number, count = options.shard
+    os.makedirs(options.state, exist_ok=True)
+    header = Header(listing.digest, number, count, options.pattern, options.decompress)
     # What another listing's run left may be of an older version of a blob, and of the same size.
-    incoming = os.path.join(wanted.state, f"incoming-{number:05d}-of-{count:05d}-{listing.digest}")
+    incoming = os.path.join(options.state, f"incoming-{number:05d}-of-{count:05d}-{listing.digest}")
     _clear_others(incoming, number, count)
     arrived = _tidy(incoming, need)
     names = [name for name in need.missing if name not in arrived]
-    lacking = _room_lacking(wanted.target, sum(need.blobs[name].size for name in names))
-    journal = Journal(os.path.join(wanted.state, file_name(number, count)), header, need.known)
+    lacking = _room_lacking(options.target, sum(need.blobs[name].size for name in names))
+    journal = Journal(os.path.join(options.state, file_name(number, count)), header, need.known)
     wanted_blobs = {name: need.blobs[name] for name in need.missing}
-    taker = Receiver(incoming, wanted.target, wanted_blobs, need.paths, journal, wanted.decompress, wanted.workers)
+    receiver = Receiver(
+        incoming, options.target, wanted_blobs, need.paths, journal, options.decompress, options.workers
+    )
     watch = ProgressMeter(len(names), sum(need.blobs[name].size for name in names), tell, every_s)
     try:
-        taker.start()
+        receiver.start()
         try:
             outcomes = (
-                _carry(wanted, tool, need, names, incoming, taker, watch, len(listing.blobs)) if not lacking else []
+                _carry(options, tool, need, names, incoming, receiver, watch, len(listing.blobs)) if not lacking else []
             )
         finally:
-            taker.finish()
+            receiver.finish()
     finally:
         journal.close()
     seconds = watch.sight.seconds
     if tell and names:
         tell(watch.sight)
-    problem, left = _judge(outcomes, taker, need.missing, lacking)
+    problem, left = _judge(outcomes, receiver, need.missing, lacking)
     shutil.rmtree(incoming, ignore_errors=True)
     if not problem:
         shutil.rmtree(tool.folder, ignore_errors=True)
-    staged = taker.staged
+    staged = receiver.staged
     return StageResult(
         digest=listing.digest,
         files=len(need.blobs),
@@ -176,12 +178,12 @@ def stage(
 
 
 def _carry(
-    wanted: StageOptions,
+    options: StageOptions,
     tool: Azcopy,
     need: Need,
     names: Sequence[str],
     incoming: str,
-    taker: Receiver,
+    receiver: Receiver,
     watch: ProgressMeter,
     listed: int,
 ) -> list[Outcome]:
@@ -192,18 +194,18 @@ def _carry(
     if not names:
         return []
     # A pattern asks for all that the shard has: with a part of it there, a list asks for less.
-    patterns = need.patterns if len(names) == len(need.blobs) and wanted.processes == 1 else []
-    parts = [part for part in shards_of([need.blobs[name] for name in names], wanted.processes) if part]
+    patterns = need.patterns if len(names) == len(need.blobs) and options.processes == 1 else []
+    parts = [part for part in shards_of([need.blobs[name] for name in names], options.processes) if part]
 
     def carry(number: int) -> Outcome:
         def note(progress: Progress) -> None:
-            if taker.is_full:
+            if receiver.is_full:
                 raise NoRoom
             watch.note(number, progress.files, progress.bytes_done, progress.busy_percent)
 
         own = replace(tool, folder=os.path.join(tool.folder, str(number)))
         try:
-            return download(own, wanted.place, parts[number], incoming, note, listed, patterns, taker.has_taken)
+            return download(own, options.place, parts[number], incoming, note, listed, patterns, receiver.has_taken)
         except NoRoom:
             return Outcome(why=FULL, words=sentence_of(FULL))
 
@@ -211,9 +213,11 @@ def _carry(
         return list(pool.map(carry, range(len(parts))))
 
 
-def _judge(outcomes: Sequence[Outcome], taker: Receiver, missing: Sequence[str], lacking: str) -> tuple[str, list[str]]:
+def _judge(
+    outcomes: Sequence[Outcome], receiver: Receiver, missing: Sequence[str], lacking: str
+) -> tuple[str, list[str]]:
     """Return what went wrong in one line, and the names that are not staged."""
-    staged = taker.staged
+    staged = receiver.staged
     left = [name for name in missing if name not in staged]
     if not left:
         # Whatever azcopy says of them: they are there, and were verified.
@@ -224,7 +228,7 @@ def _judge(outcomes: Sequence[Outcome], taker: Receiver, missing: Sequence[str],
     whole = next((outcome for outcome in outcomes if outcome.why), Outcome())
     for outcome in outcomes:
         failures.update({failure.name: failure for failure in outcome.failures})
-    failures.update(taker.failures)
+    failures.update(receiver.failures)
     named = tuple(failures[name] for name in left if name in failures)
     sentence = Outcome(named, whole.why, whole.words).sentence()
     return sentence or f"{left[0]!r} and others did not arrive, and azcopy does not say why", left

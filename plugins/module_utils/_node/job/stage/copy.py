@@ -71,7 +71,7 @@ def is_url(text: str) -> bool:
     return text.startswith(("https://", "http://"))
 
 
-def copy(wanted: CopyOptions, apply: bool) -> Copied:
+def copy(options: CopyOptions, apply: bool) -> Copied:
     """Copy what the destination lacks.
 
     :param apply: do it; else only tell.
@@ -79,15 +79,15 @@ def copy(wanted: CopyOptions, apply: bool) -> Copied:
     :raises BlobError: the container cannot be listed, or azcopy cannot be started.
     :raises OSError: a folder cannot be read or made.
     """
-    if is_url(wanted.source) is is_url(wanted.dest):
+    if is_url(options.source) is is_url(options.dest):
         raise ValueError("one of source and dest must be the URL of a container, the other one a folder.")
-    if wanted.decompress and not is_url(wanted.source):
+    if options.decompress and not is_url(options.source):
         raise ValueError("decompress goes with a source that is a container.")
-    place = place_of(wanted.source if is_url(wanted.source) else wanted.dest)
-    folder = tempfile.mkdtemp(prefix="hpcai-blob-", dir=wanted.work if os.path.isdir(wanted.work) else None)
-    tool = Azcopy(folder, wanted.credential, wanted.limits, wanted.azcopy)
+    place = place_of(options.source if is_url(options.source) else options.dest)
+    folder = tempfile.mkdtemp(prefix="hpcai-blob-", dir=options.work if os.path.isdir(options.work) else None)
+    tool = Azcopy(folder, options.credential, options.limits, options.azcopy)
     try:
-        done = _down(wanted, place, tool, apply) if is_url(wanted.source) else _up(wanted, place, tool, apply)
+        done = _down(options, place, tool, apply) if is_url(options.source) else _up(options, place, tool, apply)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -112,8 +112,10 @@ def refuse_users_place(dest: str) -> None:
         raise ValueError(f"{problem}. Root copies nothing there: set become_user to the owner of the files.")
 
 
-def _down(wanted: CopyOptions, place: Place, tool: Azcopy, apply: bool) -> Copied:
-    ask = StageOptions(place, os.path.abspath(wanted.dest), 0, 1, False, wanted.pattern, wanted.decompress, wanted.full)
+def _down(options: CopyOptions, place: Place, tool: Azcopy, apply: bool) -> Copied:
+    ask = StageOptions(
+        place, os.path.abspath(options.dest), 0, 1, False, options.pattern, options.decompress, options.full
+    )
     listing = Listing(place.address, "", tuple(list_blobs(tool, place)))
     need = need_of(ask, listing)
     size = sum(need.blobs[name].size for name in need.missing)
@@ -126,11 +128,11 @@ def _down(wanted: CopyOptions, place: Place, tool: Azcopy, apply: bool) -> Copie
     return Copied(names, same, size, f"{done.problem}{logs}" if done.problem else "")
 
 
-def _up(wanted: CopyOptions, place: Place, tool: Azcopy, apply: bool) -> Copied:
-    found = missing_in(wanted.source, wanted.pattern, list_blobs(tool, place))
+def _up(options: CopyOptions, place: Place, tool: Azcopy, apply: bool) -> Copied:
+    found = missing_in(options.source, options.pattern, list_blobs(tool, place))
     if not apply or not found.names:
         return Copied(found.names, found.same, found.size)
-    done = upload(tool, wanted.source, found.names, place)
+    done = upload(tool, options.source, found.names, place)
     problem = "" if done.done else f"{done.sentence()}; azcopy's logs are in {tool.folder}"
     return Copied(found.names, found.same, found.size, problem)
 

@@ -119,12 +119,12 @@ def selected(blobs: Sequence[Blob], pattern: str) -> list[Blob]:
     return chosen
 
 
-def names_for(blobs: Sequence[Blob], wanted: StageOptions) -> tuple[list[str], list[str]]:
+def names_for(blobs: Sequence[Blob], options: StageOptions) -> tuple[list[str], list[str]]:
     """Return the names of this shard's blobs, and the patterns that stand for exactly these, where there are such."""
-    number, count = wanted.shard
-    if not wanted.pattern:
+    number, count = options.shard
+    if not options.pattern:
         return shards_of(blobs, count)[number], []
-    groups = groups_for(groups_of(wanted.pattern), number, count)
+    groups = groups_for(groups_of(options.pattern), number, count)
     return sorted(matching([blob.name for blob in blobs], groups)), groups
 
 
