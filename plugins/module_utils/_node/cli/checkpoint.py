@@ -24,9 +24,9 @@ from ..machine.run import CommandFailed
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 if TYPE_CHECKING:
+    from ..job.checkpoint.directory import Signal
     from ..job.checkpoint.manifest import JobManifest
     from ..job.checkpoint.names import Id, Member
-    from ..job.checkpoint.signals import Signal
     from ..job.checkpoint.store import AzcopyStore
     from ..job.checkpoint.watch import Watcher
 
@@ -149,10 +149,10 @@ def _run(watcher: Watcher, args: argparse.Namespace) -> Answer:
 
 
 def _save(args: argparse.Namespace) -> Answer:
+    from ..job.checkpoint.directory import DEFAULT_LATEST, LATEST
     from ..job.checkpoint.manifest import complete, missing_ranks
     from ..job.checkpoint.names import LARGEST_STEP, SAVE, Id
     from ..job.checkpoint.publish import Local, publish
-    from ..job.checkpoint.signals import DEFAULT_LATEST, LATEST
     from ..machine.patience import wait_until
 
     if args.step is None or not 0 <= args.step <= LARGEST_STEP:
@@ -359,7 +359,7 @@ def _member(args: argparse.Namespace) -> Member:
 
 
 def _signal(args: argparse.Namespace) -> Signal:
-    from ..job.checkpoint.signals import DEFAULT_LATEST, MARKER, Signal
+    from ..job.checkpoint.directory import DEFAULT_LATEST, MARKER, Signal
 
     return Signal(args.signal, args.marker if args.signal == MARKER else args.latest_file or DEFAULT_LATEST)
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from ...machine.run import CommandFailed
 from ..azcopy.place import trouble_with
-from .files import digest
+from .directory import digest
 from .names import COMPLETE, PRUNED, Id, id_in, id_of, line_of
 from .store import Store, read_texts, write_text
 

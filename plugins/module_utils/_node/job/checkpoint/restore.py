@@ -27,7 +27,7 @@ from typing import Callable
 from ...machine.atomic import write_file
 from ...machine.patience import wait_until
 from ...machine.run import CommandFailed
-from .files import differences
+from .directory import differences
 from .manifest import JobManifest, Shard, shard_of
 from .names import CHOICES, Id, Member, id_of
 from .state import FOLDER

@@ -18,9 +18,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ...machine.atomic import write_file
-from .files import digest, scan
+from .directory import FinishedCheckpoint, digest, scan
 from .names import Id, Member, id_of
-from .signals import Found
 
 FOLDER = ".hpcai-checkpoint"
 RECORD_SCHEMA = 1
@@ -77,7 +76,9 @@ class Record:
         return replace(self, seen={**self.seen, one.folder: one})
 
 
-def merge(record: Record, found: Iterable[Found], directory: str, member: Member, world: int | None = None) -> Record:
+def merge(
+    record: Record, found: Iterable[FinishedCheckpoint], directory: str, member: Member, world: int | None = None
+) -> Record:
     """Return the record after a look at the directory.
 
     What is new is of the running attempt, unless this is the attempt's first look: then it may be older. It is the

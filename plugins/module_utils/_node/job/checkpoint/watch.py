@@ -19,13 +19,12 @@ from ...machine.run import CommandFailed
 from ...machine.scheduled_events import ScheduledEvent
 from ..events.exchange import EventsUnknown
 from . import state
-from .files import Refused, scan
+from .directory import Refused, Signal, find_finished, scan
 from .manifest import BadManifest, complete
 from .names import SHARDS, Id, Member, id_in, id_of
 from .notice import Candidate, decide
 from .prune import Keep, prune
 from .publish import Local, Published, publish
-from .signals import Signal, find
 from .state import PENDING, PUBLISHED, REFUSED, RESTORED, KnownCheckpoint, WatcherStatus
 from .store import Store
 
@@ -136,7 +135,7 @@ class Watcher:
 
     def _look_at_directory(self) -> None:
         options = self.options
-        found = find(options.directory, options.signal)
+        found = find_finished(options.directory, options.signal)
         merged = state.merge(self.record, found, options.directory, options.member)
         if merged != self.record and (merged.seen or self.record.seen):
             state.write_record(self._path, merged)

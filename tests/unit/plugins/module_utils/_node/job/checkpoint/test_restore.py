@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from stand_ins.folder_store import FolderStore
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.files import Entry, share
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.directory import Entry, share
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import (
     BadManifest,
     Shard,

@@ -17,11 +17,11 @@ import pytest
 from stand_ins.folder_store import Faults, FolderStore
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import state
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.directory import LATEST, Signal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import completed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id, Member
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.publish import Local, publish
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.signals import LATEST, Signal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.watch import Watcher, WatchOptions
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.exchange import EventsUnknown
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.scheduled_events import ScheduledEvent

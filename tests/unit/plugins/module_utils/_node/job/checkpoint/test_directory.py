@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.signals import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.directory import (
     LATEST,
     MARKER,
     RENAME,
     Signal,
-    find,
+    find_finished,
     step_of,
 )
 
@@ -38,36 +38,36 @@ def test_the_step_is_the_last_number_of_the_name(folder: str, step: int | None) 
 def test_a_folder_without_its_marker_is_being_written(tmp_path: Path) -> None:
     (tmp_path / "step100").mkdir()
     (tmp_path / "step100" / "model.pt").write_text("x")
-    assert find(str(tmp_path), Signal()) == []
+    assert find_finished(str(tmp_path), Signal()) == []
     (tmp_path / "step100" / ".complete").write_text("restart3\nmore\n")
-    (found,) = find(str(tmp_path), Signal(MARKER))
+    (found,) = find_finished(str(tmp_path), Signal(MARKER))
     assert (found.folder, found.step, found.save) == ("step100", 100, "restart3")
 
 
 def test_a_marker_whose_text_cannot_be_a_save_is_none(tmp_path: Path) -> None:
     (tmp_path / "step100").mkdir()
     (tmp_path / "step100" / ".complete").write_text("a/b")
-    assert find(str(tmp_path), Signal()) == []
+    assert find_finished(str(tmp_path), Signal()) == []
 
 
 def test_saving_again_changes_the_stamp(tmp_path: Path) -> None:
     (tmp_path / "step100").mkdir()
     marker = tmp_path / "step100" / ".complete"
     marker.write_text("")
-    before = find(str(tmp_path), Signal())[0].stamp
+    before = find_finished(str(tmp_path), Signal())[0].stamp
     marker.unlink()
     marker.write_text("")
     os.utime(marker, ns=(1, 1))
-    assert find(str(tmp_path), Signal())[0].stamp != before
+    assert find_finished(str(tmp_path), Signal())[0].stamp != before
 
 
 @pytest.mark.parametrize(("folder", "text"), [("global_step7", "global_step7"), ("iter_0000007", "7\n")])
 def test_only_what_the_latest_names_is_finished(tmp_path: Path, folder: str, text: str) -> None:
     for name in (folder, "global_step8"):
         (tmp_path / name).mkdir()
-    assert find(str(tmp_path), Signal(LATEST, "latest")) == []
+    assert find_finished(str(tmp_path), Signal(LATEST, "latest")) == []
     (tmp_path / "latest").write_text(text)
-    (found,) = find(str(tmp_path), Signal(LATEST, "latest"))
+    (found,) = find_finished(str(tmp_path), Signal(LATEST, "latest"))
     assert (found.folder, found.step, found.latest) == (folder, 7, ("latest", text))
 
 
@@ -75,19 +75,19 @@ def test_only_what_the_latest_names_is_finished(tmp_path: Path, folder: str, tex
 def test_a_latest_that_names_nothing_here_finishes_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "global_step7").mkdir()
     (tmp_path / "latest").write_text(text)
-    assert find(str(tmp_path), Signal(LATEST, "latest")) == []
+    assert find_finished(str(tmp_path), Signal(LATEST, "latest")) == []
 
 
 def test_a_folder_is_finished_when_it_got_its_name(tmp_path: Path) -> None:
     (tmp_path / "_step100").mkdir()
     (tmp_path / "step100.tmp").mkdir()
-    assert find(str(tmp_path), Signal(RENAME)) == []
+    assert find_finished(str(tmp_path), Signal(RENAME)) == []
     (tmp_path / "step100.tmp").rename(tmp_path / "step100")
-    assert [one.folder for one in find(str(tmp_path), Signal(RENAME))] == ["step100"]
+    assert [one.folder for one in find_finished(str(tmp_path), Signal(RENAME))] == ["step100"]
 
 
 def test_links_and_a_missing_directory_hold_none(tmp_path: Path) -> None:
     (tmp_path / "real1").mkdir()
     (tmp_path / "link2").symlink_to("real1")
-    assert [one.folder for one in find(str(tmp_path), Signal(RENAME))] == ["real1"]
-    assert find(str(tmp_path / "none"), Signal()) == []
+    assert [one.folder for one in find_finished(str(tmp_path), Signal(RENAME))] == ["real1"]
+    assert find_finished(str(tmp_path / "none"), Signal()) == []
