@@ -4,9 +4,10 @@
 
 """Requeuing a job from its prolog: another node lacks its part of the file system, or the job itself is at fault.
 
-That must not be a prolog's exit code: slurmctld drains each node whose prolog fails, and here all nodes but the bad one
-are good. So the prolog has slurmctld put the job back, sees that this is so, and ends well. Why the job cannot run
-without its file system then, nor a later incarnation of it be hit, read in slurmctld and slurmd 22.05.8:
+That must not be a prolog's exit code: slurmctld drains each node whose prolog fails. Where another node's part is
+missing, all nodes but the bad one are good, and what a user can cause must not drain a node either. So the prolog has
+slurmctld requeue the job, sees that this is so, and ends well. Why the job cannot run without its file system then, nor
+a later incarnation of it be hit, read in slurmctld and slurmd 22.05.8:
 
 * With PrologFlags=Alloc,DeferBatch, which the role slurm sets, the job is RUNNING and CONFIGURING until the prologs of
   all nodes have ended; its batch script is not sent, and srun and salloc wait. (``prolog_complete``)

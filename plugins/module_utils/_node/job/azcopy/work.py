@@ -5,7 +5,8 @@
 """The folder of a run's logs and plans: made for it alone, removed when it ends well, kept for people when it fails.
 
 A run that was killed removes nothing. The epilog that role blob_staging installs removes the folders of its job that
-have no mark, and marked ones after a week.
+have no mark, and marked ones after a week: only in a folder with root's marker, only what is named as ``new_folder``
+names it, and only as its owner. A folder that a user has made anywhere else stays, whatever its name is.
 """
 
 from __future__ import annotations

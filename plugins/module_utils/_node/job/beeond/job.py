@@ -119,7 +119,9 @@ def _id(environment: Mapping[str, str], name: str, number: str) -> int:
 
 
 Bounded = Callable[[Sequence[str], float], Result]
-"""Runs a command for so many seconds at most, as machine/run.py does; tests pass a recorded one."""
+"""Runs a command for so many seconds at most, as machine/run.py does; tests pass a recorded one.
+
+Each command has its own limit: a file system whose servers are gone answers to nobody."""
 
 
 def said(result: Result) -> str:

@@ -156,7 +156,10 @@ Pause = Callable[[float], None]
 
 
 def users_of(mount_point: str, root: Root) -> list[int]:
-    """Return the processes that stand in it, have a file of it open, or have one mapped; never this one."""
+    """Return the processes that stand in it, have a file of it open, or have one mapped; never this one.
+
+    That is read off /proc, where looking at a link asks no file system: one whose servers are gone would not answer.
+    """
     return [
         pid for pid, folder in root.numbered("/proc", "") if pid != os.getpid() and _uses(folder, mount_point, root)
     ]

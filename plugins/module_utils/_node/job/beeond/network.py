@@ -29,6 +29,8 @@ Ask = Callable[[str], str]
 def address_of(node: str, environment: Mapping[str, str], root: Root, ask: Ask) -> str:
     """Return a node's address: as slurmd was told it for this job, else as its slurm.conf has it, else from slurmctld.
 
+    No name need resolve to it: a node's name in Slurm is not its machine's.
+
     :raises OwnFailure: nobody knows one.
     """
     found = addresses.told(environment, root).get(node)
@@ -59,7 +61,7 @@ _FIRST_USER = 1000
 
 
 def refuse_taken(ports: Iterable[tuple[str, int]], root: Root | None = None) -> None:
-    """Refuse to start where somebody else listens.
+    """Refuse to start where somebody else listens: another BeeGFS of the machine may have the ports.
 
     :raises OwnFailure: a service has a port; the message names the port.
     :raises UsersFault: a user has it.

@@ -272,7 +272,10 @@ _DOMAIN = "hpcai.azure beeond connAuthFile 1"
 
 
 def secret_of(job: Job, root: Root) -> str:
-    """Return the text of the job's connAuthFile.
+    """Return the text of the job's connAuthFile. Nodes need not exchange it: each makes it of what all of them have.
+
+    Whoever cannot read the cluster's munge key cannot make it, and it is another one for each job and each incarnation,
+    so that what is left of an earlier one is not let in.
 
     :raises OwnFailure: the cluster's key cannot be read.
     """

@@ -161,7 +161,7 @@ class _Share:
 
 @dataclass
 class Bounds:
-    """Counts connections and questions by user id.
+    """Counts connections and questions by user id, so that no user keeps the service from the others.
 
     :ivar each: connections that one user may have at a time.
     :ivar total: connections of all users.

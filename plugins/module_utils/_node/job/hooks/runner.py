@@ -233,7 +233,10 @@ def log_path(kind: str, job: str) -> str:
 
 
 class Log:
-    """A log that is written to. A full disk, or none, must not keep a job from running: it only loses lines."""
+    """What the scripts wrote: one bounded file for each job and kind, and only so many of them.
+
+    A full disk, or none, must not keep a job from running: it only loses lines.
+    """
 
     def __init__(self, root: Root, kind: str, job: str) -> None:
         self.path = log_path(kind, job)
