@@ -13,7 +13,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.catalog import NAMES, all_checks
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.refusals import OFF, refusals, unknown_names
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.settings import settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.policy import settings_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import cluster_settings as cluster
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import SCHEMA, ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import settings as arbiter

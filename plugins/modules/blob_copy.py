@@ -147,9 +147,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.crede
     SAS_VARIABLE,
     credential_of,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.limits import Limits, cap_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.settings import read_settings
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.copy import Copy, copy
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import Limits, cap_of, read_settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.copy import CopyOptions, copy
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
@@ -181,7 +180,7 @@ def main() -> NoReturn:
         settings = read_settings(Root("/"))
         kind = asked["credential"] or (SAS if asked["sas"] or asked["sas_file"] else settings.credential)
         given = {SAS_VARIABLE: asked["sas"]} if asked["sas"] else None
-        wanted = Copy(
+        wanted = CopyOptions(
             source=asked["source"],
             dest=asked["dest"],
             pattern=asked["pattern"],

@@ -117,7 +117,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.instal
     plan,
     wanted_from,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.kinds import KINDS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import KINDS
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import diff_of
 

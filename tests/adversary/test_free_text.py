@@ -32,7 +32,7 @@ RECORDS = """
 import json, sys
 sys.path.insert(0, "/usr/lib/hpcai/lib")
 from hpcai_node.job.beeond.job import Job
-from hpcai_node.job.beeond.put_back import Controller, ask
+from hpcai_node.job.requeue import Controller, ask
 from hpcai_node.machine.root import Root
 from hpcai_node.machine.run import run
 from hpcai_node.slurm import slurmd_env

@@ -16,7 +16,7 @@ import random
 import time
 from collections.abc import Sequence
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.events import Blob
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.plan import quality_of, shards_of
 
 _GROUPS, _SAMPLES = 64, 2_000

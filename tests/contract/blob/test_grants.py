@@ -24,14 +24,17 @@ from stand_ins.blob.bearer import bearer_token
 from stand_ins.blob.certificate import Certificate, certificate_for
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import Credential
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.listing import list_blobs
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.outcome import DENIED, BlobError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import DENIED, BlobError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import Place
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.tool import Azcopy
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.transfer import download, remove, upload
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.broker import Broker
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.transfer import (
+    download,
+    list_blobs,
+    remove,
+    upload,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.broker import Broker, Keys
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.client import Granted, GrantsError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.keys import Keys
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.server import Server
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import BeeondSettings, settings_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.request import FEATURE
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.settings import Settings, settings_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import wanted_from
 
 from .conftest import LOCAL, Show
@@ -114,7 +114,7 @@ def test_a_node_that_has_it_all_is_left_alone(show: Show, shown: dict[str, dict[
 
 def test_the_roles_defaults_are_those_of_hpcnode(shown: dict[str, dict[str, Any]]) -> None:
     assert settings_from(shown["debian"]["settings"], "role") == settings_from({}, "hpcnode")
-    assert set(shown["debian"]["settings"]) == set(vars(Settings()))
+    assert set(shown["debian"]["settings"]) == set(vars(BeeondSettings()))
     own = settings_from(shown["scratch"]["settings"], "role")
     assert (own.data_root, own.start_limit_s) == ("/fast/beeond", 600)
 

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.settings import settings_from
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.settings import (
-    settings_from as grants_from,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.policy import settings_from as grants_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import wanted_from
 
 from .conftest import LOCAL, Show

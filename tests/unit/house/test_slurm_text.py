@@ -14,7 +14,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import put_back
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job import requeue
 
 ROOT = pathlib.Path(__file__).parents[3]
 WITH_TEXT = re.compile(r"show\s+(job|step)s?\b|(?<!C\()\b(sacct|strigger)\b")
@@ -50,4 +50,4 @@ def test_squeue_is_asked_for_plain_fields() -> None:
     assert asked
     wrong = [where for where, words in asked if set(re.findall(r"%[.\d]*\w", words)) - PLAIN_LETTERS]
     assert wrong == []
-    assert set(put_back.FIELDS) <= PLAIN_FIELDS
+    assert set(requeue.FIELDS) <= PLAIN_FIELDS

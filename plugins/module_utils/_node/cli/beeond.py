@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Callable
 
@@ -16,8 +17,8 @@ from ..machine.root import Root
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 if TYPE_CHECKING:
-    from ..job.beeond.put_back import Controller
-    from ..job.beeond.settings import Settings
+    from ..job.beeond.options import BeeondSettings
+    from ..job.requeue import Controller
 
 _REMOVE_S = 20.0
 """For what earlier removals left: a health script runs the sweep, and has less than a minute."""
@@ -53,7 +54,7 @@ def _execute(args: argparse.Namespace) -> Answer:
         raise UsageError(f"beeond {args.action} works on the running machine only: leave out --root")
     if args.action == "start" and not asked_by(os.environ):
         return Answer(GOOD, f"the job does not ask for {FEATURE}", {"asked": False})
-    from ..job.beeond.settings import SETTINGS, read_settings
+    from ..job.beeond.options import SETTINGS, read_settings
 
     settings = read_settings(root)
     if settings is None:
@@ -63,37 +64,34 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 
 # Each imports what it needs: most jobs do not ask, and their prolog and epilog wait for this.
-def _start(settings: Settings, root: Root) -> Answer:
+def _start(settings: BeeondSettings, root: Root) -> Answer:
     from ..job.beeond import start
-    from ..job.beeond.address import asker
-    from ..job.beeond.failures import OwnFailure
-    from ..job.beeond.job import job_of
-    from ..job.beeond.places import LOCK
+    from ..job.beeond.job import OwnFailure, job_of
+    from ..job.beeond.layout import LOCK
+    from ..job.beeond.network import asker
     from ..job.beeond.stop import Machine
-    from ..job.hooks.environment import environment
-    from ..job.hooks.kinds import PROLOG
+    from ..job.hooks.options import PROLOG, script_environment
     from ..machine.child import terminable
     from ..machine.lock import Locked, only_one
     from ..machine.run import run
 
-    given = environment(os.environ, PROLOG)
+    given = script_environment(os.environ, PROLOG)
     try:
         job = job_of(given)
-        around = start.Around(given, asker(root, run), _controller(root))
+        context = start.StartContext(given, asker(root, run), _controller(root))
         with terminable(), only_one(root.at(LOCK), 10.0):
-            done = start.start(job, settings, Machine(root, run), around)
+            done = start.start(job, settings, Machine(root, run), context)
     except (OwnFailure, Locked) as error:
         return Answer(BAD, str(error), {"asked": True, "started": False, "reason": str(error)})
     data = {"asked": True, "started": done.started, "reason": "" if done.good and done.started else done.words}
     return Answer(GOOD if done.good else BAD, done.words, data)
 
 
-def _stop(settings: Settings, root: Root) -> Answer:
-    from ..job.beeond.failures import OwnFailure
-    from ..job.beeond.job import number_of
-    from ..job.beeond.places import LOCK
+def _stop(settings: BeeondSettings, root: Root) -> Answer:
+    from ..job.beeond.job import OwnFailure, number_of
+    from ..job.beeond.layout import LOCK
     from ..job.beeond.stop import Machine, stop, verify
-    from ..job.beeond.sweep import found
+    from ..job.beeond.sweep import find_leftovers
     from ..machine.lock import Locked, only_one
     from ..machine.run import run
 
@@ -101,7 +99,7 @@ def _stop(settings: Settings, root: Root) -> Answer:
     try:
         number = number_of(os.environ)
         with only_one(root.at(LOCK), 30.0):
-            held = [one.held for one in found(settings, root, run) if one.held.job == number]
+            held = [one.held for one in find_leftovers(settings, root, run) if one.held.job == number]
             left = [words for one in held for words in (stop(one, machine) or verify(one, machine))]
     except (OwnFailure, Locked) as error:
         return Answer(BAD, str(error), {"problems": [str(error)]})
@@ -109,20 +107,20 @@ def _stop(settings: Settings, root: Root) -> Answer:
     return Answer(BAD if left else GOOD, text, {"job": number, "found": bool(held), "problems": left})
 
 
-def _status(settings: Settings, root: Root) -> Answer:
-    from ..job.beeond import status
+def _status(settings: BeeondSettings, root: Root) -> Answer:
+    from ..job.beeond import sweep
     from ..job.beeond.stop import Machine
     from ..machine.run import run
 
-    told = status.look(settings, Machine(root, run))
-    return Answer(BAD if status.is_bad(told) else GOOD, "\n".join(status.in_words(told)), {"jobs": told})
+    told = sweep.status(settings, Machine(root, run))
+    return Answer(BAD if sweep.is_degraded(told) else GOOD, "\n".join(sweep.status_lines(told)), {"jobs": told})
 
 
-def _sweep(settings: Settings, root: Root) -> Answer:
+def _sweep(settings: BeeondSettings, root: Root) -> Answer:
     from ..job.beeond import sweep
-    from ..job.beeond.places import LOCK, remove_left
-    from ..job.beeond.put_back import runs
+    from ..job.beeond.layout import LOCK, remove_left
     from ..job.beeond.stop import Machine
+    from ..job.requeue import runs
     from ..machine.lock import Locked, only_one
     from ..machine.run import run
 
@@ -130,10 +128,10 @@ def _sweep(settings: Settings, root: Root) -> Answer:
     try:
         with only_one(root.at(LOCK), 0):
             warnings = list(filter(None, [_make_root(settings, root)]))
-            there = sweep.found(settings, root, run)
+            there = sweep.find_leftovers(settings, root, run)
             controller = _controller(root)
-            gone, unsure = sweep.dead(
-                there, sweep.live_here(root), lambda job: runs(job, controller), settings, sweep.now()
+            gone, unsure = sweep.of_dead_jobs(
+                there, sweep.live_here(root), lambda job: runs(job, controller), settings, time.time()
             )
             problems = sweep.clean(gone, machine)
             sweep.note(problems, root)
@@ -150,9 +148,9 @@ def _sweep(settings: Settings, root: Root) -> Answer:
     return Answer(BAD if problems else UNKNOWN if unsure else GOOD, "\n".join(lines), data)
 
 
-def _make_root(settings: Settings, root: Root) -> str:
+def _make_root(settings: BeeondSettings, root: Root) -> str:
     """Make the folder of all jobs' data, before a user can; return what users should know."""
-    from ..job.beeond.places import make_root
+    from ..job.beeond.layout import make_root
     from ..machine.user_folders import FolderProblem
 
     try:
@@ -162,7 +160,7 @@ def _make_root(settings: Settings, root: Root) -> str:
 
 
 def _controller(root: Root) -> Controller:
-    from ..job.beeond.put_back import Controller
+    from ..job.requeue import Controller
     from ..machine.run import run
     from ..slurm import slurmd_env
 
@@ -170,7 +168,7 @@ def _controller(root: Root) -> Controller:
     return Controller(env.controllers if env else (), run)
 
 
-_ACTIONS: Mapping[str, Callable[[Settings, Root], Answer]] = {
+_ACTIONS: Mapping[str, Callable[[BeeondSettings, Root], Answer]] = {
     "start": _start,
     "stop": _stop,
     "status": _status,

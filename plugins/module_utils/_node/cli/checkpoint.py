@@ -24,11 +24,10 @@ from ..machine.run import CommandFailed
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 if TYPE_CHECKING:
-    from ..job.checkpoint.azcopy_store import AzcopyStore
-    from ..job.checkpoint.manifest import Whole
-    from ..job.checkpoint.member import Member
-    from ..job.checkpoint.names import Id
-    from ..job.checkpoint.signals import Signal
+    from ..job.checkpoint.directory import Signal
+    from ..job.checkpoint.manifest import JobManifest
+    from ..job.checkpoint.names import Id, Member
+    from ..job.checkpoint.store import AzcopyStore
     from ..job.checkpoint.watch import Watcher
 
 _DESCRIPTION = """\
@@ -111,13 +110,13 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 def _watch(args: argparse.Namespace) -> Answer:
     from ..job.checkpoint.prune import Keep
-    from ..job.checkpoint.watch import Options, Watcher
+    from ..job.checkpoint.watch import Watcher, WatchOptions
 
     member = _member(args)
     keep = None
     if args.keep_last is not None:
         keep = Keep(args.keep_last, args.keep_every, args.leftover_hours * 3600, member.attempt)
-    options = Options(args.folder, _signal(args), member, _host(), args.shared, keep, args.every, args.acknowledge)
+    options = WatchOptions(args.folder, _signal(args), member, _host(), args.shared, keep, args.every, args.acknowledge)
     with _Opened(args, member) as store:
         from ..job.events.exchange import read_events_file, say_ready
 
@@ -150,10 +149,10 @@ def _run(watcher: Watcher, args: argparse.Namespace) -> Answer:
 
 
 def _save(args: argparse.Namespace) -> Answer:
+    from ..job.checkpoint.directory import DEFAULT_LATEST, LATEST
+    from ..job.checkpoint.manifest import complete, missing_ranks
     from ..job.checkpoint.names import LARGEST_STEP, SAVE, Id
     from ..job.checkpoint.publish import Local, publish
-    from ..job.checkpoint.signals import DEFAULT_LATEST, LATEST
-    from ..job.checkpoint.whole import complete, missing_ranks
     from ..machine.run import wait_until
 
     if args.step is None or not 0 <= args.step <= LARGEST_STEP:
@@ -182,7 +181,7 @@ def _save(args: argparse.Namespace) -> Answer:
 
 
 def _restore(args: argparse.Namespace) -> Answer:
-    from ..job.checkpoint.whole import completed
+    from ..job.checkpoint.manifest import completed
 
     if not args.to:
         raise UsageError("restore needs --to")
@@ -209,17 +208,17 @@ def _restore(args: argparse.Namespace) -> Answer:
 
 def _agreed(args: argparse.Namespace, member: Member, store: AzcopyStore, fitting: list[Id]) -> list[Id]:
     """The one that node 0 has chosen, if it has."""
-    from ..job.checkpoint.agree import agree
+    from ..job.checkpoint.restore import broadcast_choice
 
-    chosen = agree(store, member, lambda: fitting[0] if fitting else None, args.wait)
+    chosen = broadcast_choice(store, member, lambda: fitting[0] if fitting else None, args.wait)
     return [chosen] if chosen else []
 
 
 def _fetch(
-    args: argparse.Namespace, member: Member, store: AzcopyStore, whole: Mapping[Id, Whole], fitting: list[Id]
+    args: argparse.Namespace, member: Member, store: AzcopyStore, whole: Mapping[Id, JobManifest], fitting: list[Id]
 ) -> Answer:
     """The first of these; the ones after it only where the caller wants to fall back."""
-    from ..job.checkpoint.fetch import Damaged, fetch
+    from ..job.checkpoint.restore import Damaged, fetch
 
     to, problems = os.path.abspath(args.to), []
     for id_ in fitting if args.fall_back else fitting[:1]:
@@ -243,7 +242,7 @@ def _fetch(
     return Answer(BAD, "\n".join([*problems, way]), {"restored": None, "step": None, "problems": problems})
 
 
-def _fitting(args: argparse.Namespace, whole: Mapping[Id, Whole]) -> list[Id]:
+def _fitting(args: argparse.Namespace, whole: Mapping[Id, JobManifest]) -> list[Id]:
     """Those that are asked for, the newest first."""
     newest = list(whole)[::-1]
     if args.id:
@@ -251,7 +250,7 @@ def _fitting(args: argparse.Namespace, whole: Mapping[Id, Whole]) -> list[Id]:
     return [id_ for id_ in newest if args.step in (None, id_.step)]
 
 
-def _ranks(args: argparse.Namespace, member: Member, whole: Whole) -> list[int]:
+def _ranks(args: argparse.Namespace, member: Member, whole: JobManifest) -> list[int]:
     if args.all or whole.shared:
         return list(range(whole.id.world))
     if whole.id.world != member.world:
@@ -264,16 +263,16 @@ def _ranks(args: argparse.Namespace, member: Member, whole: Whole) -> list[int]:
 
 def _note_restored(to: str, folder: str, text: str, rank: int) -> None:
     """So that a watcher does not publish it again."""
-    from ..job.checkpoint import record
+    from ..job.checkpoint import state
 
-    path = record.path_of(to, _host())
-    one = record.Seen(folder, text, rank, record.tree_stamp(to, folder), record.RESTORED)
-    record.write(path, record.read(path).put(one))
+    path = state.record_path(to, _host())
+    one = state.KnownCheckpoint(folder, text, rank, state.tree_stamp(to, folder), state.RESTORED)
+    state.write_record(path, state.read_record(path).put(one))
 
 
 def _list(args: argparse.Namespace) -> Answer:
+    from ..job.checkpoint.manifest import completed
     from ..job.checkpoint.names import SHARDS, id_in
-    from ..job.checkpoint.whole import completed
 
     with _Opened(args, None) as store:
         whole = completed(store)
@@ -291,7 +290,7 @@ def _list(args: argparse.Namespace) -> Answer:
 
 def _prune(args: argparse.Namespace) -> Answer:
     from ..job.checkpoint.prune import Keep, prune
-    from ..job.checkpoint.status import branch_line
+    from ..job.checkpoint.state import branch_line
 
     if args.keep_last is None:
         raise UsageError("prune needs --keep-last")
@@ -306,9 +305,9 @@ def _prune(args: argparse.Namespace) -> Answer:
 
 
 def _status(args: argparse.Namespace) -> Answer:
-    from ..job.checkpoint.status import read_all
+    from ..job.checkpoint.state import read_statuses
 
-    found = read_all(args.folder)
+    found = read_statuses(args.folder)
     if not found:
         return Answer(UNKNOWN, f"nobody watches {args.folder}", {"nodes": []})
     lines = [line for one in found for line in one.lines()]
@@ -320,12 +319,12 @@ class _Opened:
     """The store for as long as it is used; azcopy's logs stay only where something went wrong."""
 
     def __init__(self, args: argparse.Namespace, member: Member | None) -> None:
-        from ..job.checkpoint.reach import Wish, open_store
+        from ..job.checkpoint.store import StoreOptions, open_store
 
         url = args.store or os.environ.get(STORE_VARIABLE, "")
         if not url:
             raise UsageError(f"{args.action} needs --store, or {STORE_VARIABLE} in the environment")
-        wish = Wish(
+        wish = StoreOptions(
             args.credential, args.client_id, args.sas_file, args.account_gbps, args.cap_mbps, args.azcopy, args.work
         )
         try:
@@ -348,7 +347,7 @@ class _Opened:
 
 
 def _member(args: argparse.Namespace) -> Member:
-    from ..job.checkpoint.member import NotInJob, member_of
+    from ..job.checkpoint.names import NotInJob, member_of
 
     try:
         return member_of(os.environ, args.attempt, args.rank, args.world)
@@ -360,7 +359,7 @@ def _member(args: argparse.Namespace) -> Member:
 
 
 def _signal(args: argparse.Namespace) -> Signal:
-    from ..job.checkpoint.signals import DEFAULT_LATEST, MARKER, Signal
+    from ..job.checkpoint.directory import DEFAULT_LATEST, MARKER, Signal
 
     return Signal(args.signal, args.marker if args.signal == MARKER else args.latest_file or DEFAULT_LATEST)
 

@@ -53,8 +53,7 @@ def _status() -> Answer:
 
 
 def _serve(root: Root) -> Answer:
-    from ..job.grants.broker import Broker
-    from ..job.grants.keys import Keys
+    from ..job.grants.broker import Broker, Keys
     from ..job.grants.server import Server
 
     if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":

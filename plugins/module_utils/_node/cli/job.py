@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Callable
 
-from ..job.hooks.kinds import KINDS
-from ..job.hooks.record import Failure
+from ..job.hooks.failures import Failure
+from ..job.hooks.options import KINDS
 from ..machine.root import Root
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
@@ -106,18 +106,18 @@ def _ask(root: Root, failure: Failure, seconds: float) -> Decided | None:
 
 
 def _status(_args: argparse.Namespace, root: Root) -> Answer:
-    from ..job.hooks import status
+    from ..job.hooks import scripts
 
-    found = status.look(root)
+    found = scripts.status(root)
     bad = any(one.bad for one in found)
-    return Answer(BAD if bad else GOOD, "\n".join(status.in_words(found)), {"kinds": status.as_dict(found)})
+    return Answer(BAD if bad else GOOD, "\n".join(scripts.status_lines(found)), {"kinds": scripts.as_dict(found)})
 
 
 def _report(_args: argparse.Namespace, root: Root) -> Answer:
-    from ..job.hooks.report import report
+    from ..job.hooks.failures import report_all
     from ..machine.run import run
 
-    told = report(root, run)
+    told = report_all(root, run)
     lines = [one.summary for one in told] or ["no failure waits to be told"]
     known = all(one.known for one in told)
     return Answer(GOOD if known else UNKNOWN, "\n".join(lines), {"told": lines if told else []})
@@ -134,15 +134,14 @@ def _scratch(args: argparse.Namespace, root: Root) -> Answer:
 
 
 def _hosts(_args: argparse.Namespace, root: Root) -> Answer:
-    from ..job.hooks.environment import environment
-    from ..job.hooks.kinds import PROLOG
+    from ..job.hooks.options import PROLOG, script_environment
     from ..job.hosts import HOSTS, write_hosts
     from ..machine.lock import Locked
     from ..machine.run import run
     from ..setup.managed_block import BrokenBlock
 
     try:
-        problem = write_hosts(environment(os.environ, PROLOG), root, run)
+        problem = write_hosts(script_environment(os.environ, PROLOG), root, run)
     except (BrokenBlock, Locked) as error:
         problem = str(error)
     except OSError as error:

@@ -21,7 +21,7 @@ from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 if TYPE_CHECKING:
     from ..job.azcopy.tool import Azcopy
     from ..job.stage.listing import Listing
-    from ..job.stage.wanted import Wanted
+    from ..job.stage.options import StageOptions
 
 _DESCRIPTION = """\
 Copies what lies below a folder of a container to TARGET, by azcopy, as the user who calls it. In a job each node copies
@@ -106,7 +106,7 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 def _run(args: argparse.Namespace) -> Answer:
     from ..job.azcopy.work import keep
-    from ..job.stage.run import stage
+    from ..job.stage.apply import stage
 
     wanted, tool = _prepare(args)
     try:
@@ -125,10 +125,9 @@ def _run(args: argparse.Namespace) -> Answer:
 
 
 def _plan(args: argparse.Namespace) -> Answer:
-    from ..job.stage.naming import paths_of
+    from ..job.stage.apply import in_units
+    from ..job.stage.options import names_for, paths_of, selected
     from ..job.stage.plan import quality_of
-    from ..job.stage.progress import size
-    from ..job.stage.wanted import names_for, selected
 
     wanted, tool = _prepare(args)
     from dataclasses import replace
@@ -146,7 +145,7 @@ def _plan(args: argparse.Namespace) -> Answer:
     sizes = {blob.name: blob.size for blob in chosen}
     totals = [sum(sizes[name] for name in shard) for shard in shards]
     quality = quality_of(chosen, shards)
-    lines = [f"shard {number}: {len(shard)} files, {size(totals[number])}" for number, shard in enumerate(shards)]
+    lines = [f"shard {number}: {len(shard)} files, {in_units(totals[number])}" for number, shard in enumerate(shards)]
     lines.append(
         f"the largest is {(quality.ratio - 1) * 100:.2f} % above the best there can be; listing {listing.digest}"
     )
@@ -159,9 +158,9 @@ def _plan(args: argparse.Namespace) -> Answer:
 
 
 def _status(args: argparse.Namespace) -> Answer:
+    from ..job.stage.apply import in_units
     from ..job.stage.manifest import read_manifests
-    from ..job.stage.naming import STATE
-    from ..job.stage.progress import size
+    from ..job.stage.options import STATE
 
     found = list(read_manifests(os.path.join(args.target, STATE)))
     if not found:
@@ -170,16 +169,16 @@ def _status(args: argparse.Namespace) -> Answer:
     for header, staged in found:
         total = sum(one.size for one in staged.values())
         lines.append(
-            f"shard {header.number} of {header.count}: {len(staged)} files, {size(total)}, listing {header.digest}"
+            f"shard {header.number} of {header.count}: {len(staged)} files, {in_units(total)}, listing {header.digest}"
         )
         shards.append({**asdict(header), "files": len(staged), "bytes": total})
     return Answer(GOOD, "\n".join(lines), {"shards": shards})
 
 
 def _verify(args: argparse.Namespace) -> Answer:
-    from ..job.stage.naming import STATE
-    from ..job.stage.progress import size
-    from ..job.stage.verify import verify
+    from ..job.stage.apply import in_units
+    from ..job.stage.manifest import verify
+    from ..job.stage.options import STATE
 
     try:
         found = verify(args.target, os.path.join(args.target, STATE), args.full, args.workers or _workers())
@@ -188,7 +187,9 @@ def _verify(args: argparse.Namespace) -> Answer:
     except ValueError as error:
         raise _as_usage(error) from None
     how = "hashes" if args.full else "sizes"
-    text = f"{found.files} files, {size(found.size)} are as they were staged ({how} compared), listing {found.digest}"
+    text = (
+        f"{found.files} files, {in_units(found.size)} are as they were staged ({how} compared), listing {found.digest}"
+    )
     if found.count:
         more = f"\nand {found.count - len(found.problems)} more" if found.count > len(found.problems) else ""
         text = "\n".join(found.problems) + more
@@ -196,7 +197,7 @@ def _verify(args: argparse.Namespace) -> Answer:
 
 
 def _clean(args: argparse.Namespace) -> Answer:
-    from ..job.stage.naming import STATE
+    from ..job.stage.options import STATE
 
     folder = os.path.join(args.target, STATE)
     there = os.path.isdir(folder) and not os.path.islink(folder)
@@ -206,8 +207,8 @@ def _clean(args: argparse.Namespace) -> Answer:
 
 
 def _make_folder(root: Root) -> Answer:
-    from ..job.azcopy.settings import read_settings
-    from ..job.azcopy.sweep import prepare
+    from ..job.azcopy.options import read_settings
+    from ..job.azcopy.work import prepare
 
     folder = read_settings(root).work_folder
     warnings = prepare(folder, root)
@@ -216,8 +217,8 @@ def _make_folder(root: Root) -> Answer:
 
 
 def _sweep_job(root: Root) -> Answer:
-    from ..job.azcopy.settings import read_settings
-    from ..job.azcopy.sweep import sweep
+    from ..job.azcopy.options import read_settings
+    from ..job.azcopy.work import sweep
     from ..machine.run import run
 
     job, uid = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_JOB_UID", "")
@@ -229,14 +230,13 @@ def _sweep_job(root: Root) -> Answer:
     return Answer(BAD if problems else GOOD, text, {"removed": removed, "problems": problems})
 
 
-def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
+def _prepare(args: argparse.Namespace) -> tuple[StageOptions, Azcopy]:
     from ..job.azcopy.credential import SAS, credential_of
-    from ..job.azcopy.limits import Limits, cap_of
+    from ..job.azcopy.options import Limits, cap_of, read_settings
     from ..job.azcopy.place import place_of
-    from ..job.azcopy.settings import read_settings
     from ..job.azcopy.tool import Azcopy
     from ..job.azcopy.work import new_folder, parent_of
-    from ..job.stage.wanted import Wanted, shard_of
+    from ..job.stage.options import StageOptions, shard_of
 
     root = Root(args.root)
     settings = read_settings(root)
@@ -254,7 +254,7 @@ def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
     kind = args.credential or (SAS if args.sas_file else settings.credential)
     credential = credential_of(kind, args.client_id or settings.client_id, args.sas_file)
     folder = new_folder(_WORK, parent, str(number))
-    wanted = Wanted(
+    wanted = StageOptions(
         place=place,
         target=os.path.abspath(args.target or "."),
         number=number,
@@ -269,21 +269,23 @@ def _prepare(args: argparse.Namespace) -> tuple[Wanted, Azcopy]:
     return wanted, Azcopy(folder, credential, limits, args.azcopy or settings.azcopy)
 
 
-def _agree(args: argparse.Namespace, wanted: Wanted, tool: Azcopy) -> Listing:
+def _agree(args: argparse.Namespace, wanted: StageOptions, tool: Azcopy) -> Listing:
     """The listing that all nodes share; each its own where each has a disk of its own."""
-    from ..job.azcopy.listing import list_blobs
-    from ..job.stage.listing import FILE, agree, token_of
+    from ..job.azcopy.transfer import list_blobs
+    from ..job.stage.listing import FILE, shared_listing, token_of
 
     os.makedirs(wanted.state, exist_ok=True)
     token = "" if args.shard else token_of(os.environ)
     first = wanted.number == 0 or wanted.everything
     if args.relist and not token:
         _remove(os.path.join(wanted.state, FILE))
-    return agree(wanted.state, first, token, lambda: list_blobs(tool, wanted.place), wanted.place.address, args.wait)
+    return shared_listing(
+        wanted.state, first, token, lambda: list_blobs(tool, wanted.place), wanted.place.address, args.wait
+    )
 
 
-def _listed(wanted: Wanted, tool: Azcopy) -> Listing:
-    from ..job.azcopy.listing import list_blobs
+def _listed(wanted: StageOptions, tool: Azcopy) -> Listing:
+    from ..job.azcopy.transfer import list_blobs
     from ..job.stage.listing import Listing
 
     return Listing(wanted.place.address, "", tuple(list_blobs(tool, wanted.place)))
@@ -305,7 +307,7 @@ def _tell(line: str) -> None:
 
 def _with_logs(error: BaseException, tool: Azcopy) -> BaseException:
     """Name the folder of azcopy's logs where it has some that tell more; leave no other folder."""
-    from ..job.azcopy.outcome import BlobError
+    from ..job.azcopy.output import BlobError
     from ..job.azcopy.work import keep
 
     if isinstance(error, BlobError) and any(files for _folder, _folders, files in os.walk(tool.folder)):

@@ -33,7 +33,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 def write_hosts(environment: Mapping[str, str], root: Root, run: Run) -> str:
     """Write the names that this node needs for a job into /etc/hosts, and return what is missing, in words.
 
-    :param environment: the prolog's, as job/hooks/environment.py makes it.
+    :param environment: the prolog's, as job/hooks/options.py makes it.
     :raises BrokenBlock: the block in /etc/hosts has no end or no beginning.
     :raises Locked: another prolog writes.
     :raises OSError: the file cannot be written.

@@ -20,7 +20,7 @@ from typing import Any
 from ..machine.mounts import read_mounts, why_not_writable
 from ..machine.root import Root
 from ..slurm.arbiter.reasons import PROLOG_SCRIPT
-from .hooks.kinds import PROLOG, folder
+from .hooks.options import PROLOG, folder
 
 _RECORD = "/run/hpcai/boot/directories.json"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.places import run_folder
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.layout import run_folder
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.modules import beeond_node

@@ -25,7 +25,7 @@ _LOGIN = ("sshd", "sshd-session", "login")
 _SERVICE = re.compile(r"/system\.slice/(?!slurm)[^/\n]+\.(service|socket)|/init\.scope", re.MULTILINE)
 _STUCK = "stuck"
 _BEEOND_LEFT = "/run/hpcai/beeond.left"
-"""As job/beeond/places.py has it, which lies on the same floor; a test compares them."""
+"""As job/beeond/layout.py has it, which lies on the same floor; a test compares them."""
 _MOST_NAMED = 5
 
 

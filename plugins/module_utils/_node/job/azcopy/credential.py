@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from ...machine.config import ConfigError
 from ..grants.client import Granted, GrantsError
 from ..grants.protocol import READ
-from .outcome import DENIED, BlobError
+from .output import DENIED, BlobError
 from .place import place_of
 
 IDENTITY, WORKLOAD, SAS, NONE = "identity", "workload", "sas", "none"

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Carrying blobs: down, up, and away."""
+"""Listing and carrying blobs: down, up, and away."""
 
 from __future__ import annotations
 
@@ -14,10 +14,21 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from ..grants.protocol import DELETE, WRITE
-from .asking import filter_for
-from .names import check_names
-from .outcome import OTHER, VANISHED, Failure, Outcome, sentence_of, why_of, why_of_code
-from .place import Place
+from .output import (
+    LISTED,
+    OTHER,
+    VANISHED,
+    Blob,
+    BlobError,
+    Event,
+    Failure,
+    Outcome,
+    blob_of,
+    sentence_of,
+    why_of,
+    why_of_code,
+)
+from .place import Place, check_names
 from .tool import Azcopy, OnProgress, Said, call, log_lines, write_list
 
 _SKIPPED = re.compile(r"Skipping (?P<name>.*?) as it cannot be scanned due to error: (?P<error>.*)", re.DOTALL)
@@ -173,3 +184,60 @@ def _name_of(source: str, place: Place, folder: str | None) -> str:
 
 def _detail(one: Mapping[str, Any], line: str) -> str:
     return line[:200] or f"azcopy's error code is {one.get('ErrorCode')}"
+
+
+_PROPERTIES = "ContentMD5;ContentEncoding;LastModifiedTime"
+
+
+def list_blobs(tool: Azcopy, place: Place) -> list[Blob]:
+    """Return all blobs below a place, sorted by name; none where there are none.
+
+    Folders of a hierarchical account, which are listed as blobs of their own, are left out.
+
+    :raises BlobError: they could not be listed, or not all.
+    """
+    found: list[Blob] = []
+    strange: list[str] = []
+
+    def hear(event: Event) -> None:
+        if event.kind == LISTED:
+            try:
+                found.append(blob_of(event))
+            except ValueError as error:
+                strange.append(str(error))
+
+    words = ["list", tool.credential.sign(place.address), "--location", "Blob", "--machine-readable"]
+    said = call(tool, [*words, "--properties", _PROPERTIES], place, on_event=hear)
+    if said.rc or strange:
+        raise BlobError(f"{place.address} cannot be listed: {said.words or strange[0]}.", said.why)
+    return sorted((blob for blob in found if not blob.name.endswith("/")), key=lambda blob: blob.name)
+
+
+_BLOBS_A_REQUEST = 5000
+# Linux takes 128 KiB in one argument.
+_LONGEST_EXPRESSION = 120_000
+_PLAIN = frozenset("/-_, =@~!#%&'\"<>:")
+
+
+def filter_for(names: Sequence[str], listed: int, patterns: Sequence[str] = ()) -> list[str] | None:
+    """Return the words that make azcopy list the container and download these; None where a list of files is better.
+
+    With a list of files it asks for each of them before it brings the first 10,000, one after the other. Where it gets
+    an expression it lists the container, 5,000 blobs a request, which costs less where that is known to be small.
+
+    :param listed: how many blobs there are below the place; 0 if nobody knows.
+    :param patterns: of file names, that stand for exactly these among the blobs.
+    """
+    if patterns:
+        return ["--recursive", "--include-pattern", ";".join(patterns)]
+    if not listed or listed / _BLOBS_A_REQUEST + 1 > len(names):
+        return None
+    if listed == len(names):
+        return ["--recursive"]
+    expression = f"^(?:{'|'.join(map(_literal, names))})$"
+    return ["--recursive", "--include-regex", expression] if len(expression.encode()) <= _LONGEST_EXPRESSION else None
+
+
+def _literal(name: str) -> str:
+    """The expression for a name itself. A ';' would end it for azcopy, so what is not plain stands as its number."""
+    return "".join(char if char.isalnum() or char in _PLAIN else f"\\x{{{ord(char):x}}}" for char in name)

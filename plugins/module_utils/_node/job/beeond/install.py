@@ -15,8 +15,9 @@ from ...machine.root import Root
 from ...machine.run import Run, must
 from ...setup.daemon import RUNNING
 from ...setup.managed_file import FileChange, apply_all, change_of
-from .settings import SETTINGS, as_text, settings_from
-from .units import commands_of, template_texts
+from .beegfs import release_of
+from .options import SETTINGS, as_text, settings_from
+from .units import template_texts
 
 _UNITS = "/etc/systemd/system"
 SWEEP = "hpcai-beeond-sweep.service"
@@ -69,7 +70,10 @@ def plan(root: Root, stated: Mapping[str, Any]) -> Plan:
     :raises OSError: something cannot be read.
     """
     settings = settings_from(stated, "settings")
-    texts = {**template_texts(commands_of(settings)), SWEEP: _SWEEP_TEXT}
+    release = release_of(settings.release)
+    daemons = release.daemons(is_first=True, keeps_metadata=True)
+    commands = {daemon: release.command(daemon, settings) for daemon in daemons}
+    texts = {**template_texts(commands), SWEEP: _SWEEP_TEXT}
     files = [change_of(root.at(f"{_UNITS}/{name}"), text) for name, text in sorted(texts.items())]
     files.append(change_of(root.at(SETTINGS), as_text(settings)))
     linked = os.path.lexists(root.at(_WANTS))

@@ -2,15 +2,35 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The job of a prolog, and what this node is in it."""
+"""The job of a prolog, which part this node has in it, and why a start fails.
+
+The kind of a failure says whose fault it is, and so what becomes of the node and of the job.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Callable
 
+from ...machine.run import Result
 from ...slurm.hostlist import HostlistError, expand
-from .failures import OwnFailure
+
+
+class OwnFailure(RuntimeError):
+    """This node's part cannot be had; the message is one line: what, where, what to do. The node is drained."""
+
+
+class UsersFault(RuntimeError):
+    """What users can cause, as a full scratch: the job goes back into the queue, and the node is not drained."""
+
+
+class PeerMissing(RuntimeError):
+    """This node's part is there, and another node's is not; the message says what is missing."""
+
+
+class JobGone(RuntimeError):
+    """The job is not to run any more: cancelled, or requeued by another node; the message says what became of it."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +43,7 @@ class Job:
     :ivar nodes: its nodes, each once, in an order that is the same on all of them.
     :ivar node: this node's name among them.
     :ivar restarts: which incarnation of the job this is; None where Slurm does not say.
-    :ivar leader: the job to put back: its own id, or the first one's of a heterogeneous job.
+    :ivar leader: the job to requeue: its own id, or the first one's of a heterogeneous job.
     """
 
     number: str
@@ -61,7 +81,7 @@ def number_of(environment: Mapping[str, str]) -> str:
 
 
 def job_of(environment: Mapping[str, str]) -> Job:
-    """Return the job that slurmd calls for, out of a prolog's environment, as job/hooks/environment.py makes it.
+    """Return the job that slurmd calls for, out of a prolog's environment, as job/hooks/options.py makes it.
 
     The list of nodes may hold one twice, and its order is Slurm's affair: it is sorted, and each counts once.
 
@@ -96,3 +116,15 @@ def _id(environment: Mapping[str, str], name: str, number: str) -> int:
     if not value.isdecimal():
         raise OwnFailure(f"job {number}: {name} is {value!r}, so nobody can be given the file system")
     return int(value)
+
+
+Bounded = Callable[[Sequence[str], float], Result]
+"""Runs a command for so many seconds at most, as machine/run.py does; tests pass a recorded one.
+
+Each command has its own limit: a file system whose servers are gone answers to nobody."""
+
+
+def said(result: Result) -> str:
+    """Return what a command said last, for the message that names it."""
+    lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
+    return lines[-1].strip() if lines else f"exit status {result.rc}"

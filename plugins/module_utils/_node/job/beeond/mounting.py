@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
 from collections.abc import Sequence
+from typing import Callable
 
 from ...machine.mounts import Mount, read_mounts
 from ...machine.root import Root
 from ...machine.run import Result
 from ...machine.user_folders import FolderProblem, walk
-from .bounded import Bounded, said
-from .failures import OwnFailure
-from .places import FILES
-from .users import Clock, Kill, Pause, make_leave, named
+from .job import Bounded, OwnFailure, said
+from .layout import FILES
 
 MOUNT_S, UNMOUNT_S, LAZY_S, HAND_OVER_S = 30.0, 20.0, 10.0, 15.0
 # A stand-in in user space is fuse.beegfs to the kernel.
@@ -95,7 +96,7 @@ def hand_over(mount_point: str, uid: int, gid: int, run: Bounded) -> None:
             raise OwnFailure(f"{mount_point} cannot be given to user {uid}: {said(answer)}")
 
 
-def _give_up(mount_point: str, root: Root) -> None:
+def _stop_retries(mount_point: str, root: Root) -> None:
     """Have the client try once what it would try for ten minutes: what it has not written is removed anyway."""
     mounted = mount_at(mount_point, root)
     named = [option for option in mounted.options if option.startswith("cfgFile=")] if mounted else []
@@ -122,7 +123,7 @@ def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock
         if left:
             problems.append(f"{named(left, root)} on {mount_point} cannot be killed")
         layers = _layers(mount_point, root)
-        _give_up(mount_point, root)
+        _stop_retries(mount_point, root)
         # Not canonicalized: to look at the mount point is to ask servers that may be gone.
         deadline = clock() + UNMOUNT_S
         answer = run(["umount", "-c", mount_point], UNMOUNT_S)
@@ -142,3 +143,62 @@ def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock
             return [*problems, f"{mount_point} cannot be unmounted: {said(answer)}"]
         problems.append(f"{mount_point} did not unmount ({said(answer)}): it was only detached, restart the machine")
     return problems if mount_at(mount_point, root) is None else [*problems, f"{mount_point} is still mounted"]
+
+
+TERM_S, KILL_S = 5.0, 3.0
+"""Seconds that they may take to leave when they are asked to, and when they are killed."""
+_LOOK_S = 0.1
+_MAPPED = re.compile(r"^\S+ \S+ \S+ \S+ \d+\s+(/.*)$", re.MULTILINE)
+
+Kill = Callable[[int, int], None]
+Clock = Callable[[], float]
+Pause = Callable[[float], None]
+
+
+def users_of(mount_point: str, root: Root) -> list[int]:
+    """Return the processes that stand in it, have a file of it open, or have one mapped; never this one.
+
+    That is read off /proc, where looking at a link asks no file system: one whose servers are gone would not answer.
+    """
+    return [
+        pid for pid, folder in root.numbered("/proc", "") if pid != os.getpid() and _uses(folder, mount_point, root)
+    ]
+
+
+def make_leave(mount_point: str, root: Root, kill: Kill, clock: Clock, pause: Pause) -> list[int]:
+    """Ask all of them to end, kill those that do not, and return those that are still there."""
+    for number, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
+        left = users_of(mount_point, root)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(pid, number)
+        deadline = clock() + wait_s
+        while left and clock() < deadline:
+            pause(_LOOK_S)
+            left = users_of(mount_point, root)
+        if not left:
+            return []
+    return left
+
+
+def named(pids: list[int], root: Root) -> str:
+    """Return how people are told of processes."""
+    shown = ", ".join(f"{root.text(f'/proc/{pid}/comm') or '?'} ({pid})" for pid in pids[:5])
+    return shown + (f" and {len(pids) - 5} more" if len(pids) > 5 else "")
+
+
+def _uses(folder: str, mount_point: str, root: Root) -> bool:
+    links = [f"{folder}/{name}" for name in ("cwd", "root", "exe")]
+    links += [f"{folder}/fd/{name}" for name in root.entries(f"{folder}/fd")]
+    for link in links:
+        try:
+            if _below(os.readlink(root.at(link)), mount_point):
+                return True
+        except OSError:
+            continue
+    mapped = _MAPPED.findall(root.text(f"{folder}/maps") or "")
+    return any(_below(path, mount_point) for path in mapped)
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")

@@ -2,23 +2,28 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Waiting for the other nodes, whom nobody asks: the management daemon tells who is there.
+"""Waiting for the other nodes, whom nobody asks, and mounting when all are online: the management daemon lists them.
 
 What is missing at the deadline is judged by who could have seen to it. A node whose own daemon has died, or has not
 registered although the management daemon has answered for long enough, has failed itself; so has the first node, where
 the management daemon does not answer. All else is another node's fault.
+
+A server that has died since then is still listed as online for a while, and each node's mount fails. The node with that
+server sees its daemon end and fails its prolog, whereupon Slurm requeues the job; so the others try again until they
+are told so. Where nobody tells, as when that node is gone, they look whether each node's server can be reached.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Callable
 
-from .failures import JobGone, OwnFailure, PeerMissing
-from .job import Job
-from .release import Seen
-from .users import Clock, Pause
+from ...machine.root import Root
+from .beegfs import Registered
+from .job import Bounded, Job, JobGone, OwnFailure, PeerMissing
+from .mounting import MOUNT_S, Clock, Pause, mount
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 3.0
 _ASK_S, _ASK_PER_NODE_S = 15.0, 0.1
@@ -39,7 +44,7 @@ class Watch:
     :ivar gone: what became of the job, where it is not to run any more; empty where it is, or nobody knows.
     """
 
-    look: Callable[[], Seen]
+    look: Callable[[], Registered]
     dead: Callable[[], Sequence[str]]
     gone: Callable[[], str]
     clock: Clock
@@ -83,7 +88,7 @@ def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:
         pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
 
 
-def _judge(job: Job, metadata_nodes: int, seen: Seen, limit_s: float, answered_s: float, host: str) -> None:
+def _judge(job: Job, metadata_nodes: int, seen: Registered, limit_s: float, answered_s: float, host: str) -> None:
     within = f"within {limit_s:.3g} s"
     if not seen.answered:
         if job.is_first:
@@ -108,3 +113,59 @@ def _judge(job: Job, metadata_nodes: int, seen: Seen, limit_s: float, answered_s
 
 def _same(name: str, host: str) -> bool:
     return name.partition(".")[0].lower() == host.partition(".")[0].lower()
+
+
+_LEAST_S, _PAUSE_S, _CONNECT_S = 10.0, 3.0, 2.0
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The other nodes' servers.
+
+    :ivar names: of the nodes.
+    :ivar reach: whether a node's server takes a connection.
+    """
+
+    names: Sequence[str]
+    reach: Callable[[str], bool]
+
+    def missing(self) -> str:
+        """Return the first node whose server cannot be reached; nothing if all can."""
+        return next((name for name in self.names if not self.reach(name)), "")
+
+
+def join(
+    command: Sequence[str], mount_point: str, deadline: float, watch: Watch, peers: Peers, root: Root, run: Bounded
+) -> None:
+    """Mount, within the deadline.
+
+    :raises OwnFailure: it cannot be mounted, and nobody else is the cause.
+    :raises PeerMissing: another node's server cannot be reached.
+    :raises JobGone: the job is not to run any more.
+    """
+    while True:
+        limit_s = min(MOUNT_S, max(_LEAST_S, deadline - watch.clock()))
+        words = mount(command, mount_point, root, run, limit_s)
+        if not words:
+            return
+        dead = watch.dead()
+        if dead:
+            raise OwnFailure(f"a daemon of the job has ended: {'; '.join(dead)}; {words}")
+        gone = watch.gone()
+        if gone:
+            raise JobGone(gone)
+        if watch.clock() + _PAUSE_S >= deadline:
+            missing = peers.missing()
+            if missing:
+                raise PeerMissing(f"{words}; the storage server on {missing} cannot be reached")
+            raise OwnFailure(words)
+        watch.pause(_PAUSE_S)
+
+
+def connects(address: str, port: int) -> bool:
+    """Whether somebody takes connections there."""
+    try:
+        socket.create_connection((address, port), timeout=_CONNECT_S).close()
+    except OSError:
+        return False
+    return True

@@ -10,8 +10,11 @@ Order: leftovers, own means (scratch, InfiniBand, ports), configuration, daemons
 from __future__ import annotations
 
 import errno
+import hashlib
+import hmac
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Callable
@@ -20,21 +23,16 @@ from ...machine.atomic import write_file
 from ...machine.mounts import is_full
 from ...machine.root import Root
 from ...machine.user_folders import FolderProblem
-from . import mounting, places, put_back, rendezvous, sweep, units
-from .address import Ask, address_of
-from .bounded import said
-from .failures import JobGone, OwnFailure, PeerMissing, UsersFault
-from .job import Job
-from .joining import Peers, connects, join
-from .places import BEEGFS, BIND, FILES, Held
-from .ports import refuse_taken
-from .put_back import Controller, Silent
-from .release import SECRET, Part, Release
-from .releases import release_of
-from .secret import secret_of
-from .settings import REQUIRED, Settings
+from .. import requeue
+from ..requeue import Controller, Silent
+from . import layout, mounting, rendezvous, sweep, units
+from .beegfs import SECRET, BeeGfs7, NodePart, release_of
+from .job import Job, JobGone, OwnFailure, PeerMissing, UsersFault, said
+from .layout import BEEGFS, BIND, FILES, Holding
+from .network import Ask, address_of, rdma_of, refuse_taken
+from .options import REQUIRED, BeeondSettings
+from .rendezvous import Peers, connects, join
 from .stop import Machine, stop
-from .transport import rdma_of
 
 _LOAD_S = 30.0
 _LOGGED = 300
@@ -42,12 +40,12 @@ _LEAST_INODES = 1000
 
 
 @dataclass(frozen=True)
-class Around:
+class StartContext:
     """What a start needs of the world beside this machine.
 
     :ivar environment: the prolog's.
     :ivar ask_address: what asks slurmctld for a node's address.
-    :ivar controller: slurmctld, for putting the job back.
+    :ivar controller: slurmctld, for requeuing the job.
     :ivar refuse_taken: what refuses ports that are taken.
     :ivar reach: whether somebody at an address takes connections on a port.
     """
@@ -73,13 +71,13 @@ class Outcome:
     words: str
 
 
-def start(job: Job, settings: Settings, machine: Machine, around: Around) -> Outcome:
+def start(job: Job, settings: BeeondSettings, machine: Machine, context: StartContext) -> Outcome:
     """Give the job its file system, or see to it that it does not run without one."""
     # Removing what is not ours is not rolling back: what is in the way of a start stays where it is.
-    held: Held | None = None
+    held: Holding | None = None
     moved = ""
     try:
-        moved = places.make_root(settings.data_root, machine.root)
+        moved = layout.make_root(settings.data_root, machine.root)
         left = sweep.clean_before(job.number, settings, machine)
         if left:
             raise OwnFailure(f"an earlier job has left something here: {left[0]}")
@@ -90,9 +88,9 @@ def start(job: Job, settings: Settings, machine: Machine, around: Around) -> Out
         if job.is_alone:
             _alone(job, held, machine)
         else:
-            _together(job, held, settings, machine, around)
+            _together(job, held, settings, machine, context)
     except UsersFault as lack:
-        return _put_back(f"{job.node}: {lack}", job, _roll_back(held, machine), around, is_jobs_own=True)
+        return _requeue(f"{job.node}: {lack}", job, _roll_back(held, machine), context, is_jobs_own=True)
     except (OwnFailure, FolderProblem, OSError) as error:
         words = str(error)
         if isinstance(error, OSError):
@@ -104,13 +102,13 @@ def start(job: Job, settings: Settings, machine: Machine, around: Around) -> Out
         left = _roll_back(held, machine)
         # Before the start no service of the machine had the port: a user was faster than the daemon.
         if full or os.strerror(errno.EADDRINUSE) in words:
-            return _put_back(f"{job.node}: {words}", job, left, around, is_jobs_own=True)
+            return _requeue(f"{job.node}: {words}", job, left, context, is_jobs_own=True)
         return Outcome(False, False, _with(words, left))
     except JobGone as gone:
         return _without(str(gone), _roll_back(held, machine))
     except PeerMissing as missing:
         # First, so that nothing is here any more when the job may start elsewhere.
-        return _put_back(str(missing), job, _roll_back(held, machine), around)
+        return _requeue(str(missing), job, _roll_back(held, machine), context)
     nodes = "this node" if job.is_alone else f"{len(job.nodes)} nodes"
     words = f"job {job.number} has {settings.mount_point} on {nodes}"
     return Outcome(True, True, f"{words}; warning: {moved}" if moved else words)
@@ -120,27 +118,27 @@ def _without(words: str, left: list[str]) -> Outcome:
     return Outcome(not left, False, _with(words, left))
 
 
-def _put_back(words: str, job: Job, left: list[str], around: Around, is_jobs_own: bool = False) -> Outcome:
+def _requeue(words: str, job: Job, left: list[str], context: StartContext, is_jobs_own: bool = False) -> Outcome:
     try:
-        done = put_back.put_back(job, around.controller, words if is_jobs_own else "")
+        done = requeue.requeue(job, context.controller, words if is_jobs_own else "")
         return _without(f"{words}; {done}", left)
     except Silent as silent:
-        return Outcome(False, False, _with(f"{words}, and job {job.number} cannot be put back: {silent}", left))
+        return Outcome(False, False, _with(f"{words}, and job {job.number} cannot be requeued: {silent}", left))
 
 
 def _with(words: str, left: list[str]) -> str:
     return f"{words}; and after that {'; '.join(left)}" if left else words
 
 
-def _roll_back(held: Held | None, machine: Machine) -> list[str]:
+def _roll_back(held: Holding | None, machine: Machine) -> list[str]:
     return stop(held, machine) if held else []
 
 
-def _held(job: Job, settings: Settings) -> Held:
+def _held(job: Job, settings: BeeondSettings) -> Holding:
     daemons: tuple[str, ...] = ()
     if not job.is_alone:
         daemons = release_of(settings.release).daemons(job.is_first, job.keeps_metadata(settings.metadata_nodes))
-    return Held(
+    return Holding(
         job=job.number,
         kind=BIND if job.is_alone else BEEGFS,
         mount_point=settings.mount_point,
@@ -148,11 +146,11 @@ def _held(job: Job, settings: Settings) -> Held:
         data_root=settings.data_root,
         daemons=daemons,
         release=settings.release,
-        since=sweep.now(),
+        since=time.time(),
     )
 
 
-def _refuse_full(settings: Settings, root: Root) -> None:
+def _refuse_full(settings: BeeondSettings, root: Root) -> None:
     try:
         lack = _lack_of_space(settings, root)
     except OSError as error:
@@ -162,14 +160,14 @@ def _refuse_full(settings: Settings, root: Root) -> None:
         raise UsersFault(lack)
 
 
-def _is_full(settings: Settings, root: Root) -> bool:
+def _is_full(settings: BeeondSettings, root: Root) -> bool:
     try:
         return bool(_lack_of_space(settings, root))
     except OSError:
         return False
 
 
-def _lack_of_space(settings: Settings, root: Root) -> str:
+def _lack_of_space(settings: BeeondSettings, root: Root) -> str:
     scratch = os.path.dirname(settings.data_root)
     found = os.statvfs(root.at(scratch))
     free = found.f_bavail * found.f_frsize // 2**20
@@ -181,15 +179,15 @@ def _lack_of_space(settings: Settings, root: Root) -> str:
     return ""
 
 
-def _begin(held: Held, root: Root) -> None:
+def _begin(held: Holding, root: Root) -> None:
     """Note what will be here before it is, so that whatever ends this, an epilog or a sweep finds it."""
-    places.write_down(held, root)
-    places.make_data(held.job, held.data_root, root)
+    layout.write_state(held, root)
+    layout.make_data(held.job, held.data_root, root)
 
 
-def _alone(job: Job, held: Held, machine: Machine) -> None:
+def _alone(job: Job, held: Holding, machine: Machine) -> None:
     """The same path, without BeeGFS: a folder of the job on the scratch."""
-    with places.make_inside(held.data, FILES, machine.root) as files:
+    with layout.make_inside(held.data, FILES, machine.root) as files:
         # Not canonicalized: that would be a path again, and not the folder that was opened.
         command = ("mount", "-c", "-o", "bind,nosuid,nodev", files.for_commands, held.mount_point)
         problem = mounting.mount(command, held.mount_point, machine.root, machine.run)
@@ -198,23 +196,23 @@ def _alone(job: Job, held: Held, machine: Machine) -> None:
     mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
 
 
-def _together(job: Job, held: Held, settings: Settings, machine: Machine, around: Around) -> None:
+def _together(job: Job, held: Holding, settings: BeeondSettings, machine: Machine, context: StartContext) -> None:
     root, release = machine.root, release_of(settings.release)
     deadline = machine.clock() + settings.wait_s(len(job.nodes))
     rdma = rdma_of(settings.rdma, root)
-    around.refuse_taken(release.ports(held.daemons, settings))
-    management = _address(job.nodes[0], root, around)
-    part = Part(held.daemons, management, held.data, places.run_folder(job.number), rdma)
+    context.refuse_taken(release.ports(held.daemons, settings))
+    management = _address(job.nodes[0], root, context)
+    part = NodePart(held.daemons, management, held.data, layout.run_folder(job.number), rdma)
     _write(part, job, settings, release, root)
     loaded = machine.run(release.load(), _LOAD_S)
     if loaded.rc != 0:
         raise OwnFailure(f"the kernel cannot mount BeeGFS ('{' '.join(release.load())}': {said(loaded)})")
     for daemon in held.daemons:
         units.start(daemon, job.number, machine.run)
-    watch = _watch(job, part, machine, around, release)
+    watch = _watch(job, part, machine, context, release)
     rendezvous.wait(job, settings.metadata_nodes, max(0.0, deadline - machine.clock()), watch)
     others = [node for node in job.nodes if node != job.node]
-    peers = Peers(others, lambda node: around.reach(_address(node, root, around), release.storage_port(settings)))
+    peers = Peers(others, lambda node: context.reach(_address(node, root, context), release.storage_port(settings)))
     join(release.mount(held.mount_point, part.folder), held.mount_point, deadline, watch, peers, root, machine.run)
     if rdma == REQUIRED:
         fallback = release.fell_back(held.mount_point, machine.run)
@@ -223,20 +221,20 @@ def _together(job: Job, held: Held, settings: Settings, machine: Machine, around
     mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
 
 
-def _address(node: str, root: Root, around: Around) -> str:
-    return address_of(node, around.environment, root, around.ask_address)
+def _address(node: str, root: Root, context: StartContext) -> str:
+    return address_of(node, context.environment, root, context.ask_address)
 
 
-def _write(part: Part, job: Job, settings: Settings, release: Release, root: Root) -> None:
+def _write(part: NodePart, job: Job, settings: BeeondSettings, release: BeeGfs7, root: Root) -> None:
     for folder in release.folders(part):
-        with places.make_inside(part.data, os.path.basename(folder), root):
+        with layout.make_inside(part.data, os.path.basename(folder), root):
             pass
     write_file(root.at(f"{part.folder}/{SECRET}"), secret_of(job, root), 0o400)
     for name, text in release.files(part, settings).items():
         write_file(root.at(f"{part.folder}/{name}"), text, 0o600)
 
 
-def _watch(job: Job, part: Part, machine: Machine, around: Around, release: Release) -> rendezvous.Watch:
+def _watch(job: Job, part: NodePart, machine: Machine, context: StartContext, release: BeeGfs7) -> rendezvous.Watch:
     def dead() -> list[str]:
         ended = units.dead(part.daemons, job.number, machine.run)
         return [f"{daemon}: {_words_of(daemon, job, part, release, machine.root)}" for daemon in ended]
@@ -244,14 +242,14 @@ def _watch(job: Job, part: Part, machine: Machine, around: Around, release: Rele
     return rendezvous.Watch(
         look=lambda: release.look(machine.root.at(part.folder), machine.run),
         dead=dead,
-        gone=lambda: put_back.became_of(job, around.controller),
+        gone=lambda: requeue.became_of(job, context.controller),
         clock=machine.clock,
         pause=machine.pause,
         host=socket.gethostname,
     )
 
 
-def _words_of(daemon: str, job: Job, part: Part, release: Release, root: Root) -> str:
+def _words_of(daemon: str, job: Job, part: NodePart, release: BeeGfs7, root: Root) -> str:
     """Return what a daemon said before it ended. Of its configuration it complains where systemd hears it."""
     log = root.text(f"{part.folder}/{daemon}.log") or ""
     reason = release.reason(log)
@@ -266,3 +264,27 @@ def _words_of(daemon: str, job: Job, part: Part, release: Release, root: Root) -
 def _plain(text: str) -> str:
     """Return text of a log as one line of plain letters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+MUNGE_KEY = "/etc/munge/munge.key"
+_DOMAIN = "hpcai.azure beeond connAuthFile 1"
+"""What the key is used for here: munge itself uses it for something else."""
+
+
+def secret_of(job: Job, root: Root) -> str:
+    """Return the text of the job's connAuthFile. Nodes need not exchange it: each makes it of what all of them have.
+
+    Whoever cannot read the cluster's munge key cannot make it, and it is another one for each job and each incarnation,
+    so that what is left of an earlier one is not let in.
+
+    :raises OwnFailure: the cluster's key cannot be read.
+    """
+    try:
+        with open(root.at(MUNGE_KEY), "rb") as file:
+            key = file.read()
+    except OSError as error:
+        raise OwnFailure(f"{MUNGE_KEY} cannot be read ({error.strerror}), and the job's secret is made of it") from None
+    if not key:
+        raise OwnFailure(f"{MUNGE_KEY} is empty, and the job's secret is made of it")
+    words = (_DOMAIN, job.number, str(job.restarts), *job.nodes)
+    return hmac.new(key, "\0".join(words).encode(), hashlib.sha256).hexdigest() + "\n"

@@ -20,12 +20,11 @@ from dataclasses import dataclass
 
 from ...machine.root import Root
 from ...machine.run import run as run_command
-from . import places, units
-from .bounded import Bounded
-from .mounting import is_ours, mount_at, unmount
-from .places import Held
-from .releases import release_of
-from .users import Clock, Kill, Pause
+from . import layout, units
+from .beegfs import release_of
+from .job import Bounded
+from .layout import Holding
+from .mounting import Clock, Kill, Pause, is_ours, mount_at, unmount
 
 CLIENTS_S = 20.0
 _PAUSE_S = 1.0
@@ -47,7 +46,7 @@ class Machine:
     pause: Pause = time.sleep
 
 
-def stop(held: Held, machine: Machine, wait_for_clients: bool = True) -> list[str]:
+def stop(held: Holding, machine: Machine, wait_for_clients: bool = True) -> list[str]:
     """Take down what the job holds here, and return what is left, in words; nothing if all is gone.
 
     :param wait_for_clients: whether other nodes may still have it mounted.
@@ -64,18 +63,18 @@ def stop(held: Held, machine: Machine, wait_for_clients: bool = True) -> list[st
     return problems
 
 
-def verify(held: Held, machine: Machine) -> list[str]:
+def verify(held: Holding, machine: Machine) -> list[str]:
     """Return what of a job is here, in words."""
     root = machine.root
     mounted = mount_at(held.mount_point, root)
     found = [f"{held.mount_point} is mounted"] if mounted and is_ours(mounted) else []
     found += [f"process {pid} ({name}) of {owner} runs" for pid, name, owner in units.processes(held.job, root)]
-    found += [f"{path} is there" for path in (held.data, places.run_folder(held.job)) if root.exists(path)]
+    found += [f"{path} is there" for path in (held.data, layout.run_folder(held.job)) if root.exists(path)]
     return found
 
 
-def _wait_for_clients(held: Held, machine: Machine) -> None:
-    release, folder = release_of(held.release), places.run_folder(held.job)
+def _wait_for_clients(held: Holding, machine: Machine) -> None:
+    release, folder = release_of(held.release), layout.run_folder(held.job)
     deadline = machine.clock() + CLIENTS_S
     while machine.clock() < deadline:
         # None: the management daemon is gone, and whoever waits for it waits in vain.
@@ -84,17 +83,17 @@ def _wait_for_clients(held: Held, machine: Machine) -> None:
         machine.pause(_PAUSE_S)
 
 
-def _remove(held: Held, machine: Machine) -> list[str]:
+def _remove(held: Holding, machine: Machine) -> list[str]:
     """Remove data and configuration; data that is mounted, or has a daemon on it, stays."""
     root = machine.root
     mounted = mount_at(held.mount_point, root)
     if units.processes(held.job, root) or (mounted and is_ours(mounted)):
         return [f"{held.data} stays, because it is in use"]
-    stays = places.remove_data(held, root, lambda command: machine.run(command, _REMOVE_S))
+    stays = layout.remove_data(held, root, lambda command: machine.run(command, _REMOVE_S))
     if stays:
         return [stays]
     try:
-        places.remove_run_folder(held.job, root)
+        layout.remove_run_folder(held.job, root)
     except OSError as error:
-        return [f"{places.run_folder(held.job)} cannot be removed: {error.strerror}"]
+        return [f"{layout.run_folder(held.job)} cannot be removed: {error.strerror}"]
     return []

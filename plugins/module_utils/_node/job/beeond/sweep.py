@@ -13,19 +13,18 @@ alone: between a prolog and the first slurmstepd there are other scripts.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Callable
+from typing import Any, Callable
 
 from ...machine.atomic import remove_file, write_file
 from ...machine.owners import live_jobs, read_owned
 from ...machine.root import Root
-from . import places, units
-from .bounded import Bounded
+from . import layout, mounting, units
+from .job import Bounded
+from .layout import BEEGFS, FILES, Holding
 from .mounting import is_ours, mount_at
-from .places import BEEGFS, FILES, Held
-from .settings import Settings
+from .options import BeeondSettings
 from .stop import Machine, stop
 
 YOUNG_S = 600.0
@@ -44,24 +43,24 @@ class Leftover:
     :ivar earlier_boot: it was made before this boot.
     """
 
-    held: Held
+    held: Holding
     earlier_boot: bool
 
 
-def found(settings: Settings, root: Root, run: Bounded) -> list[Leftover]:
+def find_leftovers(settings: BeeondSettings, root: Root, run: Bounded) -> list[Leftover]:
     """Return what there is of jobs, live or dead, by their ids."""
-    data = places.jobs_with_data(settings.data_root, root)
+    data = layout.jobs_with_data(settings.data_root, root)
     loaded = units.loaded_jobs(run)
-    written = places.jobs_written_down(root)
+    written = layout.jobs_with_state(root)
     held = {}
     for job in sorted({*data, *loaded, *written}, key=int):
-        known = places.written_down(job, root) or _guess(job, settings)
+        known = layout.read_state(job, root) or _guess(job, settings)
         held[job] = replace(known, daemons=known.daemons or tuple(loaded.get(job, ())))
     mounted = mount_at(settings.mount_point, root)
     if mounted and is_ours(mounted) and not any(_has(one, settings.mount_point, root) for one in held.values()):
         job = _job_of_bind(mounted.root)
         held[job] = held.get(job) or _guess(job, settings)
-    now = places.boot_id(root)
+    now = layout.boot_id(root)
     return [Leftover(one, data.get(job, now) != now and job not in written) for job, one in held.items()]
 
 
@@ -70,9 +69,9 @@ def live_here(root: Root) -> set[str]:
     return {str(job) for job in live_jobs(read_owned(root))}
 
 
-def dead(
-    leftovers: list[Leftover], live: Collection[str], runs: Runs, settings: Settings, now: float
-) -> tuple[list[Held], list[str]]:
+def of_dead_jobs(
+    leftovers: list[Leftover], live: Collection[str], runs: Runs, settings: BeeondSettings, now: float
+) -> tuple[list[Holding], list[str]]:
     """Return what belongs to dead jobs, and what is left alone although it may, in words."""
     gone, unsure = [], []
     for one in leftovers:
@@ -92,7 +91,7 @@ def dead(
     return gone, unsure
 
 
-def clean(gone: list[Held], machine: Machine) -> list[str]:
+def clean(gone: list[Holding], machine: Machine) -> list[str]:
     """Take all of it down, and return what is left, in words."""
     problems = []
     for held in gone:
@@ -106,32 +105,27 @@ def note(problems: list[str], root: Root) -> None:
     :raises OSError: it cannot be kept.
     """
     if problems:
-        write_file(root.at(places.LEFT), "".join(f"{words}\n" for words in problems))
+        write_file(root.at(layout.LEFT), "".join(f"{words}\n" for words in problems))
     else:
-        remove_file(root.at(places.LEFT))
+        remove_file(root.at(layout.LEFT))
 
 
-def clean_before(job: str, settings: Settings, machine: Machine) -> list[str]:
+def clean_before(job: str, settings: BeeondSettings, machine: Machine) -> list[str]:
     """Take down what other jobs have left, and an earlier incarnation of this one, whose prolog this is.
 
     The job has the node for itself, so whatever has no slurmstepd here is dead.
     """
     live = live_here(machine.root) - {job}
-    gone = [one.held for one in found(settings, machine.root, machine.run) if one.held.job not in live]
+    gone = [one.held for one in find_leftovers(settings, machine.root, machine.run) if one.held.job not in live]
     return clean(gone, machine)
 
 
-def now() -> float:
-    """Return the time as it is written down."""
-    return time.time()
+def _guess(job: str, settings: BeeondSettings) -> Holding:
+    return Holding(job, BEEGFS, settings.mount_point, f"{settings.data_root}/{job}", settings.data_root)
 
 
-def _guess(job: str, settings: Settings) -> Held:
-    return Held(job, BEEGFS, settings.mount_point, f"{settings.data_root}/{job}", settings.data_root)
-
-
-def _has(held: Held, mount_point: str, root: Root) -> bool:
-    return held.mount_point == mount_point and root.exists(places.run_folder(held.job))
+def _has(held: Holding, mount_point: str, root: Root) -> bool:
+    return held.mount_point == mount_point and root.exists(layout.run_folder(held.job))
 
 
 def _job_of_bind(path: str) -> str:
@@ -139,3 +133,43 @@ def _job_of_bind(path: str) -> str:
     folder, _slash, last = path.rpartition("/")
     job = os.path.basename(folder)
     return job if last == FILES and job.isdecimal() else _NOBODY
+
+
+def status(settings: BeeondSettings, machine: Machine) -> list[dict[str, Any]]:
+    """Return what there is of each job: plain JSON values."""
+    live = live_here(machine.root)
+    told = []
+    for one in find_leftovers(settings, machine.root, machine.run):
+        held = one.held
+        mounted = mounting.mount_at(held.mount_point, machine.root)
+        told.append(
+            {
+                "job": held.job,
+                "kind": held.kind,
+                "mount_point": held.mount_point,
+                "mounted": bool(mounted and mounting.is_ours(mounted)),
+                "data": held.data,
+                "daemons": list(held.daemons),
+                "dead": units.dead(held.daemons, held.job, machine.run) if held.daemons else [],
+                "runs": held.job in live,
+            }
+        )
+    return told
+
+
+def status_lines(told: list[dict[str, Any]]) -> list[str]:
+    """Return it for people, a line each."""
+    if not told:
+        return ["no job has a file system here"]
+    lines = []
+    for one in told:
+        parts = [f"{one['mount_point']} {'mounted' if one['mounted'] else 'not mounted'}"]
+        parts += [f"{daemon} {'ended' if daemon in one['dead'] else 'runs'}" for daemon in one["daemons"]]
+        owner = "" if one["runs"] else " (no slurmstepd of it here)"
+        lines.append(f"job {one['job']}{owner}: {', '.join(parts)}")
+    return lines
+
+
+def is_degraded(told: list[dict[str, Any]]) -> bool:
+    """Whether a live job lacks something."""
+    return any(one["runs"] and (one["dead"] or not one["mounted"]) for one in told)

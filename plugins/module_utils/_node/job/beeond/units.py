@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...machine.root import Root
-from .bounded import Bounded, said
-from .failures import OwnFailure
-from .settings import Settings
+from .job import Bounded, OwnFailure, said
 
 DAEMONS = ("mgmtd", "meta", "storage", "helperd")
 STOP_S = 10
@@ -62,16 +60,6 @@ def template_texts(commands: Mapping[str, str]) -> dict[str, str]:
         template(daemon): _TEXT.format(daemon=daemon, command=command, stop_s=STOP_S)
         for daemon, command in commands.items()
     }
-
-
-def commands_of(settings: Settings) -> dict[str, str]:
-    """Return the command lines of all daemons."""
-    # Not above: only who writes the templates needs it.
-    from .releases import release_of
-
-    release = release_of(settings.release)
-    everywhere = release.daemons(is_first=True, keeps_metadata=True)
-    return {daemon: release.command(daemon, settings) for daemon in everywhere}
 
 
 def start(daemon: str, job: str, run: Bounded) -> None:

@@ -4,6 +4,6 @@
 
 """Checkpoints of a job in Blob storage: published whole or not at all, and fetched whole or not at all.
 
-Where things lie below the place of a series (``names``), and in which order they are written (``publish``, ``whole``)
-and removed (``prune``), is what keeps half a checkpoint from being taken for a whole one.
+Where things lie below the place of a series (``names``), and in which order they are written (``publish``,
+``manifest``) and removed (``prune``), is what keeps half a checkpoint from being taken for a whole one.
 """

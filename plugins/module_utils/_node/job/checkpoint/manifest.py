@@ -2,9 +2,17 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The manifests: what a node gave, and that all nodes gave it.
+"""The manifests: what a node gave, that all nodes gave it, and so which checkpoints are whole.
 
 Both are a function of what was saved alone, without a time or the writer's name: whoever writes one writes the same.
+
+The job's manifest is written by any node that finds the manifests of all nodes, not by rank 0. Each node looks after it
+has written its own, so the last one finds all; none has to wait for another, and a rank 0 that is killed after its
+share, or that is the fastest, keeps nothing from being whole. Two nodes may find all at once. Both then write the same
+bytes under the same name, since the nodes' manifests are written once: whoever comes second changes nothing.
+
+A node that was held up may write the manifest of what was pruned meanwhile. So pruning starts with a mark that stays
+(``pruned/ID``), and what has one is not whole.
 """
 
 from __future__ import annotations
@@ -16,9 +24,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...machine.run import CommandFailed
-from ..azcopy.names import trouble_with
-from .files import digest
-from .names import Id, id_of
+from ..azcopy.place import trouble_with
+from .directory import digest
+from .names import COMPLETE, PRUNED, Id, id_in, id_of, line_of
+from .store import Store, read_texts, write_text
 
 SCHEMA = 1
 
@@ -85,7 +94,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Whole:
+class JobManifest:
     """A whole checkpoint."""
 
     id: Id
@@ -122,9 +131,9 @@ def shard_of(text: str, where: str) -> Shard:
     try:
         made = Shard(
             id=_id(given["id"]),
-            rank=_whole(given["rank"]),
+            rank=_number(given["rank"]),
             folder=_name(given["folder"]),
-            files=tuple(File(_path(path), _whole(size), _sha(sha)) for path, size, sha in given["files"]),
+            files=tuple(File(_path(path), _number(size), _sha(sha)) for path, size, sha in given["files"]),
             outline=str(given["outline"]),
             latest=(_name(given["latest"][0]) if given["latest"][0] else "", str(given["latest"][1])),
         )
@@ -135,7 +144,7 @@ def shard_of(text: str, where: str) -> Shard:
     return made
 
 
-def whole_of(shards: Sequence[str], id_: Id) -> Whole:
+def job_manifest_of(shards: Sequence[str], id_: Id) -> JobManifest:
     """Return the checkpoint that these manifests, one of each node, make up.
 
     :raises BadManifest: they do not: one is of another checkpoint, or they were made of different folders.
@@ -157,10 +166,10 @@ def whole_of(shards: Sequence[str], id_: Id) -> Whole:
         Part(rank, hashlib.sha256(text.encode()).hexdigest(), len(shard.files), shard.size)
         for rank, (text, shard) in enumerate(zip(shards, read))
     )
-    return Whole(id_, read[0].folder, bool(read[0].outline), parts)
+    return JobManifest(id_, read[0].folder, bool(read[0].outline), parts)
 
 
-def whole_text(whole: Whole) -> str:
+def job_manifest_text(whole: JobManifest) -> str:
     """Return the job's manifest."""
     return _text(
         {
@@ -172,19 +181,20 @@ def whole_text(whole: Whole) -> str:
     )
 
 
-def whole_from(text: str, where: str) -> Whole:
+def job_manifest_from(text: str, where: str) -> JobManifest:
     """Return what the job's manifest says.
 
     :raises BadManifest: it is none, or not one of as many nodes as its name says.
     """
     given = _read(text, where)
     try:
-        made = Whole(
+        made = JobManifest(
             id=_id(given["id"]),
             folder=_name(given["folder"]),
             shared=bool(given["shared"]),
             parts=tuple(
-                Part(_whole(rank), _sha(sha), _whole(files), _whole(size)) for rank, sha, files, size in given["shards"]
+                Part(_number(rank), _sha(sha), _number(files), _number(size))
+                for rank, sha, files, size in given["shards"]
             ),
         )
     except (LookupError, TypeError, ValueError) as error:
@@ -221,7 +231,7 @@ def _id(given: Any) -> Id:
     return made
 
 
-def _whole(given: Any) -> int:
+def _number(given: Any) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or given < 0:
         raise ValueError(f"{given!r} is no number")
     return given
@@ -243,3 +253,73 @@ def _sha(given: Any) -> str:
     if not isinstance(given, str) or len(given) != 64:
         raise ValueError(f"{given!r} is no hash")
     return given
+
+
+def complete(store: Store, id_: Id) -> JobManifest | None:
+    """Write the job's manifest if those of all nodes are there; return what it says, None if some are missing.
+
+    :raises BadManifest: the nodes' manifests do not make up one checkpoint.
+    :raises CommandFailed: it could not be read or written.
+    """
+    if missing_ranks(store, id_):
+        return None
+    names = [f"{rank}.json" for rank in range(id_.world)]
+    texts = read_texts(store, id_.shards, names)
+    made = job_manifest_of([texts[name] for name in names], id_)
+    if any(blob.name == id_.pruned for blob in store.list(PRUNED)):
+        return None
+    if not _is_written(store, made):
+        write_text(store, id_.complete, job_manifest_text(made))
+    return made
+
+
+def missing_ranks(store: Store, id_: Id) -> list[int]:
+    """Return which nodes have not published their part."""
+    there = {blob.name for blob in store.list(id_.shards)}
+    return [rank for rank in range(id_.world) if id_.shard(rank) not in there]
+
+
+def completed(store: Store) -> dict[Id, JobManifest]:
+    """Return the whole checkpoints, the oldest first: those of other branches, then the line (see ``line_of``).
+
+    What was only half written is none. What comes from a newer hpcnode, or is damaged, is left out as well.
+    """
+    texts = _manifests(store)
+    made = {}
+    for id_ in texts:
+        try:
+            made[id_] = job_manifest_from(texts[id_], id_.complete)
+        except BadManifest:
+            continue
+    return made
+
+
+def _manifests(store: Store) -> dict[Id, str]:
+    """Return the manifests, the oldest first. One that is pruned between the listing and the reading is left out."""
+    found = _listed(store)
+    while True:
+        names = {id_: id_.complete[len(COMPLETE) :] for id_ in found}
+        try:
+            texts = read_texts(store, COMPLETE, list(names.values()))
+        except CommandFailed:
+            left = _listed(store)
+            # Where none has gone meanwhile, it is another trouble.
+            if set(found) <= set(left):
+                raise
+            found = left
+        else:
+            return {id_: texts[name] for id_, name in names.items()}
+
+
+def _listed(store: Store) -> Sequence[Id]:
+    """Which have a manifest and no mark. The marks are asked for last: one that comes meanwhile is seen."""
+    manifests = [(id_in(blob.name), blob.modified) for blob in store.list(COMPLETE)]
+    marks = {blob.name for blob in store.list(PRUNED)}
+    return line_of({id_: modified for id_, modified in manifests if id_ and id_.pruned not in marks}).ordered
+
+
+def _is_written(store: Store, whole: JobManifest) -> bool:
+    if not any(blob.name == whole.id.complete for blob in store.list(COMPLETE)):
+        return False
+    name = whole.id.complete[len(COMPLETE) :]
+    return read_texts(store, COMPLETE, [name])[name] == job_manifest_text(whole)

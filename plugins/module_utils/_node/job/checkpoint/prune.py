@@ -10,10 +10,9 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from .line import line_of
-from .names import CHOICES, COMPLETE, DATA, PRUNED, SHARDS, Id, id_in
+from .manifest import completed
+from .names import CHOICES, COMPLETE, DATA, PRUNED, SHARDS, Id, id_in, line_of
 from .store import Store, Stored, write_text
-from .whole import completed
 
 LEFTOVER_HOURS = 24.0
 

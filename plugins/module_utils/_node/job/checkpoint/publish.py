@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 
 from ...machine.run import CommandFailed
-from .files import Entry, Refused, hashes, outline, scan, share
+from .directory import Entry, Refused, hashes, outline, scan, share
 from .manifest import File, Shard, shard_text
 from .names import Id
 from .store import Hear, Store, read_texts, sizes, write_text

@@ -8,37 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Callable
+from typing import Callable, Generic, TypeVar
 
 from ...machine.atomic import remove_file, write_file
 from ...machine.imds import ScheduledEvent
 from ...machine.run import CommandFailed
 from ..events.exchange import EventsUnknown
-from . import record as records
-from . import status as statuses
-from .files import Refused, scan
-from .manifest import BadManifest
-from .member import Member
-from .names import SHARDS, Id, id_in, id_of
+from . import state
+from .directory import Refused, Signal, find_finished, scan
+from .manifest import BadManifest, complete
+from .names import SHARDS, Id, Member, id_in, id_of
 from .notice import Candidate, decide
 from .prune import Keep, prune
 from .publish import Local, Published, publish
-from .record import PENDING, PUBLISHED, REFUSED, RESTORED, Seen
-from .signals import Signal, find
-from .status import Status
+from .state import PENDING, PUBLISHED, REFUSED, RESTORED, KnownCheckpoint, WatcherStatus
 from .store import Store
-from .whole import complete
-from .worker import Stopped, Worker
 
 _AGAIN_S, _LAST_S = 15.0, 10.0
 """How soon what failed is tried again and what waits for other nodes is looked at, and how long an end may take."""
 
 
 @dataclass(frozen=True)
-class Options:
+class WatchOptions:
     """What is wanted.
 
     :ivar shared: see ``Local``.
@@ -68,7 +63,7 @@ class Done:
     :ivar problem: what went wrong beside it, such as pruning.
     """
 
-    seen: Seen | None = None
+    seen: KnownCheckpoint | None = None
     published: Published | None = None
     whole: list[Id] = field(default_factory=list)
     pruned: tuple[Id, ...] = ()
@@ -92,7 +87,7 @@ class Watcher:
 
     def __init__(
         self,
-        options: Options,
+        options: WatchOptions,
         store: Store,
         events: Events,
         start_event: Callable[[str], None] = lambda _id: None,
@@ -100,12 +95,12 @@ class Watcher:
     ) -> None:
         self.options, self.store = options, store
         self._events, self._start_event, self._clock = events, start_event, clock
-        self._path = records.path_of(options.directory, options.host)
-        self.record = records.read(self._path).with_restored(records.restored(options.directory))
+        self._path = state.record_path(options.directory, options.host)
+        self.record = state.read_record(self._path).with_restored(state.read_restored(options.directory))
         member = options.member
-        self.status = Status(options.host, os.getpid(), member.attempt, member.rank, member.world)
+        self.status = WatcherStatus(options.host, os.getpid(), member.attempt, member.rank, member.world)
         self._worker: Worker[Done] | None = None
-        self._current: Seen | None = None
+        self._current: KnownCheckpoint | None = None
         self._not_before = 0.0
         self._unsure: set[Id] = set()
         self._notice: ScheduledEvent | None = None
@@ -140,10 +135,10 @@ class Watcher:
 
     def _look_at_directory(self) -> None:
         options = self.options
-        found = find(options.directory, options.signal)
-        merged = records.merge(self.record, found, options.directory, options.member)
+        found = find_finished(options.directory, options.signal)
+        merged = state.merge(self.record, found, options.directory, options.member)
         if merged != self.record and (merged.seen or self.record.seen):
-            records.write(self._path, merged)
+            state.write_record(self._path, merged)
         self.record = merged
 
     def _begin(self) -> None:
@@ -155,7 +150,9 @@ class Watcher:
             unsure = sorted(self._unsure, key=self._order, reverse=True)
             self._worker = Worker(lambda _hear: self._is_whole(unsure))
 
-    def _publish(self, pending: Sequence[Seen], wanted: Seen | None, hear: Callable[[int], None]) -> Done:
+    def _publish(
+        self, pending: Sequence[KnownCheckpoint], wanted: KnownCheckpoint | None, hear: Callable[[int], None]
+    ) -> Done:
         """What other nodes wait for first, else the newest: so all nodes come to the same, whoever falls behind."""
         one = wanted or _awaited(self.store, pending) or pending[0]
         self._current = one
@@ -237,13 +234,13 @@ class Watcher:
         before = id_of(known)
         return known if before and self._order(before) > self._order(id_) else id_.text
 
-    def _note(self, one: Seen | None, state: str, words: str = "") -> None:
+    def _note(self, one: KnownCheckpoint | None, became: str, words: str = "") -> None:
         known = self.record.seen.get(one.folder) if one else None
         # Saved again meanwhile: what came of the one before says nothing about it.
         if one is None or known is None or known.stamp != one.stamp:
             return
-        self.record = self.record.put(replace(known, state=state, words=words))
-        records.write(self._path, self.record)
+        self.record = self.record.put(replace(known, state=became, words=words))
+        state.write_record(self._path, self.record)
 
     def _look_for_events(self) -> None:
         try:
@@ -288,7 +285,7 @@ class Watcher:
         except EventsUnknown as error:
             self.status.events = str(error)
 
-    def _candidate(self, one: Seen, running: Seen | None) -> Candidate:
+    def _candidate(self, one: KnownCheckpoint, running: KnownCheckpoint | None) -> Candidate:
         is_running = running is not None and running.id == one.id and self._worker is not None
         size = _size(self.options.directory, one)
         if self.options.shared:
@@ -317,24 +314,85 @@ class Watcher:
                 "bytes": _size(self.options.directory, one),
                 "bytes_done": worker.done_bytes,
             }
-        notice = os.path.join(self.options.directory, records.FOLDER, f"notice-{self.options.host}")
+        notice = os.path.join(self.options.directory, state.FOLDER, f"notice-{self.options.host}")
         status.updated = round(self._clock(), 3)
         with contextlib.suppress(OSError):
             # A directory that is full or gone shows in the upload; the watcher goes on.
-            statuses.write(statuses.path_of(self.options.directory, self.options.host), status)
+            state.write_status(state.status_path(self.options.directory, self.options.host), status)
             if status.notice:
                 write_file(notice, f"{status.notice['kind']}\n")
             else:
                 remove_file(notice)
 
 
-def _awaited(store: Store, pending: Sequence[Seen]) -> Seen | None:
+def _awaited(store: Store, pending: Sequence[KnownCheckpoint]) -> KnownCheckpoint | None:
     published = {id_.text for id_ in (id_in(blob.name) for blob in store.list(SHARDS)) if id_}
     return next((one for one in pending if one.id in published and one.state == PENDING), None)
 
 
-def _size(directory: str, one: Seen) -> int:
+def _size(directory: str, one: KnownCheckpoint) -> int:
     try:
         return sum(entry.size for entry in scan(f"{directory}/{one.folder}"))
     except (OSError, CommandFailed):
         return 0
+
+
+Result = TypeVar("Result")
+
+
+class Stopped(BaseException):
+    """The work was told to stop. What is uploaded stays, and another run goes on from there."""
+
+
+class Worker(Generic[Result]):
+    """One piece of work.
+
+    :ivar done_bytes: what it has told last.
+    :param work: is given what to tell bytes to; that raises ``Stopped`` when the work is to stop.
+    """
+
+    def __init__(self, work: Callable[[Callable[[int], None]], Result]) -> None:
+        self.done_bytes = 0
+        self._began = time.monotonic()
+        self._stop = threading.Event()
+        self._result: list[Result] = []
+        self._error: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return not self._thread.is_alive()
+
+    @property
+    def seconds(self) -> float:
+        """Since when it runs."""
+        return time.monotonic() - self._began
+
+    def stop(self) -> None:
+        """Tell it to stop at the next word it hears of what it does."""
+        self._stop.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; whether it came."""
+        self._thread.join(seconds)
+        return self.ended
+
+    def result(self) -> Result:
+        """Return what came of it, or raise what it raised."""
+        if self._error:
+            raise self._error[0]
+        return self._result[0]
+
+    def _run(self, work: Callable[[Callable[[int], None]], Result]) -> None:
+        try:
+            self._hear(0)
+            self._result.append(work(self._hear))
+        except BaseException as error:
+            self._error.append(error)
+
+    def _hear(self, done: int) -> None:
+        self.done_bytes = done
+        if self._stop.is_set():
+            raise Stopped

@@ -2,17 +2,111 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a user may have. Pure: groups and grants in, a grant or a refusal out."""
+"""Who is granted what: /etc/hpcai/grants.json, written by role blob_staging for root alone, and what that means."""
 
 from __future__ import annotations
 
 import grp
 import os
 import pwd
+import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from ...machine.azure import LONGEST_S, Account, account_of
+from ...machine.config import ConfigError, read_config
+from ...machine.root import Root
+from ..azcopy.place import PlaceError, place_of
 from .protocol import RIGHTS
-from .settings import Grant
+
+NAME = "grants"
+SETTINGS = "/etc/hpcai/grants.json"
+SHORTEST_LIFE_S = 300
+
+_CLIENT_ID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|")
+_KEYS = {"groups", "account_url", "container", "rights"}
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What groups may do in a container.
+
+    :ivar groups: names of groups; membership of one is enough.
+    :ivar account: the storage account.
+    :ivar container: its name.
+    :ivar rights: one of RIGHTS.
+    """
+
+    groups: tuple[str, ...]
+    account: Account
+    container: str
+    rights: str
+
+    @property
+    def url(self) -> str:
+        """The container's URL."""
+        return f"{self.account.url}/{self.container}"
+
+
+@dataclass(frozen=True)
+class GrantSettings:
+    """What the service goes by.
+
+    :ivar grants: who is granted what.
+    :ivar life_s: how long a SAS lives.
+    :ivar client_id: which of the machine's identities; empty where it has one.
+    """
+
+    grants: tuple[Grant, ...] = field(default=())
+    life_s: int = 3600
+    client_id: str = ""
+
+
+def settings_from(stated: Mapping[str, Any], where: str) -> GrantSettings:
+    """Return the settings that ``stated`` holds.
+
+    :raises ConfigError: a key is unknown or a value is wrong; the message names it.
+    """
+    unknown = sorted(str(key) for key in stated if key not in ("grants", "life_s", "client_id"))
+    if unknown:
+        raise ConfigError(f"{where} has unknown keys: {', '.join(unknown)}; it may have client_id, grants, life_s.")
+    life, client_id, listed = stated.get("life_s", 3600), stated.get("client_id", ""), stated.get("grants", [])
+    if not isinstance(life, int) or isinstance(life, bool) or not SHORTEST_LIFE_S <= life <= LONGEST_S // 2:
+        raise ConfigError(f"life_s in {where} is {life!r}: it may be {SHORTEST_LIFE_S} to {LONGEST_S // 2} seconds.")
+    if not isinstance(client_id, str) or not _CLIENT_ID.fullmatch(client_id):
+        raise ConfigError(f"client_id in {where} is {client_id!r}: it has the form of a GUID, or is empty.")
+    if not isinstance(listed, list):
+        raise ConfigError(f"grants in {where} is no list.")
+    return GrantSettings(
+        tuple(_grant(one, f"grants[{at}] in {where}") for at, one in enumerate(listed)), life, client_id
+    )
+
+
+def _grant(given: Any, where: str) -> Grant:
+    if not isinstance(given, dict) or set(given) != _KEYS:
+        raise ConfigError(f"{where}: a grant has exactly the keys {', '.join(sorted(_KEYS))}.")
+    groups, container, rights = given["groups"], given["container"], given["rights"]
+    if not isinstance(groups, list) or not groups or not all(isinstance(name, str) and name for name in groups):
+        raise ConfigError(f"{where}: groups must be a list of one or more names of groups.")
+    if rights not in RIGHTS:
+        raise ConfigError(f"{where}: rights is {rights!r}: it may be {', '.join(RIGHTS)}.")
+    try:
+        account = account_of(str(given["account_url"]))
+        if place_of(f"{account.url}/{container}").url != f"{account.url}/{container}":
+            raise PlaceError(f"{container!r} is no name of a container")
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}.") from None
+    return Grant(tuple(groups), account, container, rights)
+
+
+def read_settings(root: Root) -> GrantSettings:
+    """Return this node's grants; none where there is no file.
+
+    :raises ConfigError: there is a file that cannot be used.
+    """
+    stated = read_config(root, NAME)
+    return GrantSettings() if stated is None else settings_from(stated, root.at(SETTINGS))
 
 
 class NotGranted(RuntimeError):
@@ -43,7 +137,7 @@ def groups_of(user: pwd.struct_passwd, among: Collection[str]) -> frozenset[str]
     return frozenset(found)
 
 
-def mentioned(grants: Sequence[Grant]) -> set[str]:
+def groups_in(grants: Sequence[Grant]) -> set[str]:
     """Return the names of all groups that are granted something."""
     return {name for grant in grants for name in grant.groups}
 

@@ -16,8 +16,18 @@ from ...machine.atomic import remove_file
 from ...machine.config import ConfigError
 from ...machine.root import Root
 from ...setup.managed_file import FileChange, change_of
-from .kinds import KINDS, folder
-from .settings import NAME, NAME_WORDS, SETTINGS, Settings, as_text, limits_from, read_settings, seconds
+from .options import (
+    KINDS,
+    NAME,
+    NAME_WORDS,
+    SETTINGS,
+    HookSettings,
+    as_text,
+    folder,
+    limits_from,
+    read_settings,
+    seconds,
+)
 
 _MODE = 0o755
 
@@ -156,9 +166,9 @@ def _script(path: str, content: str, is_ours: bool) -> FileChange:
     return change
 
 
-def _read(root: Root) -> tuple[Settings, tuple[str, ...]]:
+def _read(root: Root) -> tuple[HookSettings, tuple[str, ...]]:
     """Settings that cannot be used are written anew: each role brings its set again."""
     try:
         return read_settings(root), ()
     except ConfigError as error:
-        return Settings(), (f"{error} It is written anew, and other roles bring their sets again.",)
+        return HookSettings(), (f"{error} It is written anew, and other roles bring their sets again.",)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,17 +16,28 @@ from typing import Optional
 
 from ...machine.config import ConfigError
 from ...machine.root import Root
+from ...machine.run import CommandFailed
 from ...machine.run import run as run_command
+from ...slurm import slurmd_env
 from ...slurm.arbiter.reasons import PROLOG_SCRIPT
-from ..beeond.bounded import Bounded
-from . import record
+from ..beeond.job import Bounded, OwnFailure, job_of
+from ..requeue import Controller, Silent, requeue
+from . import failures
 from .child import BURIAL_S, TERM_S, run_script
-from .environment import environment, job_of
-from .kinds import ENDS_AT_FAILURE, JOBS_OWN, PROLOG, SLURMS_REASONS
-from .log import Log, prune
-from .record import Failure
+from .failures import Failure
+from .options import (
+    CONFIG,
+    ENDS_AT_FAILURE,
+    JOBS_OWN,
+    NO_JOB,
+    PROLOG,
+    SLURMS_REASONS,
+    HookSettings,
+    job_number,
+    read_settings,
+    script_environment,
+)
 from .scripts import Script, scripts_of
-from .settings import CONFIG, Settings, read_settings
 
 
 @dataclass(frozen=True)
@@ -84,16 +97,16 @@ def run_kind(
     :param run: what asks slurmctld to requeue a job.
     """
     began = time.monotonic()
-    job = job_of(given)
+    job = job_number(given)
     scripts = scripts_of(root, kind)
-    settings, problem = Settings(), ""
+    settings, problem = HookSettings(), ""
     try:
         settings = read_settings(root)
     except ConfigError as error:
         problem = str(error)
     if not scripts and not problem:
         return _passed(kind, job, root, [])
-    env = environment(given, kind)
+    env = script_environment(given, kind)
     log = Log(root, kind, job)
     try:
         ran = [Ran(f"{CONFIG}.json", problem)] if problem else _run_all(kind, scripts, settings, env, log)
@@ -101,7 +114,7 @@ def run_kind(
         if failure is None:
             return _passed(kind, job, root, ran)
         if kind == PROLOG and failure.cause == f"exit status {JOBS_OWN}":
-            instead = _give_back(f"{failure.script}: {failure.last_line or failure.cause}", job, env, root, run, log)
+            instead = _requeue(f"{failure.script}: {failure.last_line or failure.cause}", job, env, root, run, log)
             if instead:
                 # The node is good.
                 return _passed(kind, job, root, ran, instead)
@@ -112,12 +125,12 @@ def run_kind(
             instead = _instead(decided, failure, env, root, run, log) if decided else ""
     finally:
         log.close()
-        prune(root)
+        prune_logs(root)
     _keep(root, failure, kind in SLURMS_REASONS and not instead)
     return Outcome(kind, job, tuple(ran), None if instead else failure, instead)
 
 
-def _run_all(kind: str, scripts: list[Script], settings: Settings, env: Mapping[str, str], log: Log) -> list[Ran]:
+def _run_all(kind: str, scripts: list[Script], settings: HookSettings, env: Mapping[str, str], log: Log) -> list[Ran]:
     # What is not to be run is known before the first one runs: a half of a prolog helps nobody.
     ran = [Ran(script.name, f"refused: {script.problem}") for script in scripts if script.problem]
     for one in ran:
@@ -158,19 +171,18 @@ def _instead(decided: Decided, failure: Failure, env: Mapping[str, str], root: R
     log.line(words)
     if failure.kind != PROLOG:
         return f"{failure.reason}: {words}"
-    return _give_back(failure.summary, failure.job, env, root, run, log, may_hold=not decided.is_out)
+    return _requeue(failure.summary, failure.job, env, root, run, log, may_hold=not decided.is_out)
 
 
-def _give_back(
+def _requeue(
     words: str, job: str, env: Mapping[str, str], root: Root, run: Bounded, log: Log, may_hold: bool = True
 ) -> str:
     """Requeue the job, and return what became of it; nothing if it may still run, so that the prolog has to fail."""
-    # Not above: few jobs need it, and each waits for its prolog.
-    from .give_back import NotGivenBack, give_back
-
+    reason = f"{env.get('SLURMD_NODENAME', '')}: {words}"
     try:
-        words = give_back(env, f"{env.get('SLURMD_NODENAME', '')}: {words}", root, run, may_hold)
-    except NotGivenBack as error:
+        known = slurmd_env.read(root)
+        words = requeue(job_of(env), Controller(known.controllers if known else (), run), reason, may_hold)
+    except (ConfigError, CommandFailed, OwnFailure, Silent) as error:
         log.line(f"job {job} cannot be requeued, and the prolog fails: {error}")
         return ""
     log.line(words)
@@ -179,7 +191,7 @@ def _give_back(
 
 def _passed(kind: str, job: str, root: Root, ran: list[Ran], instead: str = "") -> Outcome:
     if not instead:
-        record.note_success(root, kind)
+        failures.record_success(root, kind)
     return Outcome(kind, job, tuple(ran), given_back=instead)
 
 
@@ -190,18 +202,88 @@ def _failure_of(kind: str, job: str, root: Root, ran: list[Ran], log: Log) -> Fa
     return Failure(
         kind=kind,
         job=job,
-        boot_id=record.boot_id(root),
+        boot_id=failures.boot_id(root),
         script=bad[0].name,
         cause=bad[0].cause,
         last_line=bad[0].last_line[:500],
         others=tuple(one.name for one in bad[1:]),
-        time=record.now(),
+        time=failures.timestamp(),
         log=log.path,
     )
 
 
 def _keep(root: Root, failure: Failure, to_report: bool) -> None:
     try:
-        record.write(root, failure, to_report)
+        failures.record_failure(root, failure, to_report)
     except OSError as error:
         sys.stderr.write(f"hpcnode job: the failure cannot be recorded ({error})\n")
+
+
+LOG_FOLDER = "/var/log/hpcai/jobs"
+MOST_BYTES = 256 * 1024
+"""Of the scripts' output in one run."""
+MOST_FILES = 500
+_SLACK = 50
+"""So many more may lie there before the oldest are removed, so that not every job looks at all of them."""
+
+
+def log_path(kind: str, job: str) -> str:
+    """Return where the log of a run lies."""
+    return f"{LOG_FOLDER}/{kind}.log" if job == NO_JOB else f"{LOG_FOLDER}/{job}.{kind}.log"
+
+
+class Log:
+    """What the scripts wrote: one bounded file for each job and kind, and only so many of them.
+
+    A full disk, or none, must not keep a job from running: it only loses lines.
+    """
+
+    def __init__(self, root: Root, kind: str, job: str) -> None:
+        self.path = log_path(kind, job)
+        self._handle: int | None = None
+        self._left = MOST_BYTES
+        with contextlib.suppress(OSError):
+            os.makedirs(root.at(LOG_FOLDER), mode=0o750, exist_ok=True)
+            # A job that was requeued has its earlier run before this one; without a job, the last run is enough.
+            mode = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._handle = os.open(root.at(self.path), mode, 0o640)
+            if job == NO_JOB or os.fstat(self._handle).st_size > 4 * MOST_BYTES:
+                os.ftruncate(self._handle, 0)
+
+    def line(self, text: str) -> None:
+        """Write a line of ours, with the time."""
+        self._put(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n".encode("utf-8", "replace"))
+
+    def write(self, part: bytes) -> None:
+        """Write what a script said, as far as there is room."""
+        if self._left > 0:
+            self._put(part[: self._left])
+            self._left -= len(part)
+            if self._left <= 0:
+                self._put(b"\n")
+                self.line(f"what follows is left out: this log holds {MOST_BYTES} bytes of a run")
+
+    def close(self) -> None:
+        """End it."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _put(self, part: bytes) -> None:
+        if self._handle is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._handle, part)
+
+
+def prune_logs(root: Root, most: int = MOST_FILES, slack: int = _SLACK) -> None:
+    """Remove the oldest logs where there are too many."""
+    names = [name for name in root.entries(LOG_FOLDER) if name.endswith(".log")]
+    if len(names) <= most + slack:
+        return
+    ages = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            ages.append((os.lstat(root.at(f"{LOG_FOLDER}/{name}")).st_mtime, name))
+    for _age, name in sorted(ages)[: len(ages) - most]:
+        with contextlib.suppress(OSError):
+            os.unlink(root.at(f"{LOG_FOLDER}/{name}"))

@@ -9,24 +9,27 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...machine.root import Root
 from ...machine.user_folders import FolderProblem, is_open, walk
 from ..azcopy.credential import Credential
-from ..azcopy.limits import Limits
-from ..azcopy.listing import list_blobs
+from ..azcopy.options import Limits
+from ..azcopy.output import Blob
 from ..azcopy.place import Place, place_of
 from ..azcopy.tool import Azcopy
-from ..azcopy.transfer import upload
+from ..azcopy.transfer import list_blobs, upload
+from ..hashes import md5_of
+from .apply import need_of, stage
 from .listing import Listing
-from .put import lacking
-from .run import need_of, stage
-from .wanted import Wanted
+from .options import STATE, StageOptions
+from .plan import groups_of, matching
+from .receive import files_below
 
 
 @dataclass(frozen=True)
-class Copy:
+class CopyOptions:
     """What is to be copied.
 
     :ivar source: a URL or a folder; one of both is a URL.
@@ -68,7 +71,7 @@ def is_url(text: str) -> bool:
     return text.startswith(("https://", "http://"))
 
 
-def copy(wanted: Copy, apply: bool) -> Copied:
+def copy(options: CopyOptions, apply: bool) -> Copied:
     """Copy what the destination lacks.
 
     :param apply: do it; else only tell.
@@ -76,15 +79,15 @@ def copy(wanted: Copy, apply: bool) -> Copied:
     :raises BlobError: the container cannot be listed, or azcopy cannot be started.
     :raises OSError: a folder cannot be read or made.
     """
-    if is_url(wanted.source) is is_url(wanted.dest):
+    if is_url(options.source) is is_url(options.dest):
         raise ValueError("one of source and dest must be the URL of a container, the other one a folder.")
-    if wanted.decompress and not is_url(wanted.source):
+    if options.decompress and not is_url(options.source):
         raise ValueError("decompress goes with a source that is a container.")
-    place = place_of(wanted.source if is_url(wanted.source) else wanted.dest)
-    folder = tempfile.mkdtemp(prefix="hpcai-blob-", dir=wanted.work if os.path.isdir(wanted.work) else None)
-    tool = Azcopy(folder, wanted.credential, wanted.limits, wanted.azcopy)
+    place = place_of(options.source if is_url(options.source) else options.dest)
+    folder = tempfile.mkdtemp(prefix="hpcai-blob-", dir=options.work if os.path.isdir(options.work) else None)
+    tool = Azcopy(folder, options.credential, options.limits, options.azcopy)
     try:
-        done = _down(wanted, place, tool, apply) if is_url(wanted.source) else _up(wanted, place, tool, apply)
+        done = _down(options, place, tool, apply) if is_url(options.source) else _up(options, place, tool, apply)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -109,8 +112,10 @@ def refuse_users_place(dest: str) -> None:
         raise ValueError(f"{problem}. Root copies nothing there: set become_user to the owner of the files.")
 
 
-def _down(wanted: Copy, place: Place, tool: Azcopy, apply: bool) -> Copied:
-    ask = Wanted(place, os.path.abspath(wanted.dest), 0, 1, False, wanted.pattern, wanted.decompress, wanted.full)
+def _down(options: CopyOptions, place: Place, tool: Azcopy, apply: bool) -> Copied:
+    ask = StageOptions(
+        place, os.path.abspath(options.dest), 0, 1, False, options.pattern, options.decompress, options.full
+    )
     listing = Listing(place.address, "", tuple(list_blobs(tool, place)))
     need = need_of(ask, listing)
     size = sum(need.blobs[name].size for name in need.missing)
@@ -123,10 +128,46 @@ def _down(wanted: Copy, place: Place, tool: Azcopy, apply: bool) -> Copied:
     return Copied(names, same, size, f"{done.problem}{logs}" if done.problem else "")
 
 
-def _up(wanted: Copy, place: Place, tool: Azcopy, apply: bool) -> Copied:
-    found = lacking(wanted.source, wanted.pattern, list_blobs(tool, place))
+def _up(options: CopyOptions, place: Place, tool: Azcopy, apply: bool) -> Copied:
+    found = missing_in(options.source, options.pattern, list_blobs(tool, place))
     if not apply or not found.names:
         return Copied(found.names, found.same, found.size)
-    done = upload(tool, wanted.source, found.names, place)
+    done = upload(tool, options.source, found.names, place)
     problem = "" if done.done else f"{done.sentence()}; azcopy's logs are in {tool.folder}"
     return Copied(found.names, found.same, found.size, problem)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a container lacks.
+
+    :ivar names: of files to upload, relative to the folder.
+    :ivar same: how many are there as they are.
+    :ivar size: bytes of those to upload.
+    """
+
+    names: tuple[str, ...]
+    same: int
+    size: int
+
+
+def missing_in(folder: str, pattern: str, blobs: Sequence[Blob]) -> Missing:
+    """Return what a container lacks of a folder.
+
+    Of blobs without an MD5 nobody knows what they hold: they count as other ones.
+
+    :raises FileNotFoundError: there is no such folder.
+    """
+    stored: Mapping[str, Blob] = {blob.name: blob for blob in blobs}
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(2, "there is no such folder", folder)
+    names = sorted(name for name in files_below(folder) if STATE not in name.split("/")[:-1])
+    chosen = matching(names, groups_of(pattern)) if pattern else names
+    wanted, size = [], 0
+    for name in chosen:
+        path = os.path.join(folder, name)
+        found, length = stored.get(name), os.path.getsize(path)
+        if found is None or found.size != length or found.md5 != md5_of(path):
+            wanted.append(name)
+            size += length
+    return Missing(tuple(wanted), len(chosen) - len(wanted), size)

@@ -17,8 +17,8 @@ from typing import Any
 
 from ...machine.atomic import write_file
 from ...machine.config import SCHEMA, ConfigError
-from ..azcopy.events import Blob
-from ..azcopy.names import check_names
+from ..azcopy.output import Blob
+from ..azcopy.place import check_names
 
 _LOOK_S = 0.5
 FILE = "listing.json"
@@ -58,7 +58,7 @@ def token_of(variables: Mapping[str, str]) -> str:
     return f"{job}.{variables.get('SLURM_STEP_ID', 'batch')}.{variables.get('SLURM_RESTART_COUNT', '0')}"
 
 
-def agree(
+def shared_listing(
     folder: str, first: bool, token: str, make: Callable[[], Sequence[Blob]], place: str, wait_s: float
 ) -> Listing:
     """Return the listing that all nodes of this run share through ``folder``.

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What has been staged and verified: a line for each file, written when it is whole and at its place.
+"""What has been staged and verified: a line for each file, written when it is complete and at its place.
 
 A run that is killed leaves all lines but perhaps a part of the last one, which is not read.
 """
@@ -12,12 +12,16 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...machine.config import SCHEMA, ConfigError
-from ..azcopy.events import Blob
+from ..azcopy.output import Blob
+from ..hashes import sha256_of
+from .listing import FILE, Listing, read_listing
+from .options import selected
 
 _ENDING = ".jsonl"
 
@@ -131,6 +135,23 @@ def entries_of(folder: str) -> dict[str, list[Staged]]:
     return found
 
 
+def problem_with(staged: Staged, target: str, full: bool) -> str:
+    """Return what is wrong with a file that was staged; nothing if it is as it was.
+
+    :param full: read it and compare its hash.
+    """
+    path = os.path.join(target, staged.path)
+    try:
+        found = os.stat(path).st_size
+        if found != staged.size:
+            return f"{staged.path} has {found} bytes, not {staged.size}"
+        if full and sha256_of(path) != staged.sha256:
+            return f"{staged.path} has other content than when it was staged"
+    except OSError as error:
+        return f"{staged.path} cannot be read: {error.strerror}"
+    return ""
+
+
 def _names(folder: str) -> list[str]:
     try:
         return sorted(name for name in os.listdir(folder) if name.startswith("manifest-") and name.endswith(_ENDING))
@@ -163,3 +184,70 @@ def _read(path: str) -> tuple[Header, dict[str, Staged]] | None:
 
 def _line(stated: Mapping[str, Any]) -> str:
     return json.dumps(stated, separators=(",", ":")) + "\n"
+
+
+_MOST_TOLD = 20
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found.
+
+    :ivar problems: in words; the first of them where there are many.
+    :ivar count: how many problems there are.
+    :ivar files: how many files there should be.
+    :ivar size: bytes of those on disk.
+    """
+
+    problems: tuple[str, ...]
+    count: int
+    files: int
+    size: int
+    digest: str
+
+
+def verify(target: str, state: str, full: bool, workers: int) -> Verdict:
+    """Compare what lies below a target with its manifests, and these with the listing. Changes nothing.
+
+    :param full: read all files and compare their hashes; else their sizes.
+    :raises FileNotFoundError: nothing was staged there.
+    :raises ConfigError: the listing is none.
+    """
+    listing = read_listing(os.path.join(state, FILE))
+    manifests = list(read_manifests(state))
+    problems = [*_mixed(manifests, listing)]
+    entries = entries_of(state)
+    pattern = next((header.pattern for header, _staged in manifests if header.digest == listing.digest), "")
+    blobs = selected(listing.blobs, pattern)
+    problems += [f"{blob.name!r} is not staged" for blob in blobs if blob.name not in entries]
+    of_blobs = {blob.name: [one for one in entries.get(blob.name, ()) if one.is_of(blob)] for blob in blobs}
+    problems += [
+        f"{name!r} was staged from another version of it"
+        for name, of_blob in of_blobs.items()
+        if name in entries and not of_blob
+    ]
+    checked = [of_blob[0] for of_blob in of_blobs.values() if of_blob]
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        found = pool.map(lambda one: problem_with(one, target, full), checked)
+        problems += [problem for problem in found if problem]
+    return Verdict(
+        tuple(problems[:_MOST_TOLD]),
+        len(problems),
+        len(blobs),
+        sum(one.size for one in checked),
+        listing.digest,
+    )
+
+
+def _mixed(manifests: Sequence[tuple[Header, dict[str, Staged]]], listing: Listing) -> list[str]:
+    """What is wrong with the manifests together: shards of the same count from different listings."""
+    current = [header for header, _staged in manifests if header.digest == listing.digest]
+    problems = []
+    for count in sorted({header.count for header in current}):
+        other = [header for header, _staged in manifests if header.count == count and header.digest != listing.digest]
+        problems += [
+            f"shard {header.number} of {count} was staged from listing {header.digest}, the others from "
+            f"{listing.digest}: run it again"
+            for header in other
+        ]
+    return problems

@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import start as starting
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import stop as stopping
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import sweep
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.places import Held
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.layout import Holding
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.start import Outcome
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import lock
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
@@ -33,7 +33,7 @@ JOB = {
     "SLURM_JOB_RESTART_COUNT": "2",
 }
 PACKAGE = frame.__name__.rpartition(".cli.")[0]
-HELD = Held("17", "beegfs", "/beeond", "/scratch/beeond/17", "/scratch/beeond")
+HELD = Holding("17", "beegfs", "/beeond", "/scratch/beeond/17", "/scratch/beeond")
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_start_without_a_job_is_refused(
 def test_stop_tells_what_is_left(
     node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, left: list[str], status: int
 ) -> None:
-    monkeypatch.setattr(sweep, "found", lambda *_given: [sweep.Leftover(HELD, False)])
+    monkeypatch.setattr(sweep, "find_leftovers", lambda *_given: [sweep.Leftover(HELD, False)])
     monkeypatch.setattr(stopping, "stop", lambda *_given: left)
     monkeypatch.setattr(stopping, "verify", lambda *_given: [])
     ended, told = answer(capsys, "stop")
@@ -122,7 +122,7 @@ def test_stop_tells_what_is_left(
 
 
 def test_stop_looks_whether_something_is_left(node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(sweep, "found", lambda *_given: [sweep.Leftover(HELD, False)])
+    monkeypatch.setattr(sweep, "find_leftovers", lambda *_given: [sweep.Leftover(HELD, False)])
     monkeypatch.setattr(stopping, "stop", lambda *_given: [])
     (node / "scratch/beeond/17").mkdir(parents=True)
     ended, told = answer(capsys, "stop")
@@ -132,7 +132,7 @@ def test_stop_looks_whether_something_is_left(node: pathlib.Path, monkeypatch: p
 def test_sweep_makes_the_folder_of_all_jobs_data_before_a_user_can(
     node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr(sweep, "found", lambda *_given: [])
+    monkeypatch.setattr(sweep, "find_leftovers", lambda *_given: [])
     assert answer(capsys, "sweep")[1]["warnings"] == []
     (node / "scratch").mkdir()
     (node / "scratch").chmod(0o1777)
@@ -150,7 +150,7 @@ def test_sweep_leaves_a_start_that_goes_on_alone(
         raise lock.Locked("process 7 holds it")
 
     monkeypatch.setattr(lock, "only_one", held)
-    monkeypatch.setattr(sweep, "found", lambda *_given: pytest.fail("it looked"))
+    monkeypatch.setattr(sweep, "find_leftovers", lambda *_given: pytest.fail("it looked"))
     assert answer(capsys, "sweep") == (
         0,
         {
@@ -174,8 +174,8 @@ def test_sweep_tells_what_it_did(
     unsure: list[str],
     status: int,
 ) -> None:
-    monkeypatch.setattr(sweep, "found", lambda *_given: [])
-    monkeypatch.setattr(sweep, "dead", lambda *_given: ([HELD], unsure))
+    monkeypatch.setattr(sweep, "find_leftovers", lambda *_given: [])
+    monkeypatch.setattr(sweep, "of_dead_jobs", lambda *_given: ([HELD], unsure))
     monkeypatch.setattr(sweep, "clean", lambda *_given: problems)
     ended, told = answer(capsys, "sweep")
     assert (ended, told["found"], told["problems"], told["unsure"]) == (status, ["17"], problems, unsure)

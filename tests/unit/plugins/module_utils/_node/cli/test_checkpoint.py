@@ -19,7 +19,7 @@ import pytest
 from stand_ins.folder_store import FolderStore
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import reach
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import store
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events import exchange
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ScheduledEvent
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
@@ -44,11 +44,11 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     for name in [name for name in os.environ if name.startswith("SLURM_")]:
         monkeypatch.delenv(name)
 
-    def open_store(_root: Root, url: str, _wish: reach.Wish, _nodes: int) -> tuple[FolderStore, str]:
+    def open_store(_root: Root, url: str, _wish: store.StoreOptions, _nodes: int) -> tuple[FolderStore, str]:
         assert url == URL
         return FolderStore(tmp_path / "blobs"), str(tmp_path / "logs")
 
-    monkeypatch.setattr(reach, "open_store", open_store)
+    monkeypatch.setattr(store, "open_store", open_store)
     monkeypatch.setattr(exchange, "read_events_file", silent)
 
     def run(*words: str, rank: int | None = 0, world: int = 1, step: str = "0", **more: str) -> tuple[int, Any]:

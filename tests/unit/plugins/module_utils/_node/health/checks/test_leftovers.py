@@ -16,7 +16,7 @@ from stand_ins.machine_tree import MachineTree
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, NODE, Answer
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.leftovers import CHECK
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import places
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import layout
 
 from ..playing import context
 
@@ -196,7 +196,7 @@ def test_containers_of_jobs_that_are_over_are_told_of(node: Node) -> None:
 
 def test_a_file_system_of_a_dead_job_that_cannot_be_taken_down_fails(node: Node) -> None:
     """What stays keeps the next job that asks from starting here."""
-    left = node.folder / places.LEFT.lstrip("/")
+    left = node.folder / layout.LEFT.lstrip("/")
     left.parent.mkdir(parents=True)
     assert not [finding for finding in node.measure().findings if "BeeGFS" in finding.summary]
     left.write_text("job 17: /beeond is still mounted\n", encoding="utf-8")

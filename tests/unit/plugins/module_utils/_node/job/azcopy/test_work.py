@@ -2,17 +2,28 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where folders of logs and plans are made, and how they are named and marked."""
+"""Folders of logs and plans: where they are made, how they are named and marked, and what a sweep removes."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.work import keep, new_folder, parent_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.work import (
+    MARKER,
+    keep,
+    new_folder,
+    parent_of,
+    prepare,
+    sweep,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result, run
 
 
 def test_the_callers_wish_comes_before_the_settings(tmp_path: Path) -> None:
@@ -53,3 +64,139 @@ def test_a_folder_bears_the_jobs_number_and_is_its_owners(
     assert [path.name for path in made.iterdir()] == ["failed"]
     # Nothing to mark is no error.
     keep(str(tmp_path / "gone"))
+
+
+FOLDER = "/scratch/hpcai-azcopy"
+
+
+USER = 54321
+
+
+DAY = 86400.0
+
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can play a user and root")
+
+
+@pytest.fixture
+def root() -> Iterator[Root]:
+    """A machine with a scratch that users can reach, which pytest's own folders are not."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        (Path(made) / "scratch").mkdir()
+        (Path(made) / "scratch").chmod(0o1777)
+        yield Root(made)
+
+
+@pytest.fixture
+def work(root: Root) -> Path:
+    """The folder, as the prolog makes it."""
+    assert prepare(FOLDER, root) == []
+    return Path(root.at(FOLDER))
+
+
+def run_folder(parent: Path, name: str, uid: int = USER, failed_days_ago: float | None = None) -> None:
+    """What a run of azcopy left."""
+    made = parent / name
+    (made / "logs").mkdir(parents=True)
+    if failed_days_ago is not None:
+        (made / "failed").touch()
+        then = time.time() - failed_days_ago * DAY
+        os.utime(made / "failed", (then, then))
+    for path in (made, *made.rglob("*")):
+        os.chown(path, uid, uid)
+
+
+def test_root_makes_it_with_a_marker_and_each_user_may_write_there(root: Root, work: Path) -> None:
+    assert (work.stat().st_uid, work.stat().st_mode & 0o7777) == (os.geteuid(), 0o1777)
+    assert (work / MARKER).stat().st_mode & 0o7777 == 0o644
+    assert prepare(FOLDER, root) == []
+    assert prepare("/missing/hpcai-azcopy", root) == []
+    assert prepare("", root) == []
+    assert parent_of("", str(work)) == str(work)
+
+
+@needs_root
+def test_a_folder_that_a_user_made_in_its_place_is_moved_aside(root: Root) -> None:
+    theirs = Path(root.at(FOLDER))
+    (theirs / "hpcai-stage-7-0-abcdefgh").mkdir(parents=True)
+    (theirs / MARKER).touch()
+    os.chown(theirs, USER, USER)
+    assert parent_of("", str(theirs)) == tempfile.gettempdir()
+    assert sweep(FOLDER, "7", USER, root, run, time.time())[0] == []
+    [warning] = prepare(FOLDER, root)
+    assert f"{FOLDER} was a folder of user {USER}: it was moved to {FOLDER}.aside-" in warning
+    assert os.listdir(theirs) == [MARKER]
+
+
+def test_a_folder_that_holds_other_things_is_never_marked(root: Root) -> None:
+    Path(root.at("/scratch/data")).mkdir()
+    Path(root.at("/scratch")).chmod(0o777)
+    [warning] = prepare("/scratch", root)
+    assert "/scratch holds other things, so nothing is removed there" in warning
+    assert Path(root.at("/scratch")).stat().st_mode & 0o7777 == 0o777
+    assert os.listdir(root.at("/scratch")) == ["data"]
+
+
+@needs_root
+def test_only_what_a_killed_run_of_this_job_left_is_removed(root: Root, work: Path) -> None:
+    gone = ("hpcai-stage-7-0-abcdefgh", "hpcai-checkpoint-7-a_b0cdef")
+    kept = (
+        *("hpcai-stage-77-0-abcdefgh", "hpcai-stage-7-0-short", "hpcai-stage-7-results", "hpcai-7"),
+        *("hpcai-stage-none-0-abcdefgh", "hpcai-stage-7-0-abcdefgh.old", "data"),
+    )
+    for name in (*gone, *kept):
+        run_folder(work, name)
+    run_folder(work, "hpcai-stage-7-1-abcdefgh", uid=USER + 1)
+    (work / "hpcai-stage-7-2-abcdefgh").symlink_to(work / "data")
+    removed, problems = sweep(FOLDER, "7", USER, root, run, time.time())
+    assert (removed, problems) == ([f"{FOLDER}/{name}" for name in sorted(gone)], [])
+    others = ["hpcai-stage-7-1-abcdefgh", "hpcai-stage-7-2-abcdefgh", MARKER]
+    assert sorted(os.listdir(work)) == sorted([*kept, *others])
+
+
+@needs_root
+def test_folders_of_failed_runs_are_kept_for_a_week(root: Root, work: Path) -> None:
+    for name, days in (("hpcai-stage-7-0-failed00", 6.0), ("hpcai-stage-5-0-failed00", 8.0)):
+        run_folder(work, name, failed_days_ago=days)
+    assert sweep(FOLDER, "7", USER, root, run, time.time())[0] == [f"{FOLDER}/hpcai-stage-5-0-failed00"]
+
+
+@needs_root
+def test_a_users_folder_on_the_scratch_survives_whatever_its_name(root: Root, work: Path) -> None:
+    """The epilog had removed any /scratch/hpcai-* with a file 'failed' of last week, as root."""
+    theirs = ("hpcai-results", "hpcai-stage-7-0-abcdefgh", "hpcai-checkpoint-7-abcdefgh")
+    for name in theirs:
+        run_folder(work.parent, name, failed_days_ago=30)
+    assert sweep(FOLDER, "7", USER, root, run, time.time()) == ([], [])
+    assert {*theirs} <= {*os.listdir(work.parent)}
+    # Nor with such a folder as its own in the settings: nobody has marked it.
+    removed, [problem] = sweep("/scratch", "7", USER, root, run, time.time())
+    assert removed == []
+    assert "/scratch has no marker of root's" in problem
+
+
+@needs_root
+def test_it_is_removed_as_its_owner_and_within_a_limit(root: Root, work: Path) -> None:
+    asked: list[tuple[Sequence[str], float]] = []
+
+    def record(command: Sequence[str], timeout_s: float) -> Result:
+        asked.append((command, timeout_s))
+        return Result(tuple(command), 124, "", "no answer within 1 s")
+
+    run_folder(work, "hpcai-stage-7-0-abcdefgh")
+    removed, problems = sweep(FOLDER, "7", USER, root, record, time.time())
+    assert (removed, problems) == ([], [f"{work}/hpcai-stage-7-0-abcdefgh: no answer within 1 s"])
+    assert all(f"--reuid={USER}" in command and seconds <= 20 for command, seconds in asked)
+
+
+@pytest.mark.parametrize("shard", ["", "12"])
+def test_it_knows_the_names_that_runs_give(root: Root, work: Path, monkeypatch: pytest.MonkeyPatch, shard: str) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    for what in ("stage", "checkpoint"):
+        new_folder(what, str(work), shard)
+    removed, problems = sweep(FOLDER, "7", os.getuid(), root, run, time.time())
+    if os.getuid() == 0:
+        # Nothing is removed as root: it would be of a run that root made.
+        assert problems == []
+    assert len(removed) == 2

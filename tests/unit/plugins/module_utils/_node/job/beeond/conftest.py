@@ -17,14 +17,14 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import start as starting
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import Job
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.put_back import Controller
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.settings import OFF, Settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import OFF, BeeondSettings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.stop import Machine, stop
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.requeue import Controller
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 NODES = ("gpu-0", "gpu-1", "gpu-2", "gpu-3")
-SETTINGS = Settings(rdma=OFF, least_free_mib=0)
+SETTINGS = BeeondSettings(rdma=OFF, least_free_mib=0)
 JOB = Job("17", 4001, 4001, NODES, "gpu-0", 0, "17")
 CFG = "cfgFile=/run/hpcai/beeond/17/client.conf"
 SHOWN = "17|{state}|{restarts}|{batch}|{requeue}|{array}|{task}|\n"
@@ -109,16 +109,18 @@ class Node:
         """slurmctld, as it is asked."""
         return Controller(("10.0.0.4",), self.run)
 
-    def start(self, job: Job = JOB, settings: Settings = SETTINGS) -> starting.Outcome:
+    def start(self, job: Job = JOB, settings: BeeondSettings = SETTINGS) -> starting.Outcome:
         """Start the job's part."""
-        around = starting.Around({}, lambda node: f"address-of-{node}", self.controller, self._refuse, self._reach)
-        return starting.start(job, settings, self.machine, around)
+        context = starting.StartContext(
+            {}, lambda node: f"address-of-{node}", self.controller, self._refuse, self._reach
+        )
+        return starting.start(job, settings, self.machine, context)
 
-    def stop(self, settings: Settings = SETTINGS, job: str = "17") -> list[str]:
+    def stop(self, settings: BeeondSettings = SETTINGS, job: str = "17") -> list[str]:
         """Stop the job's part, as the epilog does."""
         from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import sweep
 
-        held = [one.held for one in sweep.found(settings, self.root, self.run) if one.held.job == job]
+        held = [one.held for one in sweep.find_leftovers(settings, self.root, self.run) if one.held.job == job]
         return [words for one in held for words in stop(one, self.machine)]
 
     def left(self) -> list[str]:
@@ -255,7 +257,7 @@ class Node:
         return port == 9003 and address.partition("address-of-")[2] not in self.unreachable
 
     def _refuse(self, ports: tuple[tuple[str, int], ...]) -> None:
-        from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.failures import OwnFailure
+        from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import OwnFailure
 
         for protocol, number in ports:
             if number in self.taken:

@@ -14,7 +14,7 @@ import stat
 from dataclasses import replace
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import job_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.settings import REQUIRED
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import REQUIRED
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 from .conftest import JOB, SETTINGS, Node

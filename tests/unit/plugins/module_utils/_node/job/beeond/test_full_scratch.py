@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 from .conftest import JOB, SETTINGS, Node
-from .test_release_7 import TAKEN
+from .test_beegfs import TAKEN
 
 FULL = replace(SETTINGS, least_free_mib=10**12)
 
@@ -25,7 +25,7 @@ def test_a_full_scratch_puts_the_job_back_with_the_reason_and_keeps_the_node(nod
     done = node.start(settings=FULL)
     assert (done.good, done.started) == (True, False)
     assert "/scratch has" in done.words
-    assert "job 17 was put back into the queue" in done.words
+    assert "job 17 was requeued" in done.words
     assert (node.state, node.restarts) == ("PENDING", 1)
     (told,) = node.calls("update", "JobId=17")
     assert told[-1].startswith("AdminComment=hpcai: gpu-0: /scratch has ")
@@ -52,7 +52,7 @@ def test_a_full_scratch_and_a_silent_controller_fail_the_prolog(node: Node) -> N
     node.controller_answers = False
     done = node.start(settings=FULL)
     assert not done.good
-    assert "job 17 cannot be put back: slurmctld gave no answer" in done.words
+    assert "job 17 cannot be requeued: slurmctld gave no answer" in done.words
 
 
 def play_statvfs(node: Node, monkeypatch: pytest.MonkeyPatch, inodes: Callable[[], int]) -> None:

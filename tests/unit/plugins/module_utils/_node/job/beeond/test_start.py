@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.settings import ALLOWED, AUTO
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import ALLOWED, AUTO
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 from .conftest import JOB, SETTINGS, Node, on
@@ -62,7 +62,7 @@ def test_a_missing_peer_puts_the_job_back_and_leaves_this_node_clean(node: Node)
     node.online.remove("gpu-3")
     done = node.start()
     assert (done.good, done.started) == (True, False)
-    assert "job 17 was put back into the queue" in done.words
+    assert "job 17 was requeued" in done.words
     assert (node.state, node.restarts) == ("PENDING", 1)
     assert node.left() == []
     order = [" ".join(command) for command in node.asked]
@@ -75,7 +75,7 @@ def test_a_missing_peer_and_a_silent_controller_fail_the_prolog(node: Node) -> N
     node.controller_answers = False
     done = node.start()
     assert not done.good
-    assert "job 17 cannot be put back: slurmctld gave no answer" in done.words
+    assert "job 17 cannot be requeued: slurmctld gave no answer" in done.words
     assert node.left() == []
 
 
@@ -224,7 +224,7 @@ def test_a_whole_node_that_died_after_all_were_online_is_a_missing_peer(node: No
     node.unreachable = {"gpu-2"}
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
-    assert "the storage server on gpu-2 cannot be reached; job 17 was put back into the queue" in done.words
+    assert "the storage server on gpu-2 cannot be reached; job 17 was requeued" in done.words
     assert node.left() == []
 
 

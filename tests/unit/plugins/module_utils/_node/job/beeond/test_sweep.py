@@ -18,16 +18,16 @@ LATER = 7200.0
 
 def swept(node: Node, runs: bool | None = False, later: float = LATER) -> tuple[list[str], list[str]]:
     """The jobs that are dead, and what nobody knows."""
-    there = sweep.found(SETTINGS, node.root, node.run)
+    there = sweep.find_leftovers(SETTINGS, node.root, node.run)
     live = sweep.live_here(node.root)
-    gone, unsure = sweep.dead(there, live, lambda _job: runs, SETTINGS, time.time() + later)
+    gone, unsure = sweep.of_dead_jobs(there, live, lambda _job: runs, SETTINGS, time.time() + later)
     return [held.job for held in gone], unsure
 
 
 def test_a_dead_job_is_found_and_taken_down(node: Node) -> None:
     assert node.start().started
     assert swept(node) == (["17"], [])
-    gone = [one.held for one in sweep.found(SETTINGS, node.root, node.run)]
+    gone = [one.held for one in sweep.find_leftovers(SETTINGS, node.root, node.run)]
     assert sweep.clean(gone, node.machine) == []
     assert node.left() == []
     assert swept(node) == ([], [])
@@ -69,14 +69,14 @@ def test_data_of_an_earlier_boot_is_dead_without_asking(node: Node) -> None:
 def test_a_mount_of_nobody_is_found(node: Node) -> None:
     node.run(["mount", "-t", "beegfs", "beegfs_nodev", "/beeond", "-o", "nosuid,nodev"])
     assert swept(node, runs=None, later=0) == (["0"], [])
-    sweep.clean([one.held for one in sweep.found(SETTINGS, node.root, node.run)], node.machine)
+    sweep.clean([one.held for one in sweep.find_leftovers(SETTINGS, node.root, node.run)], node.machine)
     assert node.mounted == []
 
 
 def test_units_without_anything_else_are_found(node: Node) -> None:
     node.units["hpcai-beeond-storage@23.service"] = "active"
     node.units["beegfs-storage.service"] = "active"
-    assert [one.held.job for one in sweep.found(SETTINGS, node.root, node.run)] == ["23"]
+    assert [one.held.job for one in sweep.find_leftovers(SETTINGS, node.root, node.run)] == ["23"]
 
 
 def test_another_beegfs_and_strangers_folders_are_not_ours(node: Node) -> None:
@@ -84,7 +84,7 @@ def test_another_beegfs_and_strangers_folders_are_not_ours(node: Node) -> None:
         node.path(path).mkdir(parents=True)
     node.file("/scratch/beeond/98/.hpcai-beeond", '{"job": "97"}')
     node.file("/proc/self/mountinfo", "40 1 0:50 / /mnt/beegfs rw - beegfs beegfs_nodev rw\n")
-    assert sweep.found(SETTINGS, node.root, node.run) == []
+    assert sweep.find_leftovers(SETTINGS, node.root, node.run) == []
 
 
 def test_a_job_of_one_node_is_known_by_its_mount(node: Node) -> None:
@@ -92,4 +92,4 @@ def test_a_job_of_one_node_is_known_by_its_mount(node: Node) -> None:
 
     assert node.start(replace(JOB, nodes=("gpu-0",))).started
     node.run(["rm", "--", str(node.path("/run/hpcai/beeond")), str(node.path("/scratch/beeond"))])
-    assert [one.held.job for one in sweep.found(SETTINGS, node.root, node.run)] == ["17"]
+    assert [one.held.job for one in sweep.find_leftovers(SETTINGS, node.root, node.run)] == ["17"]

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from stand_ins.folder_store import Faults, FolderStore
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.fetch import fetch
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import complete, completed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.publish import Local, publish
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import complete, completed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.restore import fetch
 
 WORLD = 2
 

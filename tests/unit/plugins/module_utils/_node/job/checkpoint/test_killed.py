@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 from stand_ins.folder_store import Faults, Killed
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import BadManifest
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import BadManifest, complete
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep, prune
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.publish import Local, publish
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import complete
 
 from .conftest import Job
 

@@ -11,9 +11,9 @@ import os
 import pytest
 from stand_ins.folder_store import Faults
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import completed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id, id_in, id_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep, plan, prune
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import completed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
 from .conftest import Job

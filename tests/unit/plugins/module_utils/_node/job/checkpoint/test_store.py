@@ -12,11 +12,7 @@ from pathlib import Path
 import pytest
 from stand_ins.folder_store import FolderStore
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.store import (
-    Hear,
-    read_texts,
-    write_text,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.store import Hear, read_texts, write_text
 
 
 class Watched(FolderStore):

@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 from stand_ins.folder_store import Faults, FolderStore
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import record, status
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.member import Member
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint import state
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.directory import LATEST, Signal
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import completed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id, Member
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.publish import Local, publish
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.signals import LATEST, Signal
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.watch import Options, Watcher
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.whole import completed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.watch import Watcher, WatchOptions
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.exchange import EventsUnknown
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ScheduledEvent
 
@@ -52,7 +51,7 @@ class Scene:
         acknowledge: bool = False,
     ) -> Watcher:
         """A watcher of a job with one node, unless told otherwise."""
-        options = Options(
+        options = WatchOptions(
             str(self.directory),
             signal or Signal(),
             member or Member("7.0", 0, 1),
@@ -86,9 +85,9 @@ class Scene:
         """The steps that are whole."""
         return [id_.step for id_ in completed(self.store())]
 
-    def status(self) -> status.Status:
+    def status(self) -> state.WatcherStatus:
         """What the watcher says of itself."""
-        return status.read_all(str(self.directory))[0]
+        return state.read_statuses(str(self.directory))[0]
 
 
 @pytest.fixture
@@ -234,8 +233,10 @@ def test_what_is_of_no_known_attempt_is_not_published(scene: Scene) -> None:
 def test_what_was_restored_is_not_published_again(scene: Scene) -> None:
     scene.save(100)
     directory = str(scene.directory)
-    one = record.Seen("step100", "000000000100-7.0-w1", 0, record.tree_stamp(directory, "step100"), record.RESTORED)
-    record.write(record.path_of(directory, "another"), record.Record("", {"step100": one}))
+    one = state.KnownCheckpoint(
+        "step100", "000000000100-7.0-w1", 0, state.tree_stamp(directory, "step100"), state.RESTORED
+    )
+    state.write_record(state.record_path(directory, "another"), state.Record("", {"step100": one}))
     watcher = scene.watcher(Member("8.0", 0, 1))
     watcher.turn()
     assert watcher.idle
@@ -372,6 +373,6 @@ def test_an_end_stops_the_upload_and_says_what_is_missing(scene: Scene) -> None:
 def test_the_status_of_everybody_is_readable(scene: Scene) -> None:
     watcher = scene.watcher()
     watcher.turn()
-    path = Path(status.path_of(str(scene.directory), "node0"))
+    path = Path(state.status_path(str(scene.directory), "node0"))
     assert path.stat().st_mode & 0o777 == 0o644
     assert json.loads(path.read_text())["schema"] == 1

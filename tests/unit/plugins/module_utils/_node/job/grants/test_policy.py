@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.bounds import Bounds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.policy import (
     NotGranted,
     decide,
     decide_registry,
     granted,
     groups_of,
+    settings_from,
     user_of,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.settings import settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.server import Bounds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 
 ACCOUNT = "https://training.blob.core.windows.net"

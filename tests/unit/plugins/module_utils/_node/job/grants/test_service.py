@@ -23,12 +23,15 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import Credential, credential_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.outcome import DENIED, BlobError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.bounds import Bounds
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.broker import Broker
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import DENIED, BlobError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.broker import Broker, Keys, Unavailable
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.client import Granted, GrantsError, ask
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.keys import Keys, Unavailable
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.server import STRANGERS, Server, peer_uid
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.server import (
+    STRANGERS,
+    Bounds,
+    Server,
+    peer_uid,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import azure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.azure import Account, DelegationKey
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
@@ -251,7 +254,7 @@ def test_a_key_is_fetched_once_and_a_failure_is_not_repeated_at_once(monkeypatch
         return DelegationKey("o", "t", "s", expiry, "b", "v", "a2V5")
 
     monkeypatch.setattr(
-        "ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.keys.delegation_key", fetch
+        "ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.broker.delegation_key", fetch
     )
     keys = Keys(lambda _resource, _client_id: "token", lambda: now[0])
     first = keys.key(account, "", 3600)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import record
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.record import Failure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import failures
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.failures import Failure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import Outcome, run_kind
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
@@ -61,11 +61,11 @@ class Node:
 
     def failure(self, kind: str = "prolog") -> Failure | None:
         """What failed last."""
-        return record.read(self.root, kind)
+        return failures.last_failure(self.root, kind)
 
     def waiting(self) -> list[str]:
         """The kinds of which Slurm has to be told."""
-        return [failure.kind for failure in record.to_report(self.root)]
+        return [failure.kind for failure in failures.to_be_reported(self.root)]
 
 
 @pytest.fixture

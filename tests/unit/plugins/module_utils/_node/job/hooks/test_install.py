@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.instal
     plan,
     wanted_from,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.settings import read_settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import read_settings
 
 from .conftest import Node
 

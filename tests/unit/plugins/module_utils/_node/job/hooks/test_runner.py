@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import child, log
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import child, runner
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.child import run_script
 
 from .conftest import Node
@@ -206,12 +206,12 @@ def test_a_log_is_bounded_and_old_ones_go(node: Node, monkeypatch: pytest.Monkey
     assert failure is not None
     # What is left out of the log still tells the cause.
     assert failure.last_line == "the end"
-    assert len(node.log()) < log.MOST_BYTES + 1000
+    assert len(node.log()) < runner.MOST_BYTES + 1000
     assert "left out" in node.log()
     assert node.path("/var/log/hpcai/jobs/17.prolog.log").stat().st_mode & 0o007 == 0
     for number in range(6):
         os.utime(node.file(f"/var/log/hpcai/jobs/{number}.prolog.log", ""), (number, number))
-    log.prune(node.root, most=3, slack=1)
+    runner.prune_logs(node.root, most=3, slack=1)
     left = sorted(path.name for path in node.path("/var/log/hpcai/jobs").iterdir())
     assert left == ["17.prolog.log", "4.prolog.log", "5.prolog.log"]
 

@@ -14,15 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.events import Blob
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.names import NameRefused
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.settings import read_settings, settings_from
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.accept import NotAccepted, accept
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import read_settings, settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import NameRefused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.listing import (
     FILE,
     Listing,
-    agree,
     read_listing,
+    shared_listing,
     token_of,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.manifest import (
@@ -33,7 +32,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.manife
     file_name,
     read_manifests,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.naming import paths_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.options import paths_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.receive import NotAccepted, accept
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
@@ -47,10 +47,10 @@ def never() -> list[Blob]:
 
 
 def test_the_others_take_the_listing_of_this_steps_first_node(tmp_path: Path) -> None:
-    agree(str(tmp_path), True, "1.0.0", lambda: [Blob("old", 1)], PLACE, 1)
-    later = threading.Timer(0.7, lambda: agree(str(tmp_path), True, "1.1.0", lambda: BLOBS, PLACE, 1))
+    shared_listing(str(tmp_path), True, "1.0.0", lambda: [Blob("old", 1)], PLACE, 1)
+    later = threading.Timer(0.7, lambda: shared_listing(str(tmp_path), True, "1.1.0", lambda: BLOBS, PLACE, 1))
     later.start()
-    found = agree(str(tmp_path), False, "1.1.0", never, PLACE, 10)
+    found = shared_listing(str(tmp_path), False, "1.1.0", never, PLACE, 10)
     later.join()
     assert found.blobs == tuple(BLOBS)
 
@@ -60,26 +60,26 @@ def test_a_first_node_that_fails_or_is_not_seen_is_told(tmp_path: Path) -> None:
         raise ConfigError("the SAS is wrong")
 
     with pytest.raises(ConfigError, match="the SAS is wrong"):
-        agree(str(tmp_path), True, "1.0.0", fails, PLACE, 1)
+        shared_listing(str(tmp_path), True, "1.0.0", fails, PLACE, 1)
     with pytest.raises(ConfigError, match="the first node could not list: the SAS is wrong"):
-        agree(str(tmp_path), False, "1.0.0", never, PLACE, 1)
+        shared_listing(str(tmp_path), False, "1.0.0", never, PLACE, 1)
     with pytest.raises(ConfigError, match="use --all"):
-        agree(str(tmp_path), False, "1.0.1", never, PLACE, 0.1)
+        shared_listing(str(tmp_path), False, "1.0.1", never, PLACE, 0.1)
 
 
 def test_outside_of_slurm_the_first_listing_counts_for_all(tmp_path: Path) -> None:
     assert token_of({}) == ""
-    first = agree(str(tmp_path), True, "", lambda: BLOBS, PLACE, 1)
-    assert agree(str(tmp_path), False, "", never, PLACE, 1).digest == first.digest
+    first = shared_listing(str(tmp_path), True, "", lambda: BLOBS, PLACE, 1)
+    assert shared_listing(str(tmp_path), False, "", never, PLACE, 1).digest == first.digest
     with pytest.raises(ConfigError, match="is a listing of"):
-        agree(str(tmp_path), False, "", never, "https://other", 1)
+        shared_listing(str(tmp_path), False, "", never, "https://other", 1)
 
 
 def test_a_name_that_cannot_be_carried_stops_all_nodes(tmp_path: Path) -> None:
     with pytest.raises(NameRefused):
-        agree(str(tmp_path), True, "1.0.0", lambda: [Blob("two\nlines", 1)], PLACE, 1)
+        shared_listing(str(tmp_path), True, "1.0.0", lambda: [Blob("two\nlines", 1)], PLACE, 1)
     with pytest.raises(ConfigError, match="newline"):
-        agree(str(tmp_path), False, "1.0.0", never, PLACE, 1)
+        shared_listing(str(tmp_path), False, "1.0.0", never, PLACE, 1)
 
 
 @pytest.mark.parametrize("blob", [Blob("a", 2, "m", "", "t"), Blob("a", 1, "n", "", "t"), Blob("a", 1, "m", "", "u")])
@@ -90,7 +90,7 @@ def test_a_digest_tells_listings_apart(blob: Blob) -> None:
 
 
 def test_a_listing_that_was_changed_or_is_newer_is_refused(tmp_path: Path) -> None:
-    agree(str(tmp_path), True, "", lambda: BLOBS, PLACE, 1)
+    shared_listing(str(tmp_path), True, "", lambda: BLOBS, PLACE, 1)
     path = tmp_path / FILE
     stated = json.loads(path.read_text(encoding="utf-8"))
     for change, words in (({"blobs": stated["blobs"][:1]}, "is damaged"), ({"schema": 2}, "knows 1 at most")):

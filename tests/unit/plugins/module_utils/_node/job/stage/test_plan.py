@@ -11,21 +11,23 @@ import random
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.events import Blob
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import place_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.pattern import (
-    PatternError,
-    groups_for,
-    groups_of,
-    matching,
-)
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.plan import bound_of, quality_of, shards_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.wanted import (
-    Wanted,
-    WantedError,
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.options import (
+    StageOptions,
+    StageOptionsError,
     names_for,
     selected,
     shard_of,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.plan import (
+    PatternError,
+    bound_of,
+    groups_for,
+    groups_of,
+    matching,
+    quality_of,
+    shards_of,
 )
 
 PLACE = place_of("https://a.blob.core.windows.net/data")
@@ -111,10 +113,10 @@ def test_a_pattern_takes_what_it_matches_and_divides_by_it() -> None:
     blobs = [*(Blob(f"u_{number:03d}.gz", 5) for number in range(8)), Blob("readme", 1)]
     chosen = selected(blobs, "*_{000..007}.gz")
     assert len(chosen) == 8
-    names, patterns = names_for(chosen, Wanted(PLACE, "/t", 1, 4, pattern="*_{000..007}.gz"))
+    names, patterns = names_for(chosen, StageOptions(PLACE, "/t", 1, 4, pattern="*_{000..007}.gz"))
     assert names == ["u_002.gz", "u_003.gz"]
     assert patterns == ["*_002.gz", "*_003.gz"]
-    with pytest.raises(WantedError, match="no blob"):
+    with pytest.raises(StageOptionsError, match="no blob"):
         selected(blobs, "nothing*")
 
 
@@ -130,7 +132,7 @@ def test_the_script_of_a_job_may_stage_where_there_is_one_node() -> None:
     """Slurm numbers no step there, and gives the script of a larger job the first node's number."""
     script = {"SLURM_NODEID": "0", "SLURM_JOB_NUM_NODES": "1", "SLURM_LOCALID": "0"}
     assert shard_of("", script) == (0, 1)
-    with pytest.raises(WantedError, match=r"2 nodes, and this is its script.*srun --ntasks-per-node=1"):
+    with pytest.raises(StageOptionsError, match=r"2 nodes, and this is its script.*srun --ntasks-per-node=1"):
         shard_of("", {**script, "SLURM_JOB_NUM_NODES": "2"})
     assert shard_of("0/1", {**script, "SLURM_JOB_NUM_NODES": "2"}) == (0, 1)
     assert shard_of("", {**script, "SLURM_JOB_NUM_NODES": "2"}, planning=True) == (0, 2)
@@ -148,5 +150,5 @@ def test_the_script_of_a_job_may_stage_where_there_is_one_node() -> None:
 )
 def test_a_shard_that_nobody_tells_is_refused(stated: str, more: dict[str, str], words: str) -> None:
     step = {"SLURM_STEP_ID": "0", "SLURM_NODEID": "3", "SLURM_JOB_NUM_NODES": "16", "SLURM_LOCALID": "0", **more}
-    with pytest.raises(WantedError, match=words):
+    with pytest.raises(StageOptionsError, match=words):
         shard_of(stated, step)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import kinds, record, report
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import failures, options
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import files, job_hooks, units
 
 PROLOG = f"{job_hooks.LIBEXEC}/prolog"
@@ -35,16 +35,16 @@ def call(folder: pathlib.Path) -> str:
 @pytest.fixture
 def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     """A node without scripts."""
-    for kind in kinds.KINDS:
-        (tmp_path / kinds.folder(kind).lstrip("/")).mkdir(parents=True)
-    (tmp_path / record.FOLDER.lstrip("/")).mkdir(parents=True)
+    for kind in options.KINDS:
+        (tmp_path / options.folder(kind).lstrip("/")).mkdir(parents=True)
+    (tmp_path / failures.FOLDER.lstrip("/")).mkdir(parents=True)
     return tmp_path
 
 
 def test_programs_and_folders_are_those_of_the_kinds() -> None:
-    assert list(job_hooks.PROGRAMS) == [f"{job_hooks.LIBEXEC}/{kind}" for kind in kinds.KINDS]
-    assert set(job_hooks.FOLDERS) == {job_hooks.LIBEXEC, *(kinds.folder(kind) for kind in kinds.KINDS)}
-    for kind, text in zip(kinds.KINDS, job_hooks.PROGRAMS.values(), strict=True):
+    assert list(job_hooks.PROGRAMS) == [f"{job_hooks.LIBEXEC}/{kind}" for kind in options.KINDS]
+    assert set(job_hooks.FOLDERS) == {job_hooks.LIBEXEC, *(options.folder(kind) for kind in options.KINDS)}
+    for kind, text in zip(options.KINDS, job_hooks.PROGRAMS.values(), strict=True):
         assert text.startswith(f"#!/bin/sh\n{files.MARK}\n")
         assert text.endswith(f"exec /usr/bin/hpcnode job run {kind}\n")
 
@@ -67,7 +67,7 @@ def test_a_dangling_link_is_something_too(folder: pathlib.Path) -> None:
 
 
 def test_after_a_failure_a_run_without_scripts_is_noted(folder: pathlib.Path) -> None:
-    (folder / record.FOLDER.lstrip("/") / "prolog.json").write_text("{}", encoding="utf-8")
+    (folder / failures.FOLDER.lstrip("/") / "prolog.json").write_text("{}", encoding="utf-8")
     assert call(folder).endswith("job run prolog\n")
 
 
@@ -87,7 +87,7 @@ def test_they_come_and_go_with_the_tool(machine: Any) -> None:
 
 
 def test_the_unit_watches_what_the_runner_leaves_and_has_time_for_all_of_it() -> None:
-    assert f"PathExistsGlob={record.TO_REPORT}/*.json" in units.UNITS[job_hooks.PATH].splitlines()
+    assert f"PathExistsGlob={failures.TO_REPORT}/*.json" in units.UNITS[job_hooks.PATH].splitlines()
     [limit] = [line for line in units.UNITS[job_hooks.SERVICE].splitlines() if line.startswith("TimeoutStartSec=")]
-    assert int(limit.partition("=")[2]) > len(kinds.SLURMS_REASONS) * (report.LIMIT_S + 15)
+    assert int(limit.partition("=")[2]) > len(options.SLURMS_REASONS) * (failures.LIMIT_S + 15)
     assert job_hooks.PATH in units.ENABLED["slurmd.service.wants"]

@@ -1,0 +1,245 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Checkpoints on disk: which are finished, which files they hold, and what of them each of several nodes gives.
+
+How it is told that one is finished: sizes and times that stand still say nothing, since a writer may wait. There are
+three signs, each of which the program that saves gives on purpose:
+
+- MARKER: a file of an agreed name in the checkpoint's folder, written last. Its first line, if it has one, is the save:
+  what tells two saves of one step in one attempt apart.
+- LATEST: a file beside the folders that names the finished one, as DeepSpeed's ``latest``. DeepSpeed's first rank
+  writes it while other ranks may still write their files: it returns from ``save_checkpoint`` when all have. So it is
+  good for a job of one rank, or where all ranks wait for each other before it is written.
+- RENAME: the folder gets a name that ends with its step by a rename; before it has another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Callable
+
+from ...machine.run import CommandFailed
+from ..azcopy.place import trouble_with
+from ..hashes import sha256_of
+from .names import LARGEST_STEP, SAVE
+
+MARKER, LATEST, RENAME = "marker", "latest", "rename"
+KINDS = (MARKER, LATEST, RENAME)
+DEFAULT_MARKER = ".complete"
+DEFAULT_LATEST = "latest"
+
+_NUMBER = re.compile(r"[0-9]+")
+_MOST_READ = 4096
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Which sign.
+
+    :ivar name: of the marker, or of the file that names the latest.
+    """
+
+    kind: str = MARKER
+    name: str = DEFAULT_MARKER
+
+
+@dataclass(frozen=True)
+class FinishedCheckpoint:
+    """A finished checkpoint.
+
+    :ivar stamp: what changes when it is saved again.
+    :ivar when: when it was finished, in seconds since 1970, by the clock of the file system.
+    :ivar latest: with LATEST, name and text of the file that named it.
+    """
+
+    folder: str
+    step: int
+    save: str
+    stamp: str
+    when: float
+    latest: tuple[str, str] = ("", "")
+
+
+def step_of(folder: str) -> int | None:
+    """Return the step that a folder's name tells: the last number in it; None if there is none."""
+    found = _NUMBER.findall(folder)
+    return int(found[-1]) if found and int(found[-1]) <= LARGEST_STEP else None
+
+
+def find_finished(directory: str, signal: Signal) -> list[FinishedCheckpoint]:
+    """Return the finished checkpoints in a directory by their steps.
+
+    :raises OSError: it cannot be read. One that is not there yet holds none.
+    """
+    try:
+        folders = sorted(
+            one.name
+            for one in os.scandir(directory)
+            if one.is_dir(follow_symlinks=False) and not one.name.startswith((".", "_"))
+        )
+    except FileNotFoundError:
+        return []
+    if signal.kind == LATEST:
+        found = _latest(directory, folders, signal.name)
+    else:
+        look = _marked if signal.kind == MARKER else _renamed
+        found = [one for folder in folders for one in look(directory, folder, signal.name)]
+    return sorted(found, key=lambda one: (one.step, one.folder))
+
+
+def _marked(directory: str, folder: str, name: str) -> list[FinishedCheckpoint]:
+    step = step_of(folder)
+    try:
+        with open(os.path.join(directory, folder, name), encoding="utf-8", errors="replace") as file:
+            facts = os.fstat(file.fileno())
+            line = file.readline(_MOST_READ).strip()
+    except OSError:
+        return []
+    if step is None or (line and not SAVE.fullmatch(line)):
+        return []
+    return [FinishedCheckpoint(folder, step, line, _stamp(facts), facts.st_mtime)]
+
+
+def _renamed(directory: str, folder: str, _name: str) -> list[FinishedCheckpoint]:
+    step = step_of(folder)
+    if step is None or not folder[-1].isdecimal():
+        return []
+    try:
+        facts = os.stat(os.path.join(directory, folder))
+    except OSError:
+        return []
+    # The folder's own time of change is that of the rename.
+    return [FinishedCheckpoint(folder, step, "", f"{facts.st_ctime_ns}.{facts.st_ino}", facts.st_ctime)]
+
+
+def _latest(directory: str, folders: list[str], name: str) -> list[FinishedCheckpoint]:
+    try:
+        with open(os.path.join(directory, name), encoding="utf-8", errors="replace") as file:
+            facts = os.fstat(file.fileno())
+            text = file.read(_MOST_READ)
+    except OSError:
+        return []
+    tag = text.strip()
+    # A tag is a folder's name; Megatron's is the step alone.
+    named = [tag] if tag in folders else [one for one in folders if tag.isdecimal() and step_of(one) == int(tag)]
+    step = step_of(named[0]) if len(named) == 1 else None
+    if step is None:
+        return []
+    return [FinishedCheckpoint(named[0], step, "", _stamp(facts), facts.st_mtime, (name, text))]
+
+
+def _stamp(facts: os.stat_result) -> str:
+    return f"{facts.st_mtime_ns}.{facts.st_ino}"
+
+
+_THREADS = 4
+
+
+class Refused(CommandFailed):
+    """It cannot be published, now or later; the message says why."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file below the checkpoint's folder.
+
+    :ivar path: relative to it.
+    :ivar changed: what changes when somebody writes to it or replaces it: mtime in nanoseconds, and inode.
+    """
+
+    path: str
+    size: int
+    changed: tuple[int, int] = (0, 0)
+
+
+def scan(folder: str) -> tuple[Entry, ...]:
+    """Return the files below a folder, sorted by their paths.
+
+    :raises Refused: it holds something that no blob can be, such as a link.
+    :raises OSError: it cannot be read, or is gone.
+    """
+    found: list[Entry] = []
+    pending = [""]
+    while pending:
+        inside = pending.pop()
+        with os.scandir(os.path.join(folder, inside)) as listed:
+            for one in listed:
+                path = f"{inside}{one.name}"
+                facts = one.stat(follow_symlinks=False)
+                if stat.S_ISDIR(facts.st_mode):
+                    pending.append(f"{path}/")
+                    continue
+                if not stat.S_ISREG(facts.st_mode):
+                    raise Refused(f"{folder}/{path} is a link or no file: a checkpoint is folders and files.")
+                trouble = trouble_with(path)
+                if trouble:
+                    raise Refused(f"{folder}: the name {path!r} {trouble}: rename it.")
+                found.append(Entry(path, facts.st_size, (facts.st_mtime_ns, facts.st_ino)))
+    return tuple(sorted(found, key=lambda entry: entry.path))
+
+
+def hashes(folder: str, paths: Sequence[str], beat: Callable[[], None] = lambda: None) -> dict[str, str]:
+    """Return the SHA-256 of files by their paths below the folder. Several are read at a time.
+
+    :param beat: called before each file; what it raises ends the work.
+    """
+
+    def read(path: str) -> str:
+        beat()
+        return sha256_of(os.path.join(folder, path))
+
+    if len(paths) < _THREADS:
+        return {path: read(path) for path in paths}
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return dict(zip(paths, pool.map(read, paths)))
+
+
+def digest(lines: Iterable[str]) -> str:
+    """Return the SHA-256 of lines, none of which holds a newline."""
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+
+
+def outline(entries: Iterable[Entry]) -> str:
+    """Return what stands for names and sizes of all files: the same on all nodes that see the same folder."""
+    return digest(f"{entry.size} {entry.path}" for entry in entries)
+
+
+def share(entries: Sequence[Entry], rank: int, world: int) -> tuple[Entry, ...]:
+    """Return which files a node gives of a folder that all nodes see, balanced by bytes.
+
+    The largest first, each to whom has least: every node comes to the same answer by itself.
+    """
+    loads = [0] * world
+    mine: list[Entry] = []
+    for entry in sorted(entries, key=lambda one: (-one.size, one.path)):
+        least = min(range(world), key=lambda node: (loads[node], node))
+        # A byte more than it has: empty files are dealt out too.
+        loads[least] += entry.size + 1
+        if least == rank:
+            mine.append(entry)
+    return tuple(sorted(mine, key=lambda one: one.path))
+
+
+def differences(folder: str, wanted: Mapping[str, tuple[int, str]]) -> list[str]:
+    """Return which files differ from what is wanted, by path: size and SHA-256; what is there besides, too.
+
+    Sizes first: where one differs, nothing is hashed.
+    """
+    try:
+        there = {entry.path: entry.size for entry in scan(folder)}
+    except (OSError, CommandFailed) as error:
+        return [str(error)]
+    wrong = [path for path, (size, _sha) in wanted.items() if there.get(path) != size]
+    wrong += [path for path in there if path not in wanted]
+    if wrong:
+        return sorted(wrong)
+    found = hashes(folder, sorted(wanted))
+    return sorted(path for path, (_size, sha) in wanted.items() if found[path] != sha)

@@ -1,0 +1,192 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The scripts of prolog, epilog and health check: kinds, limits and environment, and /etc/hpcai/job_hooks.json."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...machine.config import FOLDER, ConfigError, as_config, read_config
+from ...machine.root import Root
+
+PROLOG, EPILOG, HEALTH = "prolog", "epilog", "health"
+KINDS = (PROLOG, EPILOG, HEALTH)
+
+SLURMS_REASONS = {PROLOG: "Prolog error", EPILOG: "Epilog error"}
+"""What slurmctld itself writes when it drains the node (slurmctld's node_mgr.c and job_mgr.c, 22.05 to 26.05). Nothing
+that HealthCheckProgram returns makes it drain a node."""
+
+ENDS_AT_FAILURE = (PROLOG,)
+"""After a prolog that failed there comes no job that the rest could prepare. An epilog cleans up what it can."""
+
+
+JOBS_OWN = 75
+"""The exit status of a prolog's script for what is the job's own, such as a file system that users filled: the job goes
+back into the queue, and the node is not drained. EX_TEMPFAIL of sysexits.h."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long scripts may take, in seconds.
+
+    :ivar script: each of them that has no limit of its own.
+    :ivar total: all of a kind together.
+    """
+
+    script: float
+    total: float
+
+
+DEFAULT_LIMITS = {
+    PROLOG: Limits(30, 100),
+    EPILOG: Limits(30, 100),
+    # slurmd kills a HealthCheckProgram after 60 s.
+    HEALTH: Limits(20, 50),
+}
+"""The role slurm says the same, and derives Slurm's own limits from it; a test compares them."""
+
+
+def folder(kind: str) -> str:
+    """Return where the scripts of a kind lie."""
+    return f"/etc/hpcai/{kind}.d"
+
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NO_JOB = "none"
+
+_SAME = (
+    # slurmd up to 22.05 says SLURM_NODELIST alone (prep_script_slurmd.c), later manuals name only the other.
+    ("SLURM_JOB_NODELIST", "SLURM_NODELIST"),
+    ("SLURM_JOB_ID", "SLURM_JOBID"),
+    ("SLURM_JOB_UID", "SLURM_UID"),
+)
+
+
+def script_environment(given: Mapping[str, str], kind: str) -> dict[str, str]:
+    """Return the environment of scripts: what slurmd gave, each value under its old name and under its new one."""
+    made = {**given, "PATH": PATH, "LC_ALL": "C", "HPCAI_HOOK": kind}
+    for pair in _SAME:
+        for name, other in (pair, pair[::-1]):
+            if not made.get(name) and made.get(other):
+                made[name] = made[other]
+    return made
+
+
+def job_number(given: Mapping[str, str]) -> str:
+    """Return the number of the job that slurmd calls for; NO_JOB if there is none."""
+    number = given.get("SLURM_JOB_ID") or given.get("SLURM_JOBID") or ""
+    return number if re.fullmatch(r"[0-9]{1,19}", number) else NO_JOB
+
+
+CONFIG = "job_hooks"
+SETTINGS = f"{FOLDER}/{CONFIG}.json"
+NAME = re.compile(r"[0-9]{2}-[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+NAME_WORDS = "two digits, which give the order, '-', and letters, digits, '.', '_' or '-', such as 50-gpu"
+LONGEST_S = 3600.0
+
+Sets = Mapping[str, Mapping[str, Mapping[str, "float | None"]]]
+"""The limits of scripts that Ansible put there, by set, kind and name; None where the kind's counts."""
+
+
+@dataclass(frozen=True)
+class HookSettings:
+    """What the file says.
+
+    :ivar limits: by kind; each kind has them.
+    :ivar sets: the scripts that Ansible put there.
+    """
+
+    limits: Mapping[str, Limits] = field(default_factory=lambda: dict(DEFAULT_LIMITS))
+    sets: Sets = field(default_factory=dict)
+
+    def limit_of(self, kind: str, name: str) -> float:
+        """Return the seconds that a script may take, whoever put it there."""
+        for kinds in self.sets.values():
+            own = kinds.get(kind, {}).get(name)
+            if own is not None:
+                return own
+        return self.limits[kind].script
+
+    def owner_of(self, kind: str, name: str) -> str | None:
+        """Return the set that a script belongs to; None if it is none of Ansible's."""
+        return next((named for named, kinds in self.sets.items() if name in kinds.get(kind, {})), None)
+
+
+def read_settings(root: Root) -> HookSettings:
+    """Return the settings; the defaults where there is no file.
+
+    :raises ConfigError: they cannot be used.
+    """
+    stated = read_config(root, CONFIG)
+    if stated is None:
+        return HookSettings()
+    where = root.at(SETTINGS)
+    unknown = sorted(set(stated) - {"limits", "sets"})
+    if unknown:
+        raise ConfigError(f"{where} has unknown keys: {', '.join(unknown)}.")
+    try:
+        return HookSettings(limits_from(stated.get("limits")), _sets_from(stated.get("sets")))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def as_text(settings: HookSettings) -> str:
+    """Return the text of the file."""
+    limits = {kind: {"script": given.script, "total": given.total} for kind, given in settings.limits.items()}
+    sets = {name: {kind: dict(scripts) for kind, scripts in kinds.items()} for name, kinds in settings.sets.items()}
+    return as_config({"limits": limits, "sets": sets})
+
+
+def limits_from(stated: Any) -> dict[str, Limits]:
+    """Return the limits of all kinds; what is not stated is the default.
+
+    :raises ConfigError: a value makes no sense.
+    """
+    made = dict(DEFAULT_LIMITS)
+    for kind, given in _mapping(stated, "limits").items():
+        if kind not in KINDS:
+            raise ConfigError(f"limits of {kind!r}: there are limits of {', '.join(KINDS)}.")
+        words = {"script": made[kind].script, "total": made[kind].total}
+        for key, value in _mapping(given, f"limits of {kind}").items():
+            if key not in words:
+                raise ConfigError(f"limits of {kind} have {key!r}: they may have script and total.")
+            words[key] = seconds(value, f"limit {key} of {kind}")
+        made[kind] = Limits(**words)
+    return made
+
+
+def seconds(value: Any, what: str) -> float:
+    """Return a number of seconds; whole ones without a fraction, so that files look as they were written.
+
+    :raises ConfigError: it is none, or one that makes no sense.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_S:
+        raise ConfigError(f"{what} must be a number of seconds from 1 to {LONGEST_S:g}, not {value!r}.")
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def _sets_from(stated: Any) -> dict[str, dict[str, dict[str, float | None]]]:
+    made: dict[str, dict[str, dict[str, float | None]]] = {}
+    for named, kinds in _mapping(stated, "sets").items():
+        made[named] = {}
+        for kind, scripts in _mapping(kinds, f"set {named}").items():
+            if kind not in KINDS:
+                raise ConfigError(f"set {named} has {kind!r}: there are {', '.join(KINDS)}.")
+            made[named][kind] = {
+                str(name): None if limit is None else seconds(limit, f"limit of {kind} {name}")
+                for name, limit in _mapping(scripts, f"{kind} of set {named}").items()
+            }
+    return made
+
+
+def _mapping(stated: Any, what: str) -> Mapping[str, Any]:
+    if stated is None:
+        return {}
+    if not isinstance(stated, Mapping):
+        raise ConfigError(f"{what} must be a mapping, not {stated!r}.")
+    return stated

@@ -1,0 +1,336 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Staging one shard: what is missing or wrong is copied, what is right stays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from ..azcopy.output import FULL, Blob, Failure, Outcome, sentence_of
+from ..azcopy.tool import Azcopy, Progress
+from ..azcopy.transfer import download
+from .listing import Listing
+from .manifest import Header, Journal, Staged, entries_of, file_name, problem_with
+from .options import StageOptions, is_unpacked, names_for, paths_of, selected
+from .plan import shards_of
+from .receive import Receiver, files_below
+
+_EVERY_S = 10.0
+_INCOMING = re.compile(r"incoming-(\d+)-of-\d+-[0-9a-f]+")
+
+
+class NoRoom(RuntimeError):
+    """The disk is full; what is copied can stop."""
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What came of it.
+
+    :ivar digest: of the listing.
+    :ivar files: how many files the shard has.
+    :ivar size: bytes of these as they are stored.
+    :ivar kept: how many were there already.
+    :ivar copied: how many were brought to their place.
+    :ivar bytes_copied: bytes of these as they are stored.
+    :ivar bytes_over_wire: bytes that azcopy moved.
+    :ivar problem: what went wrong in one line; empty if nothing did.
+    :ivar left: names that are not staged.
+    :ivar logs: the folder of azcopy's logs and plans, kept after a failure only.
+    """
+
+    digest: str
+    files: int
+    size: int
+    kept: int
+    copied: int
+    bytes_copied: int
+    bytes_over_wire: int
+    seconds: float
+    problem: str = ""
+    left: tuple[str, ...] = ()
+    logs: str = ""
+
+    def in_words(self) -> str:
+        """Return it in one line."""
+        if self.problem:
+            logs = f"; azcopy's logs are in {self.logs}" if self.logs else ""
+            return f"{len(self.left)} of {self.files} files are not staged: {self.problem}{logs}"
+        rate = f" at {in_units(self.bytes_copied / self.seconds)}/s" if self.copied and self.seconds else ""
+        return (
+            f"{self.files} files, {in_units(self.size)}: {self.copied} copied ({in_units(self.bytes_copied)}{rate}), "
+            f"{self.kept} were there"
+        )
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a shard lacks.
+
+    :ivar blobs: all blobs of the shard, by name.
+    :ivar paths: where they belong below the target, by name.
+    :ivar known: those that are there, by name.
+    :ivar missing: the names of the others.
+    :ivar patterns: what azcopy can be asked for in place of a list of all.
+    """
+
+    blobs: Mapping[str, Blob]
+    paths: Mapping[str, str]
+    known: Mapping[str, Staged]
+    missing: Sequence[str]
+    patterns: Sequence[str]
+
+
+def need_of(options: StageOptions, listing: Listing) -> Need:
+    """Return what the shard lacks. Changes nothing.
+
+    :raises WantedError: nothing is to be staged at all.
+    :raises NameRefused: two blobs cannot lie beside each other on a disk.
+    """
+    chosen = selected(listing.blobs, options.pattern)
+    all_paths = paths_of(chosen, options.decompress)
+    names, patterns = names_for(chosen, options)
+    mine = set(names)
+    blobs = {blob.name: blob for blob in chosen if blob.name in mine}
+    paths = {name: all_paths[name] for name in names}
+    entries = entries_of(options.state)
+    known = {}
+    for name in names:
+        form = (paths[name], is_unpacked(blobs[name], options.decompress))
+        for staged in entries.get(name, ()):
+            if staged.is_of(blobs[name]) and (staged.path, staged.unpacked) == form:
+                if not problem_with(staged, options.target, options.full):
+                    known[name] = staged
+                break
+    return Need(blobs, paths, known, [name for name in names if name not in known], patterns)
+
+
+def stage(
+    options: StageOptions,
+    tool: Azcopy,
+    listing: Listing,
+    tell: Callable[[ShardProgress], None] | None = None,
+    every_s: float = _EVERY_S,
+) -> StageResult:
+    """Stage one shard.
+
+    :param tool: its limits are those of one process.
+    :param tell: is told how far it is.
+    :raises BlobError: azcopy cannot be started, or the account's name is unknown.
+    """
+    need = need_of(options, listing)
+    number, count = options.shard
+    os.makedirs(options.state, exist_ok=True)
+    header = Header(listing.digest, number, count, options.pattern, options.decompress)
+    # What another listing's run left may be of an older version of a blob, and of the same size.
+    incoming = os.path.join(options.state, f"incoming-{number:05d}-of-{count:05d}-{listing.digest}")
+    _clear_others(incoming, number, count)
+    arrived = _tidy(incoming, need)
+    names = [name for name in need.missing if name not in arrived]
+    lacking = _room_lacking(options.target, sum(need.blobs[name].size for name in names))
+    journal = Journal(os.path.join(options.state, file_name(number, count)), header, need.known)
+    wanted_blobs = {name: need.blobs[name] for name in need.missing}
+    receiver = Receiver(
+        incoming, options.target, wanted_blobs, need.paths, journal, options.decompress, options.workers
+    )
+    watch = ProgressMeter(len(names), sum(need.blobs[name].size for name in names), tell, every_s)
+    try:
+        receiver.start()
+        try:
+            outcomes = (
+                _carry(options, tool, need, names, incoming, receiver, watch, len(listing.blobs)) if not lacking else []
+            )
+        finally:
+            receiver.finish()
+    finally:
+        journal.close()
+    seconds = watch.sight.seconds
+    if tell and names:
+        tell(watch.sight)
+    problem, left = _judge(outcomes, receiver, need.missing, lacking)
+    shutil.rmtree(incoming, ignore_errors=True)
+    if not problem:
+        shutil.rmtree(tool.folder, ignore_errors=True)
+    staged = receiver.staged
+    return StageResult(
+        digest=listing.digest,
+        files=len(need.blobs),
+        size=sum(blob.size for blob in need.blobs.values()),
+        kept=len(need.known),
+        copied=len(staged),
+        bytes_copied=sum(one.stored for one in staged.values()),
+        bytes_over_wire=sum(outcome.bytes_over_wire for outcome in outcomes),
+        seconds=seconds,
+        problem=problem,
+        left=tuple(left),
+        logs=tool.folder if problem and os.path.isdir(tool.folder) else "",
+    )
+
+
+def _carry(
+    options: StageOptions,
+    tool: Azcopy,
+    need: Need,
+    names: Sequence[str],
+    incoming: str,
+    receiver: Receiver,
+    watch: ProgressMeter,
+    listed: int,
+) -> list[Outcome]:
+    """Run the azcopies.
+
+    :param listed: how many blobs there are below the source.
+    """
+    if not names:
+        return []
+    # A pattern asks for all that the shard has: with a part of it there, a list asks for less.
+    patterns = need.patterns if len(names) == len(need.blobs) and options.processes == 1 else []
+    parts = [part for part in shards_of([need.blobs[name] for name in names], options.processes) if part]
+
+    def carry(number: int) -> Outcome:
+        def note(progress: Progress) -> None:
+            if receiver.is_full:
+                raise NoRoom
+            watch.note(number, progress.files, progress.bytes_done, progress.busy_percent)
+
+        own = replace(tool, folder=os.path.join(tool.folder, str(number)))
+        try:
+            return download(own, options.place, parts[number], incoming, note, listed, patterns, receiver.has_taken)
+        except NoRoom:
+            return Outcome(why=FULL, words=sentence_of(FULL))
+
+    with ThreadPoolExecutor(max_workers=len(parts)) as pool:
+        return list(pool.map(carry, range(len(parts))))
+
+
+def _judge(
+    outcomes: Sequence[Outcome], receiver: Receiver, missing: Sequence[str], lacking: str
+) -> tuple[str, list[str]]:
+    """Return what went wrong in one line, and the names that are not staged."""
+    staged = receiver.staged
+    left = [name for name in missing if name not in staged]
+    if not left:
+        # Whatever azcopy says of them: they are there, and were verified.
+        return "", []
+    if lacking:
+        return lacking, left
+    failures: dict[str, Failure] = {}
+    whole = next((outcome for outcome in outcomes if outcome.why), Outcome())
+    for outcome in outcomes:
+        failures.update({failure.name: failure for failure in outcome.failures})
+    failures.update(receiver.failures)
+    named = tuple(failures[name] for name in left if name in failures)
+    sentence = Outcome(named, whole.why, whole.words).sentence()
+    return sentence or f"{left[0]!r} and others did not arrive, and azcopy does not say why", left
+
+
+def _clear_others(incoming: str, number: int, count: int) -> None:
+    """Remove what killed runs left of other listings and of other numbers of shards; all nodes together remove all."""
+    state, own = os.path.split(incoming)
+    for name in os.listdir(state):
+        found = _INCOMING.fullmatch(name)
+        if found and name != own and int(found[1]) % count == number:
+            shutil.rmtree(os.path.join(state, name), ignore_errors=True)
+
+
+def _tidy(incoming: str, need: Need) -> set[str]:
+    """Remove what a killed run left half done, and return the names of what it had left whole."""
+    found: set[str] = set()
+    missing = set(need.missing)
+    for name in list(files_below(incoming)):
+        path = os.path.join(incoming, name)
+        # azcopy gives a file its name when it is whole.
+        if name in missing and os.path.getsize(path) == need.blobs[name].size:
+            found.add(name)
+        else:
+            os.unlink(path)
+    os.makedirs(incoming, exist_ok=True)
+    return found
+
+
+def _room_lacking(target: str, needed: int) -> str:
+    """Return that there is too little room, in words; nothing if there is enough, or nobody knows."""
+    with contextlib.suppress(OSError):
+        facts = os.statvfs(target)
+        free = facts.f_bavail * facts.f_frsize
+        if needed > free:
+            return f"{sentence_of(FULL)}: {in_units(needed)} are to be copied, and {target} has {in_units(free)} free"
+    return ""
+
+
+@dataclass(frozen=True)
+class ShardProgress:
+    """How far it is.
+
+    :ivar busy_percent: how many requests the account turned away lately.
+    """
+
+    files: int
+    of_files: int
+    bytes_done: int
+    of_bytes: int
+    seconds: float
+    busy_percent: float
+
+    def in_words(self) -> str:
+        """Return it in one line."""
+        rate = self.bytes_done / self.seconds if self.seconds else 0.0
+        left = (self.of_bytes - self.bytes_done) / rate if rate else 0.0
+        words = f"{self.files} of {self.of_files} files, {in_units(self.bytes_done)} of {in_units(self.of_bytes)}"
+        words += f", {in_units(rate)}/s"
+        words += f", about {left:.0f} s left" if self.bytes_done < self.of_bytes and rate else ""
+        return words + (f", the account turns away {self.busy_percent:.0f} %" if self.busy_percent else "")
+
+
+class ProgressMeter:
+    """Counts what several azcopies have carried, and tells it no more often than every ``every_s`` seconds."""
+
+    def __init__(
+        self, of_files: int, of_bytes: int, tell: Callable[[ShardProgress], None] | None, every_s: float
+    ) -> None:
+        self._of_files, self._of_bytes, self._tell, self._every_s = of_files, of_bytes, tell, every_s
+        self._carried: dict[int, tuple[int, int, float]] = {}
+        self._began = self._told = time.monotonic()
+        self._lock = threading.Lock()
+
+    def note(self, process: int, files: int, carried: int, busy: float) -> None:
+        """Note how far one azcopy is."""
+        with self._lock:
+            self._carried[process] = (files, carried, busy)
+            now = time.monotonic()
+            if self._tell and now - self._told >= self._every_s:
+                self._told = now
+                self._tell(self.sight)
+
+    @property
+    def sight(self) -> ShardProgress:
+        """How far all are."""
+        files = sum(one[0] for one in self._carried.values())
+        carried = sum(one[1] for one in self._carried.values())
+        busy = max((one[2] for one in self._carried.values()), default=0.0)
+        return ShardProgress(
+            min(files, self._of_files),
+            self._of_files,
+            min(carried, self._of_bytes),
+            self._of_bytes,
+            time.monotonic() - self._began,
+            busy,
+        )
+
+
+def in_units(number: float) -> str:
+    """Return bytes in words, in powers of ten."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= factor:
+            return f"{number / factor:.1f} {unit}"
+    return f"{number:.0f} bytes"

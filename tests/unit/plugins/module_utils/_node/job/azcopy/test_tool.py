@@ -1,0 +1,197 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A run of azcopy, played by a script with the lines that azcopy 10.32.2 was seen to write."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import Credential
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import Limits
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import BlobError, event_of, why_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import place_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.tool import Azcopy
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.transfer import (
+    download,
+    list_blobs,
+    remove,
+    upload,
+)
+
+PLACE = place_of("http://127.0.0.1:1/acc/data/set")
+URL = "http://127.0.0.1:1/acc/data/set"
+DENIED = "RESPONSE 403: 403 Server failed to authenticate the request.\nERROR CODE: AuthorizationFailure\n"
+
+
+def line(kind: str, content: object) -> str:
+    """A line of azcopy's."""
+    text = content if isinstance(content, str) else json.dumps(content)
+    return json.dumps({"TimeStamp": "2026-11-23T02:35:28Z", "MessageType": kind, "MessageContent": text})
+
+
+def numbers(done: int, failed: int, total: int, **more: object) -> dict[str, object]:
+    """How far a job is."""
+    counts = {"TransfersCompleted": str(done), "TransfersFailed": str(failed), "TotalTransfers": str(total)}
+    return {"JobStatus": "Completed", **counts, "BytesOverWire": "7", "TotalBytesTransferred": "7", **more}
+
+
+class Played:
+    """azcopy, played."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program = folder / "azcopy"
+
+    def says(self, *lines: str, rc: int = 0, then: str = "") -> Azcopy:
+        """What it answers, and with which status it ends."""
+        (self.folder / "said").write_text("".join(f"{one}\n" for one in lines), encoding="utf-8")
+        script = f'#!/bin/sh\nprintf "%s\\n" "$@" > {self.folder}/asked\nenv > {self.folder}/environment\n{then}\n'
+        self.program.write_text(f"{script}cat {self.folder}/said\nexit {rc}\n", encoding="utf-8")
+        self.program.chmod(0o755)
+        limits = Limits(cap_mbps=16, total_s=20, stall_s=1.5)
+        return Azcopy(str(self.folder / "job"), Credential("sas", token="sig=secret"), limits, str(self.program))
+
+    @property
+    def asked(self) -> list[str]:
+        """Its arguments."""
+        return (self.folder / "asked").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Played:
+    """azcopy."""
+    return Played(tmp_path)
+
+
+def test_lists_blobs_with_their_md5_in_hexadecimal(played: Played) -> None:
+    tool = played.says(
+        line("Info", "INFO: NOTE: HTTP is in use"),
+        line("ListObject", {"Path": "b", "LastModifiedTime": "2026-11-23T02:35:27Z", "ContentLength": "3"}),
+        line("ListObject", {"Path": "folder/", "ContentLength": "0"}),
+        line(
+            "ListObject",
+            {"Path": "a", "ContentMD5": "YLcl8QychccNl4gN/oGRsw==", "ContentLength": "2", "ContentEncoding": "gzip"},
+        ),
+        line("EndOfJob", ""),
+    )
+    found = list_blobs(tool, PLACE)
+    assert [(blob.name, blob.size, blob.md5, blob.encoding) for blob in found] == [
+        ("a", 2, "60b725f10c9c85c70d97880dfe8191b3", "gzip"),
+        ("b", 3, "", ""),
+    ]
+    assert played.asked[:2] == ["list", f"{URL}/?sig=secret"]
+
+
+def test_what_azcopy_calls_completed_is_not_believed(played: Played, tmp_path: Path) -> None:
+    cause = f"cannot list files due to reason HEAD {URL}/a\n{DENIED}"
+    skipped = f"INFO: Skipping a b as it cannot be scanned due to error: {cause}"
+    tool = played.says(line("Info", skipped), line("EndOfJob", numbers(0, 0, 0)))
+    done = download(tool, PLACE, ["a b", "gone"], str(tmp_path / "to"))
+    assert [(failure.name, failure.why) for failure in done.failures] == [("a b", "denied"), ("gone", "vanished")]
+    assert "'a b': access was denied (403)" in done.sentence()
+    with pytest.raises(BlobError, match="access was denied"):
+        done.must()
+
+
+def test_a_capped_download_asks_for_blocks_that_fit_and_the_secret_is_an_argument_only(
+    played: Played, tmp_path: Path
+) -> None:
+    tool = played.says(line("EndOfJob", numbers(1, 0, 1)), then=f"mkdir -p {tmp_path}/to; echo > {tmp_path}/to/a")
+    assert download(tool, PLACE, ["a"], str(tmp_path / "to")).done
+    asked = played.asked
+    assert asked[asked.index("--cap-mbps") + 1] == "16"
+    assert asked[asked.index("--block-size-mb") + 1] == "1"
+    assert asked[asked.index("--from-to") + 1] == "BlobLocal"
+    assert "sig=secret" not in (tmp_path / "environment").read_text(encoding="utf-8")
+    assert not list((tmp_path / "job").glob("list.*"))
+
+
+def test_failures_come_from_all_lines_and_their_reasons_from_the_log(played: Played, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(
+        f"2026/11/23 02:38:07 ERR: [P#0-T#0] DOWNLOADFAILED: {URL}/big%20one : 000 : "
+        "File Creation Error no space left on device\n   Dst: /x\n",
+        encoding="utf-8",
+    )
+    failed = {"Src": f"{URL}/big%20one", "Dst": "/x", "ErrorCode": "0"}
+    tool = played.says(
+        line("Init", {"LogFileLocation": str(log)}),
+        line("Progress", numbers(0, 1, 1, FailedTransfers=[failed])),
+        line("EndOfJob", numbers(0, 1, 1, FailedTransfers=[])),
+        rc=1,
+    )
+    done = download(tool, PLACE, ["big one"], str(tmp_path / "to"))
+    assert [(failure.name, failure.why) for failure in done.failures] == [("big one", "full")]
+
+
+def test_uploads_that_azcopy_lost_are_noticed(played: Played, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x", encoding="utf-8")
+    (tmp_path / "b").write_text("x", encoding="utf-8")
+    tool = played.says(line("EndOfJob", numbers(1, 0, 1)))
+    done = upload(tool, str(tmp_path), ["a", "b"], PLACE)
+    assert done.sentence() == "azcopy carried 1 of 2 files and does not say why"
+    assert "--put-md5" in played.asked
+    assert "there is no such file" in upload(tool, str(tmp_path), ["c"], PLACE).sentence()
+
+
+def test_to_remove_what_is_gone_is_no_failure(played: Played) -> None:
+    failed = {"Src": f"{URL}/a", "ErrorCode": "404"}
+    tool = played.says(line("Progress", numbers(0, 1, 1, FailedTransfers=[failed])), rc=1)
+    assert remove(tool, PLACE, ["a"]).done
+
+
+def test_azcopy_that_stands_still_is_ended(played: Played, tmp_path: Path) -> None:
+    tool = played.says(then=f"echo $$ > {tmp_path}/pid; sleep 60")
+    began = time.monotonic()
+    done = download(tool, PLACE, ["a"], str(tmp_path / "to"))
+    assert time.monotonic() - began < 10
+    assert (done.why, done.words) == ("stalled", "nothing moved any more (nothing moved for 1.5 s)")
+    assert not os.path.exists(f"/proc/{(tmp_path / 'pid').read_text(encoding='utf-8').strip()}")
+
+
+def test_azcopy_that_is_turned_away_and_stands_still_is_throttled(played: Played, tmp_path: Path) -> None:
+    said = line("Progress", numbers(0, 0, 1, ServerBusyPercentage="60"))
+    tool = played.says(then=f"cat {tmp_path}/said; sleep 60")
+    (tmp_path / "said").write_text(f"{said}\n", encoding="utf-8")
+    done = download(tool, PLACE, ["a"], str(tmp_path / "to"))
+    assert done.why == "throttled"
+    assert "set a cap under its limit" in done.sentence()
+
+
+def test_a_crash_is_told_in_its_own_words(played: Played) -> None:
+    tool = played.says("panic: runtime error: invalid memory address", rc=2)
+    with pytest.raises(BlobError, match="cannot be listed: panic: runtime error"):
+        list_blobs(tool, PLACE)
+    lacks = "azcopy: error while loading shared libraries: libsecret-1.so.0: cannot open shared object file"
+    with pytest.raises(BlobError, match=r"role hpcai\.azure\.blob_staging installs it, and libsecret"):
+        list_blobs(played.says(lacks, rc=127), PLACE)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no json", "[]", "{}", '{"MessageType": "x"}', '{"MessageType":1,"MessageContent":"{x"}']
+)
+def test_any_line_can_be_read(text: str) -> None:
+    assert event_of(text).number("x") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("RESPONSE 404: 404 The specified container does not exist.\nERROR CODE: ContainerNotFound", "no_container"),
+        ("RESPONSE 404: 404 The specified blob does not exist.", "vanished"),
+        (DENIED, "denied"),
+        ("RESPONSE 503: 503 The server is busy", "throttled"),
+        ("dial tcp: lookup x: no such host", "unresolved"),
+        ("dial tcp 10.0.0.4:443: connect: connection refused", "unreachable"),
+        ("the sky is green", "other"),
+    ],
+)
+def test_causes_are_known_by_what_azcopy_says(text: str, why: str) -> None:
+    assert why_of(text) == why

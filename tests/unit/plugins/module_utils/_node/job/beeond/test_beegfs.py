@@ -1,0 +1,156 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""BeeGFS 7.4: what its tools print, and what its daemons are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.beegfs import BeeGfs7, NodePart
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import ALLOWED, OFF, BeeondSettings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.start import secret_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+
+from .conftest import JOB, Node, on
+
+RELEASE = BeeGfs7()
+NODES = "gpu-1.internal [ID: 1]\ngpu-0 [ID: 12]\n"
+# As ModeListTargets.cpp of 7.4.7 prints it: "%8s %16s %12s %8s".
+TARGETS = (
+    "TargetID     Reachability  Consistency   NodeID\n"
+    "========     ============  ===========   ======\n"
+    "       1           Online         Good        1\n"
+    "       2 Probably-offline         Good       12\n"
+    "       3           Online Needs-resync       12\n"
+)
+
+
+def part(rdma: str = OFF, daemons: tuple[str, ...] = ("mgmtd", "storage", "meta", "helperd")) -> NodePart:
+    """All of it on one node."""
+    return NodePart(daemons, "10.0.0.5", "/scratch/beeond/17", "/run/hpcai/beeond/17", rdma)
+
+
+def test_only_what_is_online_and_consistent_counts() -> None:
+    def run(command: Sequence[str], timeout_s: float) -> Result:
+        return Result(tuple(command), 0, TARGETS if "--listtargets" in command else NODES, "")
+
+    seen = RELEASE.look("/run/x", run)
+    assert (seen.answered, seen.storage, seen.storage_good) == (True, ("gpu-1.internal", "gpu-0"), 1)
+
+
+def test_no_answer_is_no_node() -> None:
+    seen = RELEASE.look("/run/x", lambda command, _s: Result(tuple(command), 1, "", "Management node is not reachable"))
+    assert (seen.answered, seen.words) == (False, "Management node is not reachable")
+    seen = RELEASE.look("/run/x", lambda command, _s: Result(tuple(command), 127, "", "beegfs-ctl: command not found"))
+    assert (seen.answered, seen.words) == (False, "beegfs-ctl: command not found")
+
+
+def test_a_management_that_does_not_answer_is_asked_but_once() -> None:
+    asked = []
+
+    def run(command: Sequence[str], timeout_s: float) -> Result:
+        asked.append(command)
+        return Result(tuple(command), 3, "", "Management node communication failed: 10.0.0.5\n")
+
+    seen = RELEASE.look("/run/x", run)
+    assert (seen.answered, seen.words) == (False, "Management node communication failed: 10.0.0.5")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+def test_a_management_that_ends_between_two_questions_has_not_answered(answers: int) -> None:
+    asked = []
+
+    def run(command: Sequence[str], timeout_s: float) -> Result:
+        asked.append(command)
+        if len(asked) > answers:
+            return Result(tuple(command), 3, "", "Management node communication failed: 10.0.0.5\n")
+        return Result(tuple(command), 0, TARGETS if "--listtargets" in command else NODES, "")
+
+    seen = RELEASE.look("/run/x", run)
+    assert (seen.answered, seen.words) == (False, "Management node communication failed: 10.0.0.5")
+
+
+def test_of_a_management_that_ends_at_the_last_question_the_names_are_known() -> None:
+    asked = []
+
+    def run(command: Sequence[str], timeout_s: float) -> Result:
+        asked.append(command)
+        return Result(tuple(command), 0 if len(asked) < 4 else 3, NODES if "--listnodes" in command else "", "")
+
+    seen = RELEASE.look("/run/x", run)
+    assert (seen.answered, seen.storage, seen.storage_good) == (True, ("gpu-1.internal", "gpu-0"), 0)
+
+
+def test_a_complaint_about_the_configuration_is_told_without_the_advice_after_it() -> None:
+    stderr = "\nError: Auth file is empty: /run/x/auth\n\n[BeeGFS Control Tool 7.4.7\nRefer to ...]\n\n"
+    seen = RELEASE.look("/run/x", lambda command, _s: Result(tuple(command), 1, "", stderr))
+    assert seen.words == "Error: Auth file is empty: /run/x/auth"
+
+
+def test_no_metadata_server_yet_is_an_answer() -> None:
+    def run(command: Sequence[str], timeout_s: float) -> Result:
+        if "--nodetype=meta" not in command:
+            return Result(tuple(command), 0, TARGETS if "--listtargets" in command else NODES, "")
+        failed = 3 if "--listtargets" in command else 0
+        return Result(tuple(command), failed, "", " [ERROR: No metadata servers found]\n" if failed else "")
+
+    seen = RELEASE.look("/run/x", run)
+    assert (seen.answered, seen.metadata, seen.metadata_good, seen.storage_good) == (True, (), 0, 1)
+
+
+# As beegfs-storage of 7.4.7 logs it whose TCP port is taken.
+TAKEN = """\
+(3) 07:01:34 Main [DGramLis] >> Listening for UDP datagrams: any Port 9003
+(0) 07:01:34 Main [ConnAccept] >> TCP socket: Unable to bind to port: 9003. SysErr: Address already in use
+(0) 07:01:34 Main [App] >> Unable to initialize socket
+(1) 07:01:34 Main [App] >> A hard error occurred. Shutting down...
+"""
+# And beegfs-mgmtd that was killed after its first start.
+KILLED = """\
+(0) 07:05:13 Main [MgmtdTargetStateStore.cpp:445] >> Could not read states. nodeType: beegfs-meta; Error: (...)
+(1) 07:05:13 Main [App] >> Version: 7.4.7
+(2) 07:05:13 Main [App] >> LocalNode: beegfs-mgmtd n1 [ID: 1]
+"""
+
+
+def test_a_log_tells_the_errors_at_its_end_and_no_earlier_ones() -> None:
+    taken = "TCP socket: Unable to bind to port: 9003. SysErr: Address already in use; Unable to initialize socket"
+    assert RELEASE.reason(TAKEN) == taken
+    assert RELEASE.reason(KILLED) == RELEASE.reason("") == ""
+
+
+def test_ports_are_shifted_and_the_clients_is_among_them() -> None:
+    assert dict.fromkeys(RELEASE.ports(("storage", "helperd"), BeeondSettings(port_shift=1000))) == dict.fromkeys(
+        [("tcp", 9003), ("udp", 9003), ("tcp", 9006), ("udp", 9004)]
+    )
+
+
+def test_files_hold_what_the_site_adds_and_only_keys_that_each_daemon_knows() -> None:
+    settings = BeeondSettings(
+        interfaces=("ib0", "eth0"), client={"tuneFileCacheType": "native"}, servers={"meta": {"a": "b"}}
+    )
+    files = RELEASE.files(part(ALLOWED), settings)
+    assert files["interfaces"] == "ib0\neth0\n"
+    assert "connInterfacesFile = /run/hpcai/beeond/17/interfaces\n" in files["storage.conf"]
+    assert "connInterfacesFile" not in files["helperd.conf"]
+    assert "sysMgmtdHost" not in files["mgmtd.conf"] + files["helperd.conf"]
+    assert "tuneFileCacheType = native\n" in files["client.conf"]
+    assert "connTCPFallbackEnabled = true\n" in files["client.conf"]
+    assert "connUseRDMA = true\n" in files["client.conf"]
+    assert "a = b\n" in files["meta.conf"]
+    assert "connUseRDMA = false\n" in RELEASE.files(part(OFF), settings)["storage.conf"]
+    assert all("runDaemonized = false\n" in text for name, text in files.items() if name[:1] in "ms")
+
+
+def test_all_nodes_make_the_same_secret_and_no_other_job_does(node: Node) -> None:
+    ours = secret_of(JOB, node.root)
+    assert secret_of(on("gpu-3"), node.root) == ours
+    others = [on("gpu-0", number="18"), on("gpu-0", restarts=1), on("gpu-0", nodes=("gpu-0", "gpu-1"))]
+    assert len({ours, *(secret_of(job, node.root) for job in others)}) == 4
+    node.file("/etc/munge/munge.key", "another cluster's key")
+    assert secret_of(JOB, node.root) != ours

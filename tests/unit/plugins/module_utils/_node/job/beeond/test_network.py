@@ -1,0 +1,103 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where the first node is reached, whoever knows it; and ports that are taken, by a service or by a user."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import OwnFailure, UsersFault
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.network import address_of, refuse_taken
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import PLACEHOLDER_ADDRESS
+
+from .conftest import Node
+
+CONF = f"""ClusterName=demo
+NodeName=gpu-[0-1] NodeAddr=10.0.0.[5-6] CPUs=96 Feature=beeond
+NodeName=gpu-[2-9] NodeAddr={PLACEHOLDER_ADDRESS} State=CLOUD
+NodeName=odd NodeAddr=odd.internal
+"""
+
+
+def ask(answers: dict[str, str], node: Node, name: str, **given: str) -> str:
+    """The address that is found."""
+    node.file("/spool/slurm.conf", CONF)
+    return address_of(name, {"SLURM_CONF": "/spool/slurm.conf", **given}, node.root, lambda one: answers.get(one, ""))
+
+
+def test_what_slurmd_was_told_for_the_job_comes_first(node: Node) -> None:
+    aliases = "gpu-1:10.9.9.9:vm-1,gpu-2:[fd00::7]:vm-2"
+    assert ask({}, node, "gpu-1", SLURM_NODE_ALIASES=aliases) == "10.9.9.9"
+    assert ask({}, node, "gpu-2", SLURM_NODE_ALIASES=aliases) == "fd00::7"
+
+
+def test_then_slurm_conf(node: Node) -> None:
+    assert ask({"gpu-1": "10.1.1.1"}, node, "gpu-1") == "10.0.0.6"
+    assert ask({}, node, "odd") == "odd.internal"
+
+
+def test_a_node_that_joined_by_itself_is_asked_for(node: Node) -> None:
+    assert ask({"gpu-2": "10.0.0.42"}, node, "gpu-2") == "10.0.0.42"
+    assert ask({"gpu-3": "10.0.0.43"}, node, "gpu-3") == "10.0.0.43"
+
+
+@pytest.mark.parametrize("answer", ["", PLACEHOLDER_ADDRESS])
+def test_an_address_that_nobody_knows_is_no_address(node: Node, answer: str) -> None:
+    with pytest.raises(OwnFailure, match="tells the address of node gpu-3"):
+        ask({"gpu-3": answer}, node, "gpu-3")
+
+
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
+
+
+# As the kernel writes them; the second has the port as its peer's.
+LINES = """\
+   0: 00000000:{port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {uid:5} 0 6594318 1 0000000094bb738f
+   1: 0100007F:2120 0100007F:{port:04X} 01 00000000:00000000 00:00000000 00000000  4009 0 552 1 00000000af16f48a
+"""
+
+
+@pytest.fixture(params=[("tcp", socket.SOCK_STREAM), ("udp", socket.SOCK_DGRAM)], ids=["tcp", "udp"])
+def taken(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
+    """A port that somebody has, with its protocol."""
+    protocol, kind = request.param
+    with socket.socket(socket.AF_INET, kind) as holder:
+        holder.bind(("0.0.0.0", 0))
+        if protocol == "tcp":
+            holder.listen(1)
+        yield protocol, holder.getsockname()[1]
+
+
+def machine(folder: Path, name: str, port: int, uid: int) -> Root:
+    """A machine whose kernel shows who has the port."""
+    (folder / "proc/net").mkdir(parents=True)
+    (folder / "proc/net" / name).write_text(f"{HEAD}\n{LINES.format(port=port, uid=uid)}")
+    return Root(str(folder))
+
+
+@pytest.mark.parametrize("family", ["", "6"])
+def test_a_port_that_a_user_has_is_not_the_nodes_fault(tmp_path: Path, taken: tuple[str, int], family: str) -> None:
+    protocol, port = taken
+    with pytest.raises(UsersFault, match=f"^port {port}/{protocol} is taken by a process of user 4001$"):
+        refuse_taken([taken], machine(tmp_path, f"{protocol}{family}", port, 4001))
+
+
+@pytest.mark.parametrize("uid", [0, 998])
+def test_a_port_that_a_service_has_is_the_nodes_fault(tmp_path: Path, taken: tuple[str, int], uid: int) -> None:
+    protocol, port = taken
+    with pytest.raises(OwnFailure, match=f"port {port}/{protocol} is taken, by another BeeGFS perhaps"):
+        refuse_taken([taken], machine(tmp_path, protocol, port, uid))
+
+
+def test_a_port_that_nobody_has_is_free(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("0.0.0.0", 0))
+        port = free.getsockname()[1]
+    refuse_taken([("tcp", port)], Root(str(tmp_path)))

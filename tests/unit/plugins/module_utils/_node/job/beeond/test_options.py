@@ -1,0 +1,79 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The settings file: what it may say, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import beegfs, options
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import (
+    BeeondSettings,
+    read_settings,
+    settings_from,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+
+from .conftest import Node
+
+
+def test_what_is_not_stated_is_the_default(node: Node) -> None:
+    assert read_settings(node.root) is None
+    node.file("/etc/hpcai/beeond.json", '{"schema": 1, "metadata_nodes": 2}')
+    found = read_settings(node.root)
+    assert found
+    assert (found.metadata_nodes, found.mount_point) == (2, "/beeond")
+
+
+def test_the_text_is_read_as_it_was_written(node: Node) -> None:
+    stated = {
+        "interfaces": ["ib0"],
+        "client": {"tuneFileCacheType": "native"},
+        "servers": {"meta": {"tuneNumWorkers": 8}},
+    }
+    made = settings_from(stated, "here")
+    node.file("/etc/hpcai/beeond.json", options.as_text(made))
+    assert read_settings(node.root) == made
+    assert made.servers == {"meta": {"tuneNumWorkers": "8"}}
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ({"mountpoint": "/x"}, "unknown keys: mountpoint"),
+        ({"mount_point": "beeond"}, "mount_point of here is 'beeond'"),
+        ({"mount_point": "/"}, "mount_point of here is '/'"),
+        ({"data_root": "/scratch/../etc"}, "data_root of here"),
+        ({"data_root": "/scratch/a b"}, "data_root of here"),
+        ({"data_root": "/beeond/data"}, "lie in each other"),
+        ({"metadata_nodes": 0}, "metadata_nodes of here is 0"),
+        ({"metadata_nodes": True}, "metadata_nodes of here is True"),
+        ({"port_shift": 60000}, "no ports above 65535"),
+        ({"rdma": "maybe"}, "rdma of here is 'maybe': it may be auto, required, allowed, off"),
+        ({"release": "8"}, "release of here is '8': it may be 7.4"),
+        ({"start_limit_s": 20}, "start_limit_s of here is 20: less than 30 s"),
+        ({"deadline_s": -1}, "deadline_s of here is -1"),
+        ({"interfaces": "ib0"}, "interfaces of here must be a list"),
+        ({"client": {"a": "1\nconnDisableAuthentication = true"}}, "values one line"),
+        ({"servers": {"mon": {}}}, "servers of here must be a mapping of mgmtd"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(stated: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        settings_from(stated, "here")
+
+
+def test_a_newer_schema_is_refused_by_its_number(node: Node) -> None:
+    node.file("/etc/hpcai/beeond.json", json.dumps({"schema": 2}))
+    with pytest.raises(ConfigError, match="schema 2"):
+        read_settings(node.root)
+
+
+def test_each_release_that_settings_name_has_a_strategy() -> None:
+    assert set(options.RELEASES) == set(beegfs.STRATEGIES)
+    assert BeeondSettings().release in options.RELEASES

@@ -1,0 +1,142 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Exactly this incarnation of a job is put back, and never a later one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job import requeue as module
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.requeue import (
+    CANCEL,
+    LEAVE,
+    REFUSE,
+    REQUEUE,
+    JobRecord,
+    Silent,
+    plan,
+    requeue,
+)
+
+from .conftest import JOB, SHOWN, Node
+
+LIVE = JobRecord("CONFIGURING", 0, True, True, "17")
+
+
+@pytest.mark.parametrize(
+    ("record", "restarts", "wanted"),
+    [
+        (LIVE, 0, REQUEUE),
+        (replace(LIVE, state="RUNNING"), 0, REQUEUE),
+        (replace(LIVE, is_batch=False), 0, CANCEL),
+        (replace(LIVE, state="PENDING", restarts=1), 0, LEAVE),
+        (replace(LIVE, state="COMPLETING", restarts=1), 0, LEAVE),
+        (replace(LIVE, state="CANCELLED"), 0, LEAVE),
+        (replace(LIVE, restarts=1), 0, LEAVE),
+        (replace(LIVE, restarts=1, is_batch=False), 0, LEAVE),
+        (LIVE, None, REFUSE),
+        (None, 0, LEAVE),
+    ],
+)
+def test_plan(record: JobRecord | None, restarts: int | None, wanted: str) -> None:
+    assert plan(record, replace(JOB, restarts=restarts)) == wanted
+
+
+def test_a_batch_job_is_put_back_and_not_held(node: Node) -> None:
+    assert requeue(JOB, node.controller) == "job 17 was requeued"
+    assert (node.state, node.restarts) == ("PENDING", 1)
+    assert [command[-2:] for command in node.calls("requeue")] == [("requeue", "17")]
+
+
+def test_a_later_incarnation_is_let_run(node: Node) -> None:
+    node.restarts = 1
+    assert requeue(JOB, node.controller) == "job 17 is CONFIGURING already, for the 1. time"
+    assert node.state == "CONFIGURING"
+    assert not node.calls("requeue")
+
+
+def test_another_node_that_was_faster_is_as_good(node: Node) -> None:
+    def faster(command: tuple[str, ...]) -> None:
+        if "requeue" in command:
+            node.state, node.restarts = "PENDING", 1
+
+    node.during = faster
+    assert "is PENDING already" in requeue(JOB, node.controller)
+    assert node.restarts == 1
+
+
+def test_an_interactive_job_is_cancelled(node: Node) -> None:
+    node.batch = 0
+    assert "was cancelled" in requeue(JOB, node.controller)
+    assert (node.state, node.calls("requeue")) == ("CANCELLED", [])
+    assert len(node.calls("scancel", "17")) == 1
+    assert "scontrol" not in node.calls("scancel")[0]
+
+
+def test_a_job_that_may_not_be_put_back_may_not_afterwards_either(node: Node) -> None:
+    node.requeue = 0
+    assert "was requeued" in requeue(JOB, node.controller)
+    assert (node.state, node.requeue) == ("PENDING", 0)
+
+
+def test_a_task_whose_id_is_the_arrays_is_named_as_a_task(node: Node) -> None:
+    node.array, node.task = "17", "3"
+    requeue(JOB, node.controller)
+    assert node.calls("requeue")[0][-1] == "17_3"
+
+
+def test_other_tasks_of_the_array_are_not_looked_at() -> None:
+    other = "16|PENDING|4|1|1|17|2|\n"
+    plain = SHOWN.format(state="RUNNING", restarts=2, batch=1, requeue=1, array="17", task="N/A")
+    assert module.job_record_of("17", other + plain) == JobRecord("RUNNING", 2, True, True, "17")
+
+
+def test_no_other_job_is_named_whatever_the_answer_says(node: Node) -> None:
+    """The ids of what is put back come from slurmd: an answer can only add a task to the job's own id."""
+    node.array, node.task = "10", "7"
+    requeue(JOB, node.controller)
+    assert node.calls("requeue")[0][-1] == "17"
+
+
+def test_slurmctld_is_asked_for_fields_without_free_text(node: Node) -> None:
+    requeue(JOB, node.controller)
+    (asked,) = {command[-1] for command in node.calls("squeue")}
+    fields = {part.partition(":")[0] for part in asked.partition("=")[2].split(",")}
+    assert fields == {"JobID", "State", "RestartCnt", "BatchFlag", "Requeue", "ArrayJobID", "ArrayTaskID"}
+    assert not node.calls("show")
+
+
+@pytest.mark.parametrize(
+    "line", ["17|RUNNING", "17|RUNNING|0|1|1|0|N/A|more|", "17|RUNNING|zero|1|1|0|N/A|", "17||0|1|1|0|N/A|"]
+)
+def test_an_answer_of_another_form_is_no_answer(line: str) -> None:
+    with pytest.raises(Silent, match="not what was asked for"):
+        module.job_record_of("17", f"{line}\n")
+
+
+def test_the_first_job_of_a_heterogeneous_one_is_put_back(node: Node) -> None:
+    requeue(replace(JOB, leader="15"), node.controller)
+    assert node.calls("requeue")[0][-1] == "15"
+
+
+def test_a_silent_controller_is_no_success(node: Node) -> None:
+    node.controller_answers = False
+    with pytest.raises(Silent, match="gave no answer in 8 s"):
+        requeue(JOB, node.controller)
+    node.controller_answers = True
+    node.fails["requeue"] = module.Result((), 1, "", "Access denied")
+    with pytest.raises(Silent, match="leaves job 17 as it is: Access denied"):
+        requeue(JOB, node.controller)
+
+
+def test_a_silent_controller_ends_no_wait(node: Node) -> None:
+    node.controller_answers = False
+    assert module.became_of(JOB, node.controller) == ""
+    assert module.runs("17", node.controller) is None
+    node.controller_answers, node.state = True, ""
+    assert module.became_of(JOB, node.controller) == "slurmctld knows job 17 no more"
+    assert module.runs("17", node.controller) is False
