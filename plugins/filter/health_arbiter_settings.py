@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.catalog import NAMES
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.refusals import unknown_names
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings_file import unknown_names
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.settings import refusals
 
 CONFIRM = "confirm"

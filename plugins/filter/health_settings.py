@@ -11,8 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.catalog import NAMES, all_checks
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.refusals import OFF, refusals
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings_file import OFF, problems_of
 
 SKIP = "skip"
 """What the key OFF is called in an inventory."""
@@ -23,7 +22,7 @@ def health_settings(stated: Mapping[str, Any], name: str = "health_checks_config
     if not isinstance(stated, Mapping):
         raise AnsibleFilterError(f"{name} is no mapping, but {stated!r}.")
     given = _without_nulls(stated)
-    wrong = list(refusals(given, NAMES, all_checks, off=SKIP))
+    wrong = list(problems_of(given, off=SKIP))
     if wrong:
         raise AnsibleFilterError(f"{name}: {'; '.join(wrong)}. 'hpcnode health list' shows all names.")
     return {OFF if key == SKIP else key: value for key, value in given.items()}

@@ -19,10 +19,12 @@ from ..machine.readers import make_folder
 from ..machine.root import Root
 from ..machine.vm_size import is_same_machine, remembered_instance
 from ..slurm import slurmd_env
-from . import memory
+from . import state
 
 SCHEMA = 1
 COMMAND = "health"
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+"""The form of ``time`` in a document."""
 IMAGE_FACT = "/etc/ansible/facts.d/hpcai_image.fact"
 
 
@@ -38,7 +40,7 @@ def node_of(root: Root, vm_size: str, collection: str) -> dict[str, str]:
         "vm_id": str(instance.get("vm_id") or "") if is_same_machine(root, instance) else "",
         "vm_size": vm_size,
         "host": physical_host(root),
-        "boot_id": memory.boot_id(root),
+        "boot_id": state.boot_id(root),
         "image": _image(root),
         "collection": collection,
     }
@@ -54,7 +56,7 @@ def write(root: Root, status: int, document: Mapping[str, Any]) -> None:
 
     :raises OSError: it cannot be written.
     """
-    make_folder(root, memory.RUN_FOLDER)
+    make_folder(root, state.RUN_FOLDER)
     write_file(root.at(_path(document["tier"])), json.dumps(whole(status, document), indent=1) + "\n")
 
 
@@ -68,7 +70,7 @@ def read(root: Root, tier: str) -> dict[str, Any] | None:
     """Return the document of the tier's last run in this boot; None if there is none."""
     try:
         document = json.loads(root.text(_path(tier)) or "")
-        if document["schema"] != SCHEMA or document["node"]["boot_id"] != memory.boot_id(root):
+        if document["schema"] != SCHEMA or document["node"]["boot_id"] != state.boot_id(root):
             return None
     except (ValueError, LookupError, TypeError):
         return None
@@ -76,7 +78,7 @@ def read(root: Root, tier: str) -> dict[str, Any] | None:
 
 
 def _path(tier: str) -> str:
-    return f"{memory.RUN_FOLDER}/{tier}.json"
+    return f"{state.RUN_FOLDER}/{tier}.json"
 
 
 def _node_name(root: Root) -> str:

@@ -151,7 +151,7 @@ def _escalated(context: Context, findings: Sequence[Finding]) -> tuple[Finding, 
     )
 
 
-CHECK = Check(
+GPU_COUNT = Check(
     name="gpu_count",
     title="Number of GPUs",
     explain=(

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from ...machine.gpu import GpuHealth
 from ...machine.run import Run
 from ...machine.unit_state import read_unit
+from ..applies import with_nvswitches
 from ..check import FAIL, REBOOT, TIERS, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 from ..gpu_answers import Told, gather, read_gpus, unreadable
 from ..gpus import PATIENCE_S
-from ..nvidia_sizes import with_nvswitches
 
 _MANAGER = "nvidia-fabricmanager"
 _JOINED = "completed"
@@ -64,7 +64,7 @@ def _joined(gpu: GpuHealth) -> Iterator[Told]:
         yield Finding(WARN, f"{gpu.label} has less bandwidth through the NVSwitches than it should", gpu.device, _HINT)
 
 
-CHECK = Check(
+GPU_FABRIC = Check(
     name="gpu_fabric",
     title="Fabric of the NVSwitches",
     explain=(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from ...machine.gpu import GpuHealth
 from ...setup.gpu.settings import read_settings, version_of
 from ...sku.types import VmSize
+from ..applies import with_nvidia_gpus
 from ..check import (
     BOOT,
     DEEP,
@@ -31,7 +32,6 @@ from ..check import (
 )
 from ..gpu_answers import Told, gather, read_gpus, unreadable, untold
 from ..gpus import PATIENCE_S
-from ..nvidia_sizes import with_nvidia_gpus
 
 _OPTION = "min_vbios"
 _GIGABYTES = re.compile(r"(\d+) ?GB", re.IGNORECASE)
@@ -44,7 +44,7 @@ def _measure(context: Context) -> Answer:
     told: list[Told] = []
     for gpu in gpus:
         told += unreadable(gpu) or _model(context.size, gpu)
-    told += _firmware(readable, str(context.settings.option(CHECK, _OPTION)))
+    told += _firmware(readable, str(context.option(GPU_IDENTITY, _OPTION)))
     told += _driver(context)
     if context.tier in (BOOT, DEEP):
         told += _inforoms(context, readable)
@@ -126,7 +126,7 @@ def _inforoms(context: Context, gpus: Sequence[GpuHealth]) -> Iterator[Told]:
             yield Reading("gpu_inforom", "valid", device=gpu.device)
 
 
-CHECK = Check(
+GPU_IDENTITY = Check(
     name="gpu_identity",
     title="Model, firmware and driver of the GPUs",
     explain=(

@@ -14,10 +14,10 @@ from ...machine.gpu import GpuHealth
 from ...machine.owners import is_slurmstepd, uid_of
 from ...machine.proc import ancestors, read_processes
 from ...machine.root import Root
+from ..applies import with_nvidia_gpus
 from ..check import EPILOG, FAIL, NODE, OBSERVE, PROLOG, USER, WARN, Answer, Check, Context, Finding, Reading
 from ..gpu_answers import Told, judge_each, untold
 from ..gpus import PATIENCE_S
-from ..nvidia_sizes import with_nvidia_gpus
 
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 _IDLE_MIB = 1024
@@ -28,7 +28,7 @@ _FIRST_USER = 1000
 
 
 def _measure(context: Context) -> Answer:
-    most = float(context.settings.option(CHECK, "idle_memory_mib"))
+    most = float(context.option(GPU_PROCESSES, "idle_memory_mib"))
     root, ended = context.root, context.job if context.tier == EPILOG else ""
 
     def judge(gpu: GpuHealth) -> Iterator[Told]:
@@ -93,7 +93,7 @@ def _user_of(root: Root, pid: int) -> str:
         return f"user {uid}"
 
 
-CHECK = Check(
+GPU_PROCESSES = Check(
     name="gpu_processes",
     title="Processes left on the GPUs",
     explain=(

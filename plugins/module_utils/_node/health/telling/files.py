@@ -14,7 +14,7 @@ from ...machine.atomic import remove_file, write_file
 from ...machine.readers import make_folder
 from ...machine.root import Root
 from ...slurm.arbiter.message import NoReport, Report, decode, encode
-from ..memory import RUN_FOLDER
+from ..state import RUN_FOLDER
 from .summing import Runs
 
 TOLD = f"{RUN_FOLDER}/told.json"

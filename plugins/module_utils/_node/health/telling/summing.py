@@ -15,6 +15,7 @@ from typing import Any
 from ...slurm.arbiter.message import MOST_RUNS, Fault, Report
 from ..catalog import NAMES, load
 from ..check import FAIL, NODE, UNKNOWN
+from ..record import TIME
 
 BOOT_LETTERS = 8
 """So many of the kernel's name of a boot tell one from another."""
@@ -60,7 +61,7 @@ def report_of(documents: Iterable[Document], runs: Runs | None = None) -> tuple[
 
 
 def _time_of(document: Document) -> int:
-    return calendar.timegm(time.strptime(str(document["time"]), "%Y-%m-%dT%H:%M:%SZ"))
+    return calendar.timegm(time.strptime(str(document["time"]), TIME))
 
 
 def _place(name: str) -> int:
