@@ -31,6 +31,7 @@ SOURCES = (
     "judge.py",
     "log_signs.py",
     "nccl_tests.py",
+    "settings.py",
     "state.py",
 )
 EQUIVALENT = {

@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from ..machine.root import Root
 from ..machine.run import Run
 from ..sku.types import VmSize
-from .gpus import Gpus
 from .settings import Settings
+
+if TYPE_CHECKING:
+    # Each step of the boot imports this file, and most ask no GPU.
+    from .gpus import Gpus
 
 PASS, WARN, FAIL, UNKNOWN, SKIP = VERDICTS = ("pass", "warn", "fail", "unknown", "skip")
 """As it should be; worth a look, but jobs may run; not so; could not be measured; nothing of this kind here."""

@@ -110,7 +110,7 @@ class Performed:
     @property
     def whole(self) -> dict[str, Any]:
         """The document with what the frame of hpcnode sets, as the record has it."""
-        return record.whole(self.status, self.document)
+        return record.with_header(self.status, self.document)
 
     @property
     def words(self) -> str:

@@ -46,7 +46,7 @@ def node_of(root: Root, vm_size: str, collection: str) -> dict[str, str]:
     }
 
 
-def whole(status: int, document: Mapping[str, Any]) -> dict[str, Any]:
+def with_header(status: int, document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document with what hpcnode puts before each of its answers."""
     return {"schema": SCHEMA, "command": COMMAND, "status": status, **document}
 
@@ -57,7 +57,7 @@ def write(root: Root, status: int, document: Mapping[str, Any]) -> None:
     :raises OSError: it cannot be written.
     """
     make_folder(root, state.RUN_FOLDER)
-    write_file(root.at(_path(document["tier"])), json.dumps(whole(status, document), indent=1) + "\n")
+    write_file(root.at(_path(document["tier"])), json.dumps(with_header(status, document), indent=1) + "\n")
 
 
 def remove(root: Root, tier: str) -> None:

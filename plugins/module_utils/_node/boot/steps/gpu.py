@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...health.check import FAIL, SKIP, WARN, Finding
 from ...machine.config import ConfigError
 from ...machine.gpu import Driver, GpuError, GpuFacts, connect, nvidia_gpus
 from ...machine.gpu.errors import NO_ANSWER
@@ -20,7 +21,6 @@ from ...machine.root import Root
 from ...machine.unit_state import read_unit
 from ...setup.gpu.settings import Settings, read_settings
 from ...sku import UnknownVmSize, VmSize
-from ..finding import Finding, outcome_of
 from ..judge_gpus import (
     REDEPLOY,
     Promised,
@@ -32,7 +32,7 @@ from ..judge_gpus import (
     not_loaded_action,
 )
 from ..size import promised_size
-from ..step import FAIL, SKIP, WARN, Context, Outcome, Step
+from ..step import Context, Outcome, Step, outcome_of
 
 _BUS_S = 20.0
 """How long GPUs may take to appear on the PCI bus, in seconds: Hyper-V adds them one by one."""
@@ -83,7 +83,7 @@ def _nvidia(context: Context, promised: Promised, settings: Settings, with_infin
     details: dict[str, Any] = {"promised": promised.count, "on_bus": list(on_bus)}
     if not on_bus:
         words = f"none of the {promised.count} GPUs that {promised.by} promises is on the PCI bus"
-        return outcome_of([Finding(FAIL, words, REDEPLOY)], "", details=details)
+        return outcome_of([Finding(FAIL, words, hint=REDEPLOY)], "", details=details)
     changes, findings = _load(context, "nvidia_uvm")
     if context.check and not is_loaded(root, "nvidia"):
         return Outcome(WARN, "the driver is not loaded, so it was not asked: this run changes nothing", "", changes)
@@ -124,7 +124,7 @@ def _load(context: Context, name: str) -> tuple[tuple[str, ...], list[Finding]]:
         words = f"{name} cannot be loaded, and no program uses a GPU without it: {done.words}"
     else:
         words = f"NVIDIA's driver is not loaded: {done.words}"
-    return (), [Finding(FAIL, words, not_loaded_action())]
+    return (), [Finding(FAIL, words, hint=not_loaded_action())]
 
 
 def _load_peermem(context: Context) -> tuple[tuple[str, ...], list[Finding]]:
@@ -140,7 +140,9 @@ def _load_peermem(context: Context) -> tuple[tuple[str, ...], list[Finding]]:
     if done.state in (LOADED, ABSENT):
         return (("modprobe nvidia_peermem",) if done.state == LOADED else ()), []
     action = "Load it after the InfiniBand drivers; a driver that was built without them has to be built again"
-    return (), [Finding(WARN, f"nvidia_peermem cannot be loaded, GPUDirect RDMA may lack it: {done.words}", action)]
+    return (), [
+        Finding(WARN, f"nvidia_peermem cannot be loaded, GPUDirect RDMA may lack it: {done.words}", hint=action)
+    ]
 
 
 def _ask(context: Context, limit_s: float) -> tuple[str, tuple[str, str], list[GpuFacts]]:
@@ -200,7 +202,7 @@ def _amd(context: Context, promised: Promised) -> Outcome:
         done = load_module("amdgpu", context.run)
         if done.state != LOADED:
             action = "'modprobe amdgpu' and 'journalctl -k -b' say why: is the driver built for the kernel that runs?"
-            return outcome_of([Finding(FAIL, f"AMD's driver is not loaded: {done.words}", action)], "")
+            return outcome_of([Finding(FAIL, f"AMD's driver is not loaded: {done.words}", hint=action)], "")
 
     def driven() -> list[str]:
         return [
@@ -215,7 +217,7 @@ def _amd(context: Context, promised: Promised) -> Outcome:
         lacking = [f"{busid} is not there" for busid in missing_of(promised, on_bus)]
         where = ", ".join([*idle, *lacking]) or f"{len(on_bus)} on the PCI bus"
         words = f"amdgpu drives {len(have)} of {promised.count} GPUs that {promised.by} promises: {where}"
-        findings = [Finding(FAIL, words, "'journalctl -k -b' tells what amdgpu said; restart or redeploy the VM")]
+        findings = [Finding(FAIL, words, hint="'journalctl -k -b' tells what amdgpu said; restart or redeploy the VM")]
     elif len(have) > promised.count:
         findings = [Finding(WARN, f"{len(have)} GPUs, and {promised.by} promises {promised.count}")]
     details = {"promised": promised.count, "on_bus": on_bus, "driven": have}

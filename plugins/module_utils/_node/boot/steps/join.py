@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+from ...health.check import FAIL, PASS, SKIP
 from ...machine.root import Root
 from ...slurm import own_node, slurmd_env
 from ...slurm.nodes import NodeState
 from ...slurm.own_node import NoController, Reach
-from ..step import FAIL, PASS, REASON_PREFIX, SKIP, Context, Outcome, Step, StepFailed
+from ..step import REASON_PREFIX, Context, Outcome, Step, StepFailed
 
 
 def perform(context: Context, reach: Reach = own_node.reach) -> Outcome:

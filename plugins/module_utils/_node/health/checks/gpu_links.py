@@ -12,7 +12,7 @@ from ...machine.gpu import GpuHealth, NvLinks
 from ...sku.types import VmSize
 from ..applies import with_nvidia_gpus
 from ..check import BOOT, DEEP, FAIL, PERIODIC, PROLOG, REBOOT, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
-from ..gpu_answers import Told, gather, judge_each, read_gpus, unreadable, untold
+from ..gpu_answers import Observation, gather, judge_each, not_reported, read_gpus, unreadable
 from ..gpus import PATIENCE_S
 from ..settings import in_words
 
@@ -25,7 +25,7 @@ _PCIE_HINT = "'lspci -vv' shows the link (LnkSta); restart the VM from Azure, an
 def _measure_pcie(context: Context) -> Answer:
     width, generation = _promised(context.size)
 
-    def judge(gpu: GpuHealth) -> Iterator[Told]:
+    def judge(gpu: GpuHealth) -> Iterator[Observation]:
         yield from _width(gpu, width)
         yield from _speed(gpu, generation)
 
@@ -44,10 +44,10 @@ def _promised(size: VmSize | None) -> tuple[int | None, int | None]:
     return size.pcie_width, _GENERATIONS.get(speed)
 
 
-def _width(gpu: GpuHealth, promised: int | None) -> Iterator[Told]:
+def _width(gpu: GpuHealth, promised: int | None) -> Iterator[Observation]:
     wanted = promised or gpu.pcie.highest_width
     if gpu.pcie.width is None or wanted is None:
-        yield untold(gpu, "how wide its PCIe link is", "pcie")
+        yield not_reported(gpu, "how wide its PCIe link is", "pcie")
         return
     yield Reading("gpu_pcie_width", gpu.pcie.width, "lanes", gpu.device, wanted)
     if gpu.pcie.width < wanted:
@@ -55,10 +55,10 @@ def _width(gpu: GpuHealth, promised: int | None) -> Iterator[Told]:
         yield Finding(FAIL, words, gpu.device, _PCIE_HINT)
 
 
-def _speed(gpu: GpuHealth, promised: int | None) -> Iterator[Told]:
+def _speed(gpu: GpuHealth, promised: int | None) -> Iterator[Observation]:
     pcie = gpu.pcie
     if pcie.generation is None or pcie.highest_generation is None:
-        yield untold(gpu, "how fast its PCIe link is", "pcie")
+        yield not_reported(gpu, "how fast its PCIe link is", "pcie")
         return
     # The figure of a VM size is that of NCCL's topology file: no GPU can do more than it is made for.
     wanted = min(promised or pcie.own_generation or 0, pcie.own_generation or promised or 0)
@@ -109,7 +109,7 @@ def _measure_nvlink(context: Context) -> Answer:
     if not _has_any(links.values()) and not (context.size and context.size.nvswitch):
         return Answer(skipped="the GPUs have no NVLink")
     stated = context.settings.threshold(context.size, "nvlinks")
-    told: list[Told] = []
+    told: list[Observation] = []
     for gpu in gpus:
         told += unreadable(gpu) or _up(gpu, links.get(gpu.index), None if stated is None else int(stated.limit))
     told += _grown(context, [(gpu, links[gpu.index]) for gpu in gpus if gpu.index in links])
@@ -121,7 +121,7 @@ def _has_any(links: Iterable[NvLinks]) -> bool:
     return any(one.active or one.problem for one in links)
 
 
-def _up(gpu: GpuHealth, links: NvLinks | None, stated: int | None) -> Iterator[Told]:
+def _up(gpu: GpuHealth, links: NvLinks | None, stated: int | None) -> Iterator[Observation]:
     if links is None or links.problem:
         why = f": {links.problem}" if links else ""
         yield Finding(UNKNOWN, f"{gpu.label} does not tell how its NVLinks are{why}", gpu.device)
@@ -136,7 +136,7 @@ def _up(gpu: GpuHealth, links: NvLinks | None, stated: int | None) -> Iterator[T
         yield Finding(FAIL, words, gpu.device, _NVLINK_HINT)
 
 
-def _grown(context: Context, gpus: Sequence[tuple[GpuHealth, NvLinks]]) -> Iterator[Told]:
+def _grown(context: Context, gpus: Sequence[tuple[GpuHealth, NvLinks]]) -> Iterator[Observation]:
     """Yield the errors since the last run; the counters begin anew with each load of the driver."""
     before = context.history.get(_ERRORS) or {}
     now = {gpu.uuid or gpu.device: dict(links.errors) for gpu, links in gpus}

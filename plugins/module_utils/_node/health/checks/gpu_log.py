@@ -61,7 +61,7 @@ _USER_HINT = "The job's owner should look at the application; the machine is not
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _LoggedXid:
     device: str
     xid: Xid
     is_error: bool
@@ -85,13 +85,13 @@ def _measure_xid(context: Context) -> Answer:
     )
 
 
-def _gather(records: Iterable[Record], known: set[str]) -> tuple[dict[str, int], list[_Seen], set[str]]:
+def _gather(records: Iterable[Record], known: set[str]) -> tuple[dict[str, int], list[_LoggedXid], set[str]]:
     """Return how many XIDs each GPU had, those that no reset has mended since, and the GPUs that were reset.
 
     :param known: the GPUs that had some before.
     """
     counts: dict[str, int] = {}
-    seen: dict[tuple[str, int], _Seen] = {}
+    seen: dict[tuple[str, int], _LoggedXid] = {}
     released: set[str] = set()
     for record in records:
         match = _XID.match(record.text)
@@ -106,7 +106,7 @@ def _gather(records: Iterable[Record], known: set[str]) -> tuple[dict[str, int],
             xid = xid_of(number)
             is_error = xid.severity == ERROR and not (number in _NVLINK_5 and _is_not_fatal(said))
             if is_error or (device, number) not in seen:
-                seen[device, number] = _Seen(device, xid, is_error)
+                seen[device, number] = _LoggedXid(device, xid, is_error)
         elif _LOADED.match(record.text):
             released |= known | counts.keys()
             seen = _without(seen, released)
@@ -119,7 +119,7 @@ def _is_not_fatal(said: str) -> bool:
     return bool(found and found[-1]["non"])
 
 
-def _without(seen: dict[tuple[str, int], _Seen], devices: set[str]) -> dict[tuple[str, int], _Seen]:
+def _without(seen: dict[tuple[str, int], _LoggedXid], devices: set[str]) -> dict[tuple[str, int], _LoggedXid]:
     """Return what a reset of these GPUs leaves: what only a restart or another machine mends."""
     return {key: one for key, one in seen.items() if one.device not in devices or one.xid.action in (REBOOT, REPLACE)}
 
@@ -129,7 +129,7 @@ def _device(text: str) -> str:
     return canonical_busid(text if "." in text else f"{text}.0") or text
 
 
-def _finding_xid(one: _Seen) -> Finding:
+def _finding_xid(one: _LoggedXid) -> Finding:
     xid = one.xid
     by_user = xid.cause == USER
     return Finding(

@@ -12,7 +12,7 @@ from ...machine.gpu import GpuHealth
 from ...sku.types import Threshold, VmSize
 from ..applies import with_nvidia_gpus
 from ..check import FAIL, REPLACE, RESET_GPU, TIERS, WARN, Answer, CannotTell, Check, Context, Finding, Reading
-from ..gpu_answers import Told, judge_each, untold
+from ..gpu_answers import Observation, judge_each, not_reported
 from ..gpus import PATIENCE_S
 from ..settings import in_words
 
@@ -26,7 +26,7 @@ _NO_SRAM_ERRORS = "no uncorrected error in SRAM (azurehpc-health-checks, check_g
 def _measure_ecc(context: Context) -> Answer:
     dram, sram = (context.settings.threshold(context.size, name) for name in GPU_ECC.thresholds)
 
-    def judge(gpu: GpuHealth) -> Iterator[Told]:
+    def judge(gpu: GpuHealth) -> Iterator[Observation]:
         if gpu.ecc.enabled is None:
             return
         if not gpu.ecc.enabled:
@@ -44,7 +44,7 @@ def _measure_ecc(context: Context) -> Answer:
     )
 
 
-def _sram(gpu: GpuHealth, most: Threshold | None) -> Iterator[Told]:
+def _sram(gpu: GpuHealth, most: Threshold | None) -> Iterator[Observation]:
     ecc = gpu.ecc
     if ecc.sram_threshold:
         words = f"{gpu.label} says that the errors in its SRAM are too many"
@@ -55,7 +55,7 @@ def _sram(gpu: GpuHealth, most: Threshold | None) -> Iterator[Told]:
     yield from _compare(gpu, "sram_corrected", "corrected errors in SRAM", corrected, _limit(most))
 
 
-def _dram(gpu: GpuHealth, most: Threshold | None) -> Iterator[Told]:
+def _dram(gpu: GpuHealth, most: Threshold | None) -> Iterator[Observation]:
     ecc = gpu.ecc
     uncorrected = (ecc.dram_uncorrected_volatile, ecc.dram_uncorrected_aggregate)
     corrected = (ecc.dram_corrected_volatile, ecc.dram_corrected_aggregate)
@@ -73,10 +73,10 @@ def _limit(most: Threshold | None) -> float | None:
 
 def _compare(
     gpu: GpuHealth, name: str, what: str, counts: tuple[int | None, int | None], most: float | None
-) -> Iterator[Told]:
+) -> Iterator[Observation]:
     for (kind, since), count in zip(_SINCE.items(), counts):
         if count is None:
-            yield untold(gpu, f"the {what} {since}", "ecc")
+            yield not_reported(gpu, f"the {what} {since}", "ecc")
             continue
         yield Reading(f"gpu_ecc_{name}_{kind}", count, "errors", gpu.device, most, at_most=True)
         if most is not None and count > most:
@@ -118,7 +118,7 @@ _ROW_REMAP_REPLACE = "Redeploy or replace the VM: the GPU's memory is worn out"
 def _measure_row_remap(context: Context) -> Answer:
     most = context.settings.threshold(context.size, "remapped_rows")
 
-    def judge(gpu: GpuHealth) -> Iterator[Told]:
+    def judge(gpu: GpuHealth) -> Iterator[Observation]:
         if gpu.rows is None:
             return
         rows, limit = gpu.rows, most.limit if most else None
@@ -176,7 +176,7 @@ def _measure_retired_pages(context: Context) -> Answer:
         raise CannotTell("the VM size of this machine is not known, so nothing says how many pages may be retired")
     limit = most.limit
 
-    def judge(gpu: GpuHealth) -> Iterator[Told]:
+    def judge(gpu: GpuHealth) -> Iterator[Observation]:
         if gpu.pages is None:
             return
         retired = gpu.pages.single + gpu.pages.double

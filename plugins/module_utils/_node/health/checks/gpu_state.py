@@ -29,7 +29,7 @@ from ..check import (
     Finding,
     Reading,
 )
-from ..gpu_answers import Told, gather, judge_each, untold
+from ..gpu_answers import Observation, gather, judge_each, not_reported
 from ..gpus import PATIENCE_S
 
 # Why the GPUs' clocks are not higher: heat, the hardware, the power.
@@ -48,7 +48,7 @@ def _measure_throttle(context: Context) -> Answer:
     return judge_each(context, "why its clocks are not higher", "reasons", _judge_throttle, good)
 
 
-def _judge_throttle(gpu: GpuHealth) -> Iterator[Told]:
+def _judge_throttle(gpu: GpuHealth) -> Iterator[Observation]:
     if gpu.reasons is None:
         return
     yield Reading("gpu_clock_reasons", gpu.reasons, device=gpu.device)
@@ -97,12 +97,12 @@ def _measure_temperature(context: Context) -> Answer:
     return judge_each(context, "how hot it is", "temperature", _judge_temperature, "the GPUs are cool enough", limit)
 
 
-def _judge_temperature(gpu: GpuHealth) -> Iterator[Told]:
+def _judge_temperature(gpu: GpuHealth) -> Iterator[Observation]:
     if gpu.temperature is None:
         return
     yield Reading("gpu_temperature", gpu.temperature, "C", gpu.device, gpu.slowdown_at, at_most=True)
     if gpu.slowdown_at is None:
-        yield untold(gpu, "at which temperature it is slowed down", "slowdown_at")
+        yield not_reported(gpu, "at which temperature it is slowed down", "slowdown_at")
     elif gpu.temperature >= gpu.slowdown_at:
         words = f"{gpu.label} is at {gpu.temperature} C: from {gpu.slowdown_at} C on the hardware slows it down"
         yield Finding(FAIL, words, gpu.device, _TEMPERATURE_HINT)
@@ -137,11 +137,11 @@ def _measure_power(context: Context) -> Answer:
     )
 
 
-def _judge_power(gpu: GpuHealth) -> Iterator[Told]:
+def _judge_power(gpu: GpuHealth) -> Iterator[Observation]:
     if gpu.power is not None:
         yield Reading("gpu_power", gpu.power, "W", gpu.device)
     if gpu.power_limit is None or gpu.power_default is None:
-        yield untold(gpu, "what power it may draw", "power_limit" if gpu.power_limit is None else "power_default")
+        yield not_reported(gpu, "what power it may draw", "power_limit" if gpu.power_limit is None else "power_default")
         return
     yield Reading("gpu_power_limit", gpu.power_limit, "W", gpu.device, gpu.power_default)
     if gpu.power_limit < gpu.power_default:
@@ -188,7 +188,7 @@ def _measure_clocks(context: Context) -> Answer:
     return gather(told, f"the clocks of {len(gpus)} GPUs are as wanted ({wanted.state})", limit)
 
 
-def _judge_clocks(gpu: GpuFacts, recorded: Lock | None, wanted: Wanted) -> Iterator[Told]:
+def _judge_clocks(gpu: GpuFacts, recorded: Lock | None, wanted: Wanted) -> Iterator[Observation]:
     device = gpu.busid or f"GPU {gpu.index}"
     planned = plan(gpu, recorded, wanted)
     if planned.problem:
@@ -233,7 +233,7 @@ def _measure_persistence(context: Context) -> Answer:
     )
 
 
-def _judge_persistence(gpu: GpuHealth) -> Iterator[Told]:
+def _judge_persistence(gpu: GpuHealth) -> Iterator[Observation]:
     if gpu.persistence is None:
         return
     yield Reading("gpu_persistence", int(gpu.persistence), device=gpu.device, limit=1)
@@ -261,7 +261,7 @@ GPU_PERSISTENCE = Check(
 def _measure_mig(context: Context) -> Answer:
     wanted = bool(context.option(GPU_MIG, "enabled"))
 
-    def judge(gpu: GpuHealth) -> Iterator[Told]:
+    def judge(gpu: GpuHealth) -> Iterator[Observation]:
         if "mig" in gpu.errors:
             return
         yield Reading("gpu_mig", "none" if gpu.mig is None else "on" if gpu.mig else "off", device=gpu.device)

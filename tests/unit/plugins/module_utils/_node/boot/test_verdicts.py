@@ -20,7 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     Result,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.engine import TierRun
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.summing import blocking_of, report_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.content import blocking_of, report_of
 
 VERDICTS = ("pass", "warn", "fail", "unknown", "skip")
 NODE = {"boot_id": "11111111-2222", "vm_id": "", "host": "", "name": "", "vm_size": "", "image": "", "collection": ""}

@@ -11,9 +11,9 @@ import pathlib
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling import files, tell
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.files import ScriptFault
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.tell import Said
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report import files, send
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.files import ScriptFault
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.send import Sent
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.message import Report, decode
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.own_node import NoController
 
@@ -29,9 +29,9 @@ def node(tmp_path: pathlib.Path) -> Node:
     return made
 
 
-def told(node: Node) -> Said:
+def told(node: Node) -> Sent:
     """Tell."""
-    return tell.tell(node.root, node.run, node.reach, node.clock, node.pause)
+    return send.send(node.root, node.run, node.reach, node.clock, node.pause)
 
 
 def updates(node: Node) -> list[str]:
@@ -46,7 +46,7 @@ def test_news_are_told_at_once_and_the_same_only_after_a_while(node: Node) -> No
     assert len(updates(node)) == 1
     node.now += 300
     node.ran("periodic", check("gpu_count"))
-    assert told(node) == Said(True, "slurmctld knows")
+    assert told(node) == Sent(True, "slurmctld knows")
     assert node.commands == []
     node.ran("periodic", check("gpu_count", "fail"))
     told(node)
@@ -57,7 +57,7 @@ def test_news_are_told_at_once_and_the_same_only_after_a_while(node: Node) -> No
 def test_what_is_not_new_is_told_again_when_it_is_old(node: Node) -> None:
     told(node)
     began = node.now
-    for seconds, sent in ((0.7 * tell.RENEW_S, 1), (1.01 * tell.RENEW_S, 2)):
+    for seconds, sent in ((0.7 * send.RENEW_S, 1), (1.01 * send.RENEW_S, 2)):
         node.now = began + seconds
         node.ran("periodic", check("gpu_count"))
         told(node)
@@ -107,8 +107,8 @@ def test_where_no_controller_listens_it_says_so(node: Node) -> None:
     def nobody(_controllers: object) -> str:
         raise NoController("10.0.0.4:6817: Connection refused")
 
-    said = tell.tell(node.root, node.run, nobody, node.clock, node.pause)
-    assert said == Said(False, "Slurm could not be told: 10.0.0.4:6817: Connection refused")
+    said = send.send(node.root, node.run, nobody, node.clock, node.pause)
+    assert said == Sent(False, "Slurm could not be told: 10.0.0.4:6817: Connection refused")
     assert node.commands == []
 
 
@@ -126,8 +126,8 @@ def test_a_machine_without_a_name_in_slurm_has_nobody_to_tell(node: Node, tmp_pa
 
 
 def test_nodes_renew_at_different_times() -> None:
-    assert len({tell._share(f"compute-{n}") for n in range(100)}) > 80
-    assert all(0 <= tell._share(f"compute-{n}") < 1 for n in range(100))
+    assert len({send._share(f"compute-{n}") for n in range(100)}) > 80
+    assert all(0 <= send._share(f"compute-{n}") < 1 for n in range(100))
 
 
 def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node) -> None:
@@ -140,7 +140,7 @@ def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node
             node.state, node.reason = "IDLE+DRAIN", "hpcai: health: gpu_count: x"
 
     node_began = node.now
-    said = tell.tell(node.root, node.run, node.reach, node.clock, pause)
+    said = send.send(node.root, node.run, node.reach, node.clock, pause)
     assert said.words.endswith("the node is out: hpcai: health: gpu_count: x")
     given = files.answered(node.root, "7.1")
     assert given
@@ -163,7 +163,7 @@ def test_what_is_found_while_a_prolog_waits_is_told_at_once(node: Node) -> None:
             node.ran("periodic", check("ib_ports"))
         node.now += seconds
 
-    tell.tell(node.root, node.run, node.reach, node.clock, pause)
+    send.send(node.root, node.run, node.reach, node.clock, pause)
     assert len(updates(node)) == 2
     assert decode(node.extra).faults == ()
     assert told_after[0] < 10
@@ -179,7 +179,7 @@ def test_a_script_that_failed_stands_first_in_the_report_until_it_is_answered(no
         node.now += seconds
         node.state, node.reason = "IDLE+DRAIN", "hpcai: prolog: 50-mine: no licence (job 7)"
 
-    tell.tell(node.root, node.run, node.reach, node.clock, pause)
+    send.send(node.root, node.run, node.reach, node.clock, pause)
     first = seen[0].faults[0]
     assert (first.check, first.summary, first.blocks) == ("prolog", "50-mine: no licence (job 7)", True)
     # Newer than the last check: what an operator resumed since then is drained for it all the same.
@@ -194,7 +194,7 @@ def test_a_prolog_that_waits_may_not_refuse_where_the_arbiter_does_nothing(node:
     given = files.answered(node.root, "7.1")
     assert given
     assert (given.refuse, given.words) == (False, "the arbiter has not drained this node within 40 s: see its journal")
-    assert 20 < node.now - began <= tell.ANSWER_S
+    assert 20 < node.now - began <= send.ANSWER_S
     # Not a question every second from each node of a large job.
     assert len([command for command in node.commands if "show" in command]) < 15
 

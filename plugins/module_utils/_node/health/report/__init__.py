@@ -2,4 +2,6 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Telling the arbiter on the controller how this node is, and asking it whether a job may be refused."""
+"""A node's report of its health to the arbiter, by way of slurmctld."""
+
+from __future__ import annotations

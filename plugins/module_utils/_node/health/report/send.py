@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Putting the report into the node's record at slurmctld, and waiting for the arbiter where a prolog or epilog asks.
+"""Sending the report into the node's record at slurmctld, and waiting for the arbiter where a prolog or epilog asks.
 
 Not from inside these: Slurm's commands there would hang where slurmctld does.
 """
@@ -25,9 +25,8 @@ from ...slurm.slurmd_env import SlurmdEnv
 from .. import record
 from ..check import OBSERVE, TIERS
 from . import files
-from .files import Answered, Told
-from .settings import Settings, read_settings
-from .summing import report_of
+from .content import report_of
+from .files import Answered, LastReport, ReportSettings, read_settings
 
 RENEW_S = 600.0
 """A report that says nothing new is written anew after so long, so that the arbiter can tell silence from health."""
@@ -42,7 +41,7 @@ Pause = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class Said:
+class Sent:
     """What became of telling.
 
     :ivar known: whether slurmctld knows, or need not.
@@ -52,9 +51,9 @@ class Said:
     words: str
 
 
-def tell(
+def send(
     root: Root, run: Run, reach: Reach = own_node.reach, clock: Clock = time.time, pause: Pause = time.sleep
-) -> Said:
+) -> Sent:
     """Tell slurmctld how the node is, if that is new or old, and answer who waits.
 
     :param reach: what tells this machine's address as the controllers see it.
@@ -63,27 +62,27 @@ def tell(
     try:
         env, settings = slurmd_env.read(root), read_settings(root)
     except ConfigError as error:
-        return _no(root, question, f"Slurm could not be told: {error}")
+        return _not_sent(root, question, f"Slurm could not be told: {error}")
     if env is None:
-        return _no(root, question, f"this machine has no name in Slurm: {slurmd_env.ENV_FILE} is not there", True)
-    said = _tell_newest(root, run, env, settings, reach, clock(), bool(question))
+        return _not_sent(root, question, f"this machine has no name in Slurm: {slurmd_env.ENV_FILE} is not there", True)
+    said = _send_newest(root, run, env, settings, reach, clock(), bool(question))
     if said is None:
-        return _no(root, question, "no tier of checks has run in this boot", True)
+        return _not_sent(root, question, "no tier of checks has run in this boot", True)
     if question:
         # systemd forgets what it saw while this waits, and the next results may be minutes away.
-        def tell_newest() -> Said:
-            return _tell_newest(root, run, env, settings, reach, clock(), False) or said
+        def send_newest() -> Sent:
+            return _send_newest(root, run, env, settings, reach, clock(), False) or said
 
-        words = _wait(question, root, run, env, reach, clock, pause, tell_newest)
-        return Said(tell_newest().known, f"{said.words}; {words}")
+        words = _wait(question, root, run, env, reach, clock, pause, send_newest)
+        return Sent(send_newest().known, f"{said.words}; {words}")
     return said
 
 
-def _tell_newest(
-    root: Root, run: Run, env: SlurmdEnv, settings: Settings, reach: Reach, now: float, urgent: bool
-) -> Said | None:
+def _send_newest(
+    root: Root, run: Run, env: SlurmdEnv, settings: ReportSettings, reach: Reach, now: float, urgent: bool
+) -> Sent | None:
     """Tell what the records say now; None if there are none."""
-    before = files.read_told(root)
+    before = files.read_last_report(root)
     report, runs = report_of([found for found in (record.read(root, tier) for tier in TIERS) if found], before.runs)
     if report is None:
         return None
@@ -93,46 +92,48 @@ def _tell_newest(
         first = Fault(fault.kind, OBSERVE, fault.summary, blocks=True)
         report = replace(report, time=max(report.time, fault.time), faults=(first, *report.faults))
     # As it will stand there, with what there is no room for left out: that is what the next one is compared with.
-    return _send(decode(encode(report)), replace(before, runs=runs), root, run, env, settings, reach, now, urgent)
+    return _send_if_due(
+        decode(encode(report)), replace(before, runs=runs), root, run, env, settings, reach, now, urgent
+    )
 
 
-def _no(root: Root, question: str, words: str, known: bool = False) -> Said:
+def _not_sent(root: Root, question: str, words: str, known: bool = False) -> Sent:
     if question:
         files.answer(root, Answered(question, False, words))
-    return Said(known, words)
+    return Sent(known, words)
 
 
-def _send(
+def _send_if_due(
     report: Report,
-    before: Told,
+    before: LastReport,
     root: Root,
     run: Run,
     env: SlurmdEnv,
-    settings: Settings,
+    settings: ReportSettings,
     reach: Reach,
     now: float,
     urgent: bool,
-) -> Said:
+) -> Sent:
     due = RENEW_S * (1 - _SPREAD * _share(env.node_name))
     if not urgent and report.is_like(before.report) and now - before.sent < due:
-        files.write_told(root, before)
-        return Said(True, "slurmctld knows")
+        files.write_last_report(root, before)
+        return Sent(True, "slurmctld knows")
     try:
         reach(env.controllers)
-        problem = _taken(env, settings, run)
+        problem = _foreign_text(env, settings, run)
         if problem:
-            return Said(False, problem)
+            return Sent(False, problem)
         if not own_node.update(env.node_name, [f"{settings.field}={encode(report)}"], env.controllers, run):
-            return Said(False, f"Slurm could not be told: slurmctld knows no node {env.node_name}")
+            return Sent(False, f"Slurm could not be told: slurmctld knows no node {env.node_name}")
     except (NoController, CommandFailed) as error:
         # What is counted is kept, and the next run tells.
-        files.write_told(root, replace(before, report=None))
-        return Said(False, f"Slurm could not be told: {error}")
-    files.write_told(root, replace(before, report=report, sent=now))
-    return Said(True, f"told slurmctld of node {env.node_name}: {report.failed} checks failed")
+        files.write_last_report(root, replace(before, report=None))
+        return Sent(False, f"Slurm could not be told: {error}")
+    files.write_last_report(root, replace(before, report=report, sent=now))
+    return Sent(True, f"told slurmctld of node {env.node_name}: {report.failed} checks failed")
 
 
-def _taken(env: SlurmdEnv, settings: Settings, run: Run) -> str:
+def _foreign_text(env: SlurmdEnv, settings: ReportSettings, run: Run) -> str:
     """Why the field must not be written: what stands there is somebody else's."""
     text = own_node.text(env.node_name, settings.field, env.controllers, run)
     if not text or text.startswith(f"{FORM}/"):
@@ -152,13 +153,13 @@ def _wait(
     reach: Reach,
     clock: Clock,
     pause: Pause,
-    tell_newest: Callable[[], Said],
+    send_newest: Callable[[], Sent],
 ) -> str:
     """Wait until the node is drained, and answer. What is found meanwhile is told: it may be good again."""
     given = Answered(question, False, f"the arbiter has not drained this node within {ANSWER_S:g} s: see its journal")
     for pause_s in _pauses(clock() + ANSWER_S, clock, env.node_name):
         pause(pause_s)
-        tell_newest()
+        send_newest()
         try:
             reach(env.controllers)
             node = own_node.ask(env.node_name, env.controllers, run)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling import summing
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.summing import blocking_of, report_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report import content
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.content import blocking_of, report_of
 
 from ..playing import NOW
 from .playing import check, document
@@ -53,7 +53,7 @@ def test_what_a_user_caused_is_no_fault_of_the_node() -> None:
 
 
 def test_faults_come_in_the_order_of_the_catalogue_and_say_what_blocks() -> None:
-    names = [name for name in summing.NAMES if name in ("gpu_count", "ib_ports", "free_space")]
+    names = [name for name in content.NAMES if name in ("gpu_count", "ib_ports", "free_space")]
     tiers = [document("periodic", *(check(name, "fail") for name in reversed(names)), check("of_the_future", "fail"))]
     report, _runs = report_of(tiers)
     assert report
@@ -70,7 +70,7 @@ def test_what_no_job_can_do_without_comes_before_its_traces() -> None:
 
 
 def test_failures_running_are_counted_once_a_run_and_end_with_a_pass() -> None:
-    runs: summing.Runs = {}
+    runs: content.Runs = {}
     counts = []
     for age, verdict in ((300, "fail"), (300, "fail"), (200, "fail"), (100, "pass"), (0, "fail")):
         report, runs = report_of([document("periodic", check("gpu_count", verdict), age=age)], runs)
@@ -80,7 +80,7 @@ def test_failures_running_are_counted_once_a_run_and_end_with_a_pass() -> None:
 
 
 def test_the_count_ends_somewhere_so_that_a_report_rests() -> None:
-    runs: summing.Runs = {}
+    runs: content.Runs = {}
     for age in range(20, 0, -1):
         report, runs = report_of([document("periodic", check("gpu_count", "fail"), age=age)], runs)
     assert report

@@ -20,9 +20,8 @@ from ...machine.root import Root
 from .. import record
 from ..check import PROLOG
 from . import files
-from .files import ScriptFault
-from .settings import read_settings
-from .summing import blocking_of
+from .content import blocking_of
+from .files import ScriptFault, read_settings
 
 _PAUSE_S = 0.2
 

@@ -11,13 +11,9 @@ import pathlib
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling import files
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.ask import (
-    Permission,
-    ask,
-    ask_for_script,
-)
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.files import Answered, ScriptFault
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report import files
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.ask import Permission, ask, ask_for_script
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.files import Answered, ScriptFault
 
 from .playing import Node, check
 

@@ -2,29 +2,78 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What telling and asking leave for each other in /run/hpcai/health, which a boot empties."""
+"""The report's settings, and what sending it and asking for permission leave for each other in /run/hpcai/health."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ...machine.atomic import remove_file, write_file
+from ...machine.config import FOLDER, ConfigError, read_config
 from ...machine.readers import make_folder
 from ...machine.root import Root
 from ...slurm.arbiter.message import NoReport, Report, decode, encode
+from ...slurm.arbiter.seen import EXTRA, FIELDS
 from ..state import RUN_FOLDER
-from .summing import Runs
+from .content import Runs
 
-TOLD = f"{RUN_FOLDER}/told.json"
+CONFIG = "health_report"
+SETTINGS_FILE = f"{FOLDER}/{CONFIG}.json"
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    """What the file says.
+
+    :ivar field: Extra or Comment: the field of the node's record. A site whose jobs use ``--extra`` takes Comment.
+    :ivar refuse_jobs: whether a prolog may end a job's start.
+    :ivar boot: whether the checks of the tier boot are run before slurmd starts.
+    """
+
+    field: str = EXTRA
+    refuse_jobs: bool = True
+    boot: bool = True
+
+
+def read_settings(root: Root) -> ReportSettings:
+    """Return the settings; the defaults where the file is not there.
+
+    :raises ConfigError: the file cannot be used.
+    """
+    said = read_config(root, CONFIG) or {}
+    known = {one.name: one.default for one in fields(ReportSettings)}
+    for key, value in said.items():
+        if key not in known:
+            raise ConfigError(
+                f"{root.at(SETTINGS_FILE)}: there is no key {key}; there are {', '.join(known)}: {_MEND}."
+            )
+        if key == "field" and value not in FIELDS:
+            raise ConfigError(
+                f"{root.at(SETTINGS_FILE)}: field is {value!r}, and may be {' or '.join(FIELDS)}: {_MEND}."
+            )
+        if key != "field" and not isinstance(value, bool):
+            raise ConfigError(f"{root.at(SETTINGS_FILE)}: {key} is {value!r}, and must be true or false: {_MEND}.")
+    return ReportSettings(**said)
+
+
+def is_set_up(root: Root) -> bool:
+    """Whether the role health_checks was here."""
+    return root.exists(SETTINGS_FILE)
+
+
+_MEND = "mend health_checks_report in the inventory and run the playbook again"
+
+
+LAST_REPORT = f"{RUN_FOLDER}/told.json"
 ASKED = f"{RUN_FOLDER}/asked/prolog.json"
 """A job's prolog or epilog waits for an answer. hpcai-health-report.path watches the folder."""
 ANSWERED = f"{RUN_FOLDER}/answered.json"
 
 
 @dataclass(frozen=True)
-class Told:
+class LastReport:
     """What slurmctld was told last.
 
     :ivar report: the report; None where there was none.
@@ -64,23 +113,23 @@ class Answered:
     words: str
 
 
-def read_told(root: Root) -> Told:
+def read_last_report(root: Root) -> LastReport:
     """Return what was told last; nothing where that cannot be read."""
-    held = _read(root, TOLD)
+    held = _read(root, LAST_REPORT)
     try:
         runs = {str(check): (int(count), int(ran)) for check, (count, ran) in held["runs"].items()}
-        return Told(decode(held["report"]) if held["report"] else None, float(held["sent"]), runs)
+        return LastReport(decode(held["report"]) if held["report"] else None, float(held["sent"]), runs)
     except (LookupError, TypeError, ValueError, AttributeError, NoReport):
-        return Told()
+        return LastReport()
 
 
-def write_told(root: Root, told: Told) -> None:
+def write_last_report(root: Root, told: LastReport) -> None:
     """Keep what was told.
 
     :raises OSError: it cannot be written.
     """
     text = encode(told.report) if told.report else ""
-    _write(root, TOLD, {"report": text, "sent": told.sent, "runs": told.runs})
+    _write(root, LAST_REPORT, {"report": text, "sent": told.sent, "runs": told.runs})
 
 
 def ask(root: Root, question: str, fault: ScriptFault | None = None) -> None:
