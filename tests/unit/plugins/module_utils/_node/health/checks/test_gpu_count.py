@@ -89,10 +89,17 @@ def test_fails_where_the_driver_as_a_whole_does(kind: str, words: str, fault: st
     assert result.answer.readings == ()
 
 
-@pytest.mark.parametrize("kind", ["library_not_found", "no_bindings", "no_permission"])
-def test_cannot_measure_without_what_asks_the_driver(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "summary"),
+    [
+        ("library_not_found", "the driver cannot be asked: it says so"),
+        ("no_bindings", "the driver cannot be asked: it says so"),
+        ("no_permission", "the driver does not talk to this user (it says so)"),
+    ],
+)
+def test_cannot_measure_without_what_asks_the_driver(kind: str, summary: str) -> None:
     result = look(GPU_COUNT, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS))
-    assert (result.verdict, result.summary) == ("unknown", "the driver cannot be asked: it says so")
+    assert (result.verdict, result.summary) == ("unknown", summary)
     # What the bus shows is told all the same.
     result = look(GPU_COUNT, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS[:7]))
     assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: 000e:00:00.0 not on the PCI bus")
