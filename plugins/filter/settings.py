@@ -11,8 +11,12 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.catalog import NAMES, all_checks
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.refusals import OFF, refusals, unknown_names
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.catalog import NAMES
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings_file import (
+    OFF,
+    problems_of,
+    unknown_names,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.policy import settings_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import cluster_settings as cluster
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import SCHEMA, ConfigError
@@ -50,7 +54,7 @@ def health_settings(stated: Mapping[str, Any], name: str = "health_checks_config
     if not isinstance(stated, Mapping):
         raise AnsibleFilterError(f"{name} is no mapping, but {stated!r}.")
     given = _without_nulls(stated)
-    wrong = list(refusals(given, NAMES, all_checks, off=SKIP))
+    wrong = list(problems_of(given, off=SKIP))
     if wrong:
         raise AnsibleFilterError(f"{name}: {'; '.join(wrong)}. 'hpcnode health list' shows all names.")
     return {OFF if key == SKIP else key: value for key, value in given.items()}

@@ -170,7 +170,7 @@ from typing import Any, NoReturn
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import pair_search
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.parsers.nccl_tests import size_in_bytes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.nccl_tests import size_in_bytes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize, find_size
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import job_control, nodes

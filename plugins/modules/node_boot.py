@@ -117,8 +117,12 @@ from typing import NoReturn
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.catalog import NoSuchStep, chosen
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.engine import perform_all
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.results import as_result, problem_of, warnings_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.engine import (
+    as_result,
+    perform_all,
+    problem_of,
+    warnings_of,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
 

@@ -17,15 +17,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
-    FAIL,
-    PASS,
-    WARN,
-    Context,
-    Outcome,
-    StepFailed,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome, StepFailed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import instance, key
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, WARN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import imds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result

@@ -26,13 +26,13 @@ HEALTH = REPOSITORY / "plugins" / NODE
 TESTS = REPOSITORY / "tests/unit/plugins" / NODE
 SOURCES = (
     "checks/*.py",
-    "deep/*.py",
-    "parsers/*.py",
+    "applies.py",
+    "deep.py",
     "judge.py",
-    "limits.py",
-    "latch.py",
     "log_signs.py",
-    "new_records.py",
+    "nccl_tests.py",
+    "settings.py",
+    "state.py",
 )
 EQUIVALENT = {
     (
@@ -41,15 +41,15 @@ EQUIVALENT = {
     ): "where all were found, none is missing either way",
     ("checks/ib_ports.py", "there <= set(promised)  ->  there < set(promised)"): "likewise",
     (
-        "deep/compare.py",
+        "deep.py",
         "behind > median * (MARGIN - 1)  ->  behind >= median * (MARGIN - 1)",
     ): "MARGIN - 1 is 0.05 and some last bits, so figures never tie; of zeros the other condition is false",
     (
-        "deep/compare.py",
+        "deep.py",
         "_TO_SIGMA * behind > _SCORE * deviation  ->  _TO_SIGMA * behind >= _SCORE * deviation",
     ): "two products of other factors never tie; of zeros the other condition is false",
     (
-        "deep/nccl.py",
+        "checks/nccl.py",
         "largest < nccl_tests.size_in_bytes(size) * 0.99  ->  largest <= nccl_tests.size_in_bytes(size) * 0.99",
     ): "0.99 of a power of two is no whole number",
 }

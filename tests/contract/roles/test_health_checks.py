@@ -15,7 +15,7 @@ import yaml
 from ansible.errors import AnsibleError
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PROLOG
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import SCRATCH
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.child import BURIAL_S, TERM_S
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import wanted_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import DEFAULT_LIMITS, KINDS
@@ -118,8 +118,8 @@ def test_the_scratch_before_a_job_is_left_to_the_checks() -> None:
     """Otherwise the prolog of the role slurm would drain nodes beyond the arbiter's limit."""
     hooks = yaml.safe_load((ROLES / "slurm/vars/main/jobs.yml").read_text(encoding="utf-8"))["__slurm_job_hooks"]
     assert hooks["prolog"]["10-scratch"]["content"].endswith("exec /usr/bin/hpcnode job scratch --unless-checked\n")
-    assert CHECK.blocks_job
-    assert PROLOG in CHECK.tiers
+    assert SCRATCH.blocks_job
+    assert PROLOG in SCRATCH.tiers
 
 
 def test_the_periodic_run_ends_before_slurmd_ends_it(made: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health import record
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import prometheus, record
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
     TIERS,
     VERDICTS,
@@ -25,8 +25,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     Result,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.engine import TierRun
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.output import prometheus
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.output.as_json import as_document
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.perform import as_document
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import status
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.decide import Decision

@@ -17,7 +17,8 @@ def test_each_pattern_has_files_and_each_file_tests() -> None:
 
 
 def test_a_file_is_tried_on_its_own_tests_or_on_those_of_the_files_that_use_it() -> None:
-    own = health_checks.tests_of(health_checks.HEALTH / "checks/swap.py")
-    assert [test.name for test in own] == ["test_swap.py"]
-    others = health_checks.tests_of(health_checks.HEALTH / "deep/memory_copy.py")
-    assert [test.name for test in others] == ["test_cpu_stream.py"]
+    own = health_checks.tests_of(health_checks.HEALTH / "checks/nvme.py")
+    assert [test.name for test in own] == ["test_nvme.py"]
+    others = health_checks.tests_of(health_checks.HEALTH / "log_signs.py")
+    names = ("gpu_log", "hardware_errors", "ib_errors", "kernel_log")
+    assert [test.name for test in others] == [f"test_{name}.py" for name in names]

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Running steps: each within its limit, whatever it does, with a verdict and a record of it."""
+"""Running steps: each within its limit, with its record, and what a run comes to in words and as a module's result."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import errno
 import json
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..health.check import FAIL, SKIP, UNKNOWN, VERDICTS, WARN
 from ..machine import child
 from ..machine.config import ConfigError, read_config
 from ..machine.lock import Locked, only_one
@@ -22,9 +23,8 @@ from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
 from ..sku.lookup import UnknownVmSize
 from . import record
-from .step import FAIL, PASS, SKIP, UNKNOWN, WARN, Context, Outcome, Step, StepFailed
+from .step import Context, Outcome, Step, StepFailed
 
-VERDICTS = (PASS, WARN, FAIL, UNKNOWN, SKIP)
 BAD = (FAIL, UNKNOWN)
 """Verdicts of a blocking step that keep slurmd from starting: a node that cannot tell whether it has its GPUs takes no
 jobs either."""
@@ -158,3 +158,44 @@ def _performed(step: Step, context: Context) -> Mapping[str, Any]:
     for key in ("summary", "action"):
         told[key] = " ".join(told[key].split())
     return told
+
+
+def sentence(summary: str, action: str) -> str:
+    """Return in one line what is the case and what is to be done."""
+    return f"{summary.rstrip('.')}. To do: {action.rstrip('.')}." if action else f"{summary.rstrip('.')}."
+
+
+def words_of(ran: Ran) -> str:
+    """Return in one line what is the case with a step and what is to be done."""
+    return f"{ran.step.name}: {sentence(ran.outcome.summary, ran.outcome.action)}"
+
+
+def problem_of(ran: Iterable[Ran]) -> str:
+    """Return in one line what keeps slurmd from starting; nothing if nothing does."""
+    return " ".join(words_of(one) for one in ran if one.blocks)
+
+
+def warnings_of(ran: Iterable[Ran], check: bool) -> list[str]:
+    """Return what is not as it should be and blocks nothing, and in check mode also what does."""
+    told = []
+    for one in ran:
+        if one.blocks and check:
+            told.append(
+                f"{words_of(one)} As things are, slurmd would not start. Check mode cannot tell whether an earlier "
+                "task would have mended it."
+            )
+        elif one.outcome.verdict == WARN or (one.bad and not one.blocks):
+            told.append(words_of(one))
+        told += [f"{one.step.name}: {problem}" for problem in one.problems]
+    return told
+
+
+def as_result(ran: Sequence[Ran]) -> dict[str, Any]:
+    """Return a module's result. Changes are told as a diff without a before: not all of them are files."""
+    changes = [f"{one.step.name}: {change}\n" for one in ran for change in one.outcome.changes]
+    return {
+        "changed": bool(changes),
+        "steps": [one.as_dict() for one in ran],
+        "blocking": [one.step.name for one in ran if one.blocks],
+        "diff": {"prepared": "".join(changes)},
+    }

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..health.check import UNKNOWN
 from ..machine.atomic import remove_file, write_file
 from ..machine.proc import read_stat
 from ..machine.root import Root
-from .step import UNKNOWN, Outcome, Step
+from .step import Outcome, Step
 
 FOLDER = "/run/hpcai/boot"
 SCHEMA = 1

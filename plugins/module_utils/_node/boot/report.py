@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..health.check import PASS, SKIP, UNKNOWN
 from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
@@ -18,7 +19,7 @@ from ..slurm.nodes import NodeState, as_reason
 from . import record
 from .catalog import WITHOUT_UNIT
 from .engine import BAD
-from .step import PASS, REASON_PREFIX, SKIP, UNKNOWN, Outcome, Step
+from .step import REASON_PREFIX, Outcome, Step
 
 
 def report(

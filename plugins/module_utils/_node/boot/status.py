@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..health.check import FAIL, PASS, SKIP, UNKNOWN
 from ..machine.root import Root
 from ..machine.run import Run
 from . import record
 from .catalog import WITHOUT_UNIT
 from .engine import BAD
-from .step import FAIL, PASS, SKIP, UNKNOWN, Step
+from .step import Step
 
 RUNNING, WAITING, NOT_RUN = record.RUNNING, "waiting", "not run"
 """What stands where there is no verdict yet: it is at it, systemd has it in its queue, nobody has begun it."""

@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
+from ..health.check import PASS, Finding
+from ..health.judge import worst
 from ..machine.root import Root
 from ..machine.run import Run
-
-PASS, WARN, FAIL, UNKNOWN, SKIP = "pass", "warn", "fail", "unknown", "skip"
-"""As it should be; not so, but jobs may run; not so; could not be told; nothing of this kind here."""
 
 REASON_PREFIX = "hpcai: boot: "
 """How the reason begins that a node gets in Slurm for a step that failed; the step's name and summary follow."""
@@ -40,7 +39,7 @@ class Context:
 class Outcome:
     """How a step ended.
 
-    :ivar verdict: PASS, WARN, FAIL, UNKNOWN or SKIP.
+    :ivar verdict: one of ``health.check.VERDICTS``.
     :ivar summary: one line: what is the case, or what is wrong and where; it is also the node's reason in Slurm.
     :ivar action: one line: what to do about it; empty where nothing has to be done.
     :ivar changes: what was changed, in its order; in check mode, what would be.
@@ -75,3 +74,20 @@ class Step:
 
 class StepFailed(RuntimeError):
     """A step cannot come to its end; the message says what, where, and what to do."""
+
+
+def outcome_of(
+    findings: Sequence[Finding], good: str, changes: Sequence[str] = (), details: Mapping[str, Any] | None = None
+) -> Outcome:
+    """Return the worst of the findings as the step's answer, and all of them in its details.
+
+    :param good: what is the case where nothing is wrong.
+    """
+    described = [{"verdict": one.verdict, "summary": one.summary, "action": one.hint} for one in findings]
+    told = {**(details or {}), "findings": described}
+    if not findings:
+        return Outcome(PASS, good, "", tuple(changes), told)
+    verdict = worst([finding.verdict for finding in findings])
+    first = next(finding for finding in findings if finding.verdict == verdict)
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    return Outcome(verdict, first.summary + more, first.hint, tuple(changes), told)

@@ -133,9 +133,9 @@ def _alone(root: Root, path: str) -> Iterator[None]:
 
 
 def _tell(_args: argparse.Namespace, root: Root) -> Answer:
-    from ..health.telling.tell import tell
+    from ..health.report.send import send
 
-    said = tell(root, run)
+    said = send(root, run)
     return Answer(GOOD if said.known else UNKNOWN, said.words, {"known": said.known, "told": said.words})
 
 
@@ -152,7 +152,7 @@ def _prolog(args: argparse.Namespace, root: Root) -> Answer:
 def _checked(root: Root, deadline: float) -> Answer:
     from ..health.check import PROLOG
     from ..health.perform import perform
-    from ..health.telling.ask import ask
+    from ..health.report.ask import ask
 
     job = os.environ.get("SLURM_JOB_ID", "")
     done = perform(PROLOG, (), root, run, VERSION, job)

@@ -13,9 +13,8 @@ from typing import Callable
 
 from ..boot import status as boot_status
 from ..boot.catalog import NAMES, NoSuchStep, all_steps, chosen
-from ..boot.engine import Ran, perform
-from ..boot.results import sentence
-from ..boot.step import FAIL, PASS, SKIP, UNKNOWN, WARN
+from ..boot.engine import Ran, perform, sentence
+from ..health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ..machine.root import Root
 from ..machine.run import run
 from . import command

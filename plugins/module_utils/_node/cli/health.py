@@ -12,12 +12,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
-from ..health import memory, record
+from ..health import record, state, text
 from ..health.catalog import NAMES, NoSuchCheck, all_checks
 from ..health.check import FAIL, SKIP, TIERS, UNKNOWN
 from ..health.engine import machine_of
-from ..health.output import as_json, lines
-from ..health.perform import perform
+from ..health.perform import of_check, perform
 from ..machine.atomic import require_readable
 from ..machine.lock import Locked
 from ..machine.root import Root
@@ -93,8 +92,8 @@ def _run(args: argparse.Namespace) -> Answer:
         raise UsageError(str(error)) from None
     for problem in done.document["problems"]:
         sys.stderr.write(f"hpcnode health: {problem}\n")
-    levels = lines.LEVELS if command.is_journal() else {}
-    return Answer(done.status, "\n".join(lines.of_run(done.run, levels)), done.document)
+    levels = text.LEVELS if command.is_journal() else {}
+    return Answer(done.status, "\n".join(text.of_run(done.run, levels)), done.document)
 
 
 def _one_tier(args: argparse.Namespace) -> str:
@@ -114,22 +113,22 @@ def _list(args: argparse.Namespace) -> Answer:
     for problem in filter(None, (machine.settings_problem, machine.size_problem)):
         sys.stderr.write(f"hpcnode health: {problem}\n")
     status = command.UNKNOWN if machine.settings_problem else command.GOOD
-    text = "\n".join(lines.of_checks(checks, machine))
+    lines = "\n".join(text.of_checks(checks, machine))
     data = {
         "vm_size": machine.size.name if machine.size else "",
-        "checks": [as_json.of_check(check, machine) for check in checks],
+        "checks": [of_check(check, machine) for check in checks],
         "problems": [problem for problem in (machine.settings_problem, machine.size_problem) if problem],
     }
-    return Answer(status, text, data)
+    return Answer(status, lines, data)
 
 
 def _status(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
     tier = _one_tier(args)
-    require_readable(root, memory.RUN_FOLDER)
+    require_readable(root, state.RUN_FOLDER)
     known = {name: record.read(root, name) for name in TIERS if tier in ("", name)}
     documents = {name: document for name, document in known.items() if document}
-    kept = {check: held for check, held in memory.read(root).latched.items() if held}
+    kept = {check: held for check, held in state.read(root).latched.items() if held}
     verdicts = [check["verdict"] for document in documents.values() for check in document["checks"]]
     status = command.BAD if FAIL in verdicts else command.GOOD
     if status == command.GOOD and (UNKNOWN in verdicts or not set(verdicts) - {SKIP}):
@@ -166,7 +165,7 @@ def _clear(args: argparse.Namespace) -> Answer:
             raise UsageError(f"there is no check {name}: 'hpcnode health list' shows them")
     cleared = []
     try:
-        with memory.changing(root) as kept:
+        with state.changes(root) as kept:
             for check in args.names or list({**kept.latched, **kept.unanswered}):
                 cleared += [f"{check}: {one.finding.summary}" for one in kept.latched.pop(check, ())]
                 kept.unanswered.pop(check, None)

@@ -93,9 +93,8 @@ def _ask(root: Root, failure: Failure, seconds: float) -> Decided | None:
     import calendar
     import time
 
-    from ..health.telling.ask import ask_for_script
-    from ..health.telling.files import ScriptFault
-    from ..health.telling.settings import is_set_up
+    from ..health.report.ask import ask_for_script
+    from ..health.report.files import ScriptFault, is_set_up
     from ..job.hooks.runner import Decided
 
     if not is_set_up(root):

@@ -4,9 +4,9 @@
 
 """The health checks, by name, in the order in which they are run and shown.
 
-To add one: write checks/NAME.py with a ``CHECK``, put its name in its place in ``NAMES``, and in ``BEFORE_A_JOB`` where
-it has the tier prolog, import it below, and add the three tests that tests/unit/.../health/test_catalog.py asks for: it
-fails, it passes, it cannot measure.
+To add one: write a ``Check`` in the file of its subject in checks/, called as its name in capitals. Put it in its place
+in ``CATALOGUE``, and in ``BEFORE_A_JOB`` where it has the tier prolog, import its file below, and add the three tests
+that tests/unit/.../health/test_catalog.py asks for: it fails, it passes, it cannot measure.
 """
 
 from __future__ import annotations
@@ -21,133 +21,107 @@ if TYPE_CHECKING:
     # Read by AnsiballZ, which packs what it finds imported somewhere, and by nobody else.
     from .check import Check
     from .checks import (  # noqa: F401
-        accelerated_nic,
-        cpu,
+        cpu_and_memory,
         cpu_stream,
         dcgm,
-        disk_errors,
-        free_space,
+        file_systems,
         gemm,
-        gpu_clocks,
+        gpu_bandwidth,
         gpu_count,
-        gpu_driver_log,
-        gpu_ecc,
         gpu_fabric,
-        gpu_host_bandwidth,
         gpu_identity,
-        gpu_mig,
-        gpu_nvlink,
-        gpu_pcie,
-        gpu_peer_bandwidth,
-        gpu_persistence,
-        gpu_power,
+        gpu_links,
+        gpu_log,
+        gpu_memory,
         gpu_processes,
-        gpu_retired_pages,
-        gpu_row_remap,
-        gpu_sxid,
-        gpu_temperature,
-        gpu_throttle,
-        gpu_xid,
-        ib_addresses,
-        ib_driver_log,
+        gpu_state,
+        hardware_errors,
         ib_errors,
-        ib_flaps,
-        ib_latency,
-        ib_pkeys,
+        ib_perftest,
         ib_ports,
-        ib_rate,
-        ib_write_bandwidth,
-        kernel_trouble,
+        kernel_log,
         leftovers,
-        machine_check,
-        memory,
         metadata_service,
-        mounts,
-        nccl_allreduce,
-        nccl_alltoall,
-        nccl_ib_loopback,
+        nccl,
         network,
-        numa,
-        nvme_count,
-        nvme_smart,
-        pci_topology,
-        pcie_errors,
-        peer_memory,
+        nvme,
         scratch,
         services,
-        swap,
         time_sync,
+        topology,
         vm_size,
     )
-    from .checks import load as _load  # noqa: F401
 
-NAMES: tuple[str, ...] = (
-    "vm_size",
+CATALOGUE = (
+    ("vm_size", "vm_size"),
     # GPUs
-    "gpu_count",
-    "gpu_identity",
-    "gpu_fabric",
-    "gpu_nvlink",
-    "gpu_ecc",
-    "gpu_row_remap",
-    "gpu_retired_pages",
-    "gpu_pcie",
-    "gpu_throttle",
-    "gpu_temperature",
-    "gpu_power",
-    "gpu_clocks",
-    "gpu_persistence",
-    "gpu_mig",
-    "gpu_processes",
+    ("gpu_count", "gpu_count"),
+    ("gpu_identity", "gpu_identity"),
+    ("gpu_fabric", "gpu_fabric"),
+    ("gpu_nvlink", "gpu_links"),
+    ("gpu_ecc", "gpu_memory"),
+    ("gpu_row_remap", "gpu_memory"),
+    ("gpu_retired_pages", "gpu_memory"),
+    ("gpu_pcie", "gpu_links"),
+    ("gpu_throttle", "gpu_state"),
+    ("gpu_temperature", "gpu_state"),
+    ("gpu_power", "gpu_state"),
+    ("gpu_clocks", "gpu_state"),
+    ("gpu_persistence", "gpu_state"),
+    ("gpu_mig", "gpu_state"),
+    ("gpu_processes", "gpu_processes"),
     # The kernel's log
-    "gpu_xid",
-    "gpu_sxid",
-    "gpu_driver_log",
-    "machine_check",
-    "kernel_trouble",
-    "disk_errors",
-    "pcie_errors",
-    "ib_driver_log",
+    ("gpu_xid", "gpu_log"),
+    ("gpu_sxid", "gpu_log"),
+    ("gpu_driver_log", "gpu_log"),
+    ("machine_check", "hardware_errors"),
+    ("kernel_trouble", "kernel_log"),
+    ("disk_errors", "kernel_log"),
+    ("pcie_errors", "hardware_errors"),
+    ("ib_driver_log", "ib_errors"),
     # InfiniBand
-    "ib_ports",
-    "ib_rate",
-    "ib_addresses",
-    "ib_pkeys",
-    "ib_errors",
-    "ib_flaps",
-    "accelerated_nic",
-    "peer_memory",
+    ("ib_ports", "ib_ports"),
+    ("ib_rate", "ib_ports"),
+    ("ib_addresses", "ib_ports"),
+    ("ib_pkeys", "ib_ports"),
+    ("ib_errors", "ib_errors"),
+    ("ib_flaps", "ib_errors"),
+    ("accelerated_nic", "network"),
+    ("peer_memory", "ib_ports"),
     # Disks and file systems
-    "scratch",
-    "nvme_count",
-    "nvme_smart",
-    "mounts",
-    "free_space",
+    ("scratch", "scratch"),
+    ("nvme_count", "nvme"),
+    ("nvme_smart", "nvme"),
+    ("mounts", "file_systems"),
+    ("free_space", "file_systems"),
     # CPUs, memory, PCI
-    "cpu",
-    "memory",
-    "swap",
-    "numa",
-    "pci_topology",
+    ("cpu", "cpu_and_memory"),
+    ("memory", "cpu_and_memory"),
+    ("swap", "cpu_and_memory"),
+    ("numa", "topology"),
+    ("pci_topology", "topology"),
     # Services, time, leftovers
-    "services",
-    "network",
-    "time_sync",
-    "metadata_service",
-    "leftovers",
-    "load",
+    ("services", "services"),
+    ("network", "network"),
+    ("time_sync", "time_sync"),
+    ("metadata_service", "metadata_service"),
+    ("leftovers", "leftovers"),
+    ("load", "cpu_and_memory"),
     # Deep ones
-    "gpu_host_bandwidth",
-    "gpu_peer_bandwidth",
-    "nccl_allreduce",
-    "nccl_alltoall",
-    "nccl_ib_loopback",
-    "ib_write_bandwidth",
-    "ib_latency",
-    "gemm",
-    "cpu_stream",
-    "dcgm",
+    ("gpu_host_bandwidth", "gpu_bandwidth"),
+    ("gpu_peer_bandwidth", "gpu_bandwidth"),
+    ("nccl_allreduce", "nccl"),
+    ("nccl_alltoall", "nccl"),
+    ("nccl_ib_loopback", "nccl"),
+    ("ib_write_bandwidth", "ib_perftest"),
+    ("ib_latency", "ib_perftest"),
+    ("gemm", "gemm"),
+    ("cpu_stream", "cpu_stream"),
+    ("dcgm", "dcgm"),
 )
+"""Each check with its file in checks/."""
+
+NAMES = tuple(name for name, _file in CATALOGUE)
 
 BEFORE_A_JOB = frozenset(
     (
@@ -172,7 +146,7 @@ BEFORE_A_JOB = frozenset(
         "services",
     )
 )
-"""Those of the tier prolog. A job waits for them, and to load the others as well took a quarter of its time."""
+"""Those of the tier prolog. A job waits for them, and to load all files took a quarter of its time."""
 
 
 class NoSuchCheck(ValueError):
@@ -181,7 +155,8 @@ class NoSuchCheck(ValueError):
 
 def load(name: str) -> Check:
     """Return the check of this name."""
-    check: Check = importlib.import_module(f".checks.{name}", __package__).CHECK
+    file = dict(CATALOGUE)[name]
+    check: Check = getattr(importlib.import_module(f".checks.{file}", __package__), name.upper())
     return check
 
 

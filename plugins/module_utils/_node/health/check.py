@@ -6,16 +6,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Callable
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Callable
 
 from ..machine.root import Root
 from ..machine.run import Run
 from ..sku.types import VmSize
-from .gpus import Gpus
-from .history import History
 from .settings import Settings
+
+if TYPE_CHECKING:
+    # Each step of the boot imports this file, and most ask no GPU.
+    from .gpus import Gpus
 
 PASS, WARN, FAIL, UNKNOWN, SKIP = VERDICTS = ("pass", "warn", "fail", "unknown", "skip")
 """As it should be; worth a look, but jobs may run; not so; could not be measured; nothing of this kind here."""
@@ -132,6 +135,14 @@ class Context:
     now: float
     job: str = ""
 
+    def option(self, check: Check, name: str, default: Any = None) -> Any:
+        """Return an option of a check, or where the site sets none the default that its manifest names.
+
+        :param default: in place of the manifest's, where only the machine tells it.
+        :raises ConfigError: it is not of the default's kind.
+        """
+        return self.settings.option(check.name, name, check.options[name] if default is None else default)
+
     @property
     def known_size(self) -> VmSize:
         """The facts of the VM size, for a check that needs them.
@@ -210,3 +221,80 @@ class Result:
     seconds: float = 0.0
     latched: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class History:
+    """The values that a check keeps between its runs, plain JSON. They are forgotten when the machine restarts, unless
+    kept ``for_good``.
+
+    :ivar changed: what was kept in this run: (key, value, for good) of each; the engine writes it down.
+    """
+
+    def __init__(self, kept: Mapping[str, Any] | None = None) -> None:
+        self._kept = dict(kept or {})
+        self.changed: dict[str, tuple[Any, bool]] = {}
+
+    def get(self, key: str) -> Any:
+        """Return what the last run of this check kept under this key; None if there is nothing."""
+        return self._kept.get(key)
+
+    def keep(self, key: str, value: Any, for_good: bool = False) -> None:
+        """Keep a value for the next run; None to forget it. Written when the check has ended.
+
+        :raises TypeError: it is no JSON.
+        """
+        # As the next run will read it: a tuple is a list then, and a number as a key is a word.
+        self._kept[key] = json.loads(json.dumps(value))
+        self.changed[key] = (self._kept[key], for_good)
+
+
+class InvalidAnswer(ValueError):
+    """What a check returned is no answer; the message says why. It is a defect of the check."""
+
+
+def answer_as_dict(answer: Answer) -> dict[str, Any]:
+    """Return an answer as plain values.
+
+    :raises NoAnswer: something in it is not what it has to be.
+    """
+    if not isinstance(answer, Answer):
+        raise InvalidAnswer(f"it answered {answer!r}")
+    for finding in answer.findings:
+        _require_valid(finding)
+    for reading in answer.readings:
+        if not isinstance(reading.value, (int, float, str)):
+            raise InvalidAnswer(f"{reading.value!r} is no value of {reading.name}")
+    return asdict(answer)
+
+
+def answer_of(plain: Mapping[str, Any]) -> Answer:
+    """Return the answer that these plain values were."""
+    known = {field.name for field in fields(Answer)}
+    given: dict[str, Any] = {key: value for key, value in plain.items() if key in known}
+    given["readings"] = tuple(Reading(**reading) for reading in plain["readings"])
+    given["findings"] = tuple(finding_of(finding) for finding in plain["findings"])
+    given["released"] = tuple(plain["released"])
+    return Answer(**given)
+
+
+def finding_of(plain: Mapping[str, Any]) -> Finding:
+    """Return the finding that these plain values were, its words on one line.
+
+    :raises TypeError: they were none.
+    """
+    words = {key: " ".join(str(plain.get(key, "")).split()) for key in ("summary", "hint")}
+    return Finding(**{**plain, **words})
+
+
+def _require_valid(finding: Finding) -> None:
+    if not isinstance(finding, Finding) or finding.verdict not in (WARN, FAIL, UNKNOWN):
+        raise InvalidAnswer(f"{finding!r} is no finding")
+    if finding.cause not in CAUSES or (finding.action is not None and finding.action not in ACTIONS):
+        raise InvalidAnswer(f"{finding.action!r} because of {finding.cause!r} is nothing that can be done")
+
+
+def growth(before: int | None, now: int) -> int | None:
+    """Return by how much a counter has grown; None where it was not known. One that was reset began anew."""
+    if before is None:
+        return None
+    return now - before if now >= before else now

@@ -16,15 +16,14 @@ from ..machine.config import ConfigError
 from ..machine.lock import Locked
 from ..machine.root import Root
 from ..sku.lookup import UnknownVmSize
-from . import latch, memory
-from .catalog import NAMES, all_checks
-from .check import BOOT, EPILOG, FAIL, PERIODIC, PROLOG, REBOOT, UNKNOWN, Answer, Check, Result
+from . import state
+from .check import BOOT, EPILOG, FAIL, PERIODIC, PROLOG, REBOOT, UNKNOWN, Answer, Check, Result, answer_of
 from .judge import judge, worst
 from .measure import Machine, Measured, TimedRun, as_message, measure, not_run, overdue
-from .memory import Memory
-from .plain import as_answer
-from .settings import FILE, Settings, read_settings
+from .settings import FILE, Settings
+from .settings_file import read_settings
 from .size import size_of
+from .state import State
 
 TARGET_S: Mapping[str, float] = {PROLOG: 2.0, PERIODIC: 10.0}
 """What a tier should take at most; one that takes longer says so."""
@@ -67,7 +66,7 @@ def machine_of(root: Root, run: TimedRun) -> Machine:
     """Return what a run works with; what cannot be found out is a problem in words."""
     settings, problem = Settings(), ""
     try:
-        settings = read_settings(root, NAMES, all_checks)
+        settings = read_settings(root)
     except ConfigError as error:
         problem = str(error)
     try:
@@ -85,10 +84,10 @@ def run_tier(tier: str, checks: Sequence[Check], machine: Machine, job: str = ""
     if not checks:
         raise ValueError(f"tier {tier} has no checks")
     now, start = time.time(), time.monotonic()
-    known = memory.read(machine.root)
+    known = state.read(machine.root)
     with child.terminable():
         answers = _Tier(tier, machine, known, now, start, job).measure(checks)
-    boot_id = memory.boot_id(machine.root)
+    boot_id = state.boot_id(machine.root)
     results = tuple(_judged(check, answers[check.name], machine, known, boot_id, now) for check in checks)
     unusable = [machine.settings_problem] if machine.settings_problem else []
     problems = [*unusable, *known.problems, *_remember(machine.root, checks, answers, boot_id, now)]
@@ -105,7 +104,7 @@ def run_tier(tier: str, checks: Sequence[Check], machine: Machine, job: str = ""
 class _Tier:
     """A run of a tier."""
 
-    def __init__(self, tier: str, machine: Machine, known: Memory, now: float, start: float, job: str) -> None:
+    def __init__(self, tier: str, machine: Machine, known: State, now: float, start: float, job: str) -> None:
         self._tier, self._machine, self._known, self._now, self._job = tier, machine, known, now, job
         self._deadline = start + LIMIT_S[tier] if tier in LIMIT_S else float("inf")
 
@@ -161,7 +160,7 @@ class _Tier:
 
 def _received(message: Mapping[str, Any]) -> Measured:
     changed = {key: (value, bool(for_good)) for key, (value, for_good) in message["changed"].items()}
-    return Measured(**{**message, "answer": as_answer(message["answer"]), "changed": changed})
+    return Measured(**{**message, "answer": answer_of(message["answer"]), "changed": changed})
 
 
 def _without_measuring(check: Check, machine: Machine) -> Measured | None:
@@ -182,13 +181,13 @@ def _without_measuring(check: Check, machine: Machine) -> Measured | None:
     return None
 
 
-def _judged(check: Check, measured: Measured, machine: Machine, known: Memory, boot_id: str, now: float) -> Result:
+def _judged(check: Check, measured: Measured, machine: Machine, known: State, boot_id: str, now: float) -> Result:
     answer = measured.answer
     times = known.unanswered.get(check.name, 0) + 1
     if measured.silent and times >= RUNNING:
         answer = replace(answer, findings=tuple(_broken(finding, times) for finding in answer.findings))
-    kept = latch.after(known.latched.get(check.name, ()), check, answer, boot_id, now)
-    held = () if check.name in machine.settings.off else latch.unseen(kept, answer)
+    kept = state.latched_after(known.latched.get(check.name, ()), check, answer, boot_id, now)
+    held = () if check.name in machine.settings.off else state.unseen(kept, answer)
     return judge(check, answer, machine.settings, held, measured.seconds, measured.details)
 
 
@@ -205,13 +204,13 @@ def _remember(
 ) -> list[str]:
     """Write down what is to be remembered, and return in words what could not be."""
     try:
-        with memory.changing(root) as kept:
+        with state.changes(root) as kept:
             for check in checks:
                 one = answers[check.name]
                 kept.keep(check.name, one.changed)
                 if one.ran:
                     kept.unanswered[check.name] = kept.unanswered.get(check.name, 0) + 1 if one.silent else 0
-                kept.latched[check.name] = latch.after(
+                kept.latched[check.name] = state.latched_after(
                     kept.latched.get(check.name, ()), check, one.answer, boot_id, now
                 )
     except (OSError, Locked) as error:

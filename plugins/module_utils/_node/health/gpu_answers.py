@@ -17,8 +17,8 @@ from ..machine.gpu import GpuError, GpuHealth
 from ..machine.gpu.facts import DIED, NO_ANSWER
 from .check import UNKNOWN, Answer, CannotTell, Context, Finding, Reading
 
-Told = Union[Reading, Finding]
-Judge = Callable[[GpuHealth], Iterable[Told]]
+Observation = Union[Reading, Finding]
+Judge = Callable[[GpuHealth], Iterable[Observation]]
 """Yields readings and findings of a GPU; a GPU of which it yields neither does not tell."""
 
 _SEE_COUNT = "Check gpu_count says what is the matter with it"
@@ -47,26 +47,26 @@ def judge_each(context: Context, what: str, field: str, judge: Judge, good: str,
     :param what: what a GPU must tell, as words of a sentence.
     :param field: the field of ``GpuHealth`` that it is in.
     """
-    told: list[Told] = []
+    told: list[Observation] = []
     for gpu in read_gpus(context):
-        told += unreadable(gpu) or list(judge(gpu)) or [untold(gpu, what, field)]
+        told += unreadable(gpu) or list(judge(gpu)) or [not_reported(gpu, what, field)]
     return gather(told, good, limit)
 
 
-def unreadable(gpu: GpuHealth) -> list[Told]:
+def unreadable(gpu: GpuHealth) -> list[Observation]:
     """Return what to say of a GPU that could not be read; nothing of one that could."""
     if not gpu.problem:
         return []
     return [Finding(UNKNOWN, f"{gpu.label} could not be read: {gpu.problem}", gpu.device, _SEE_COUNT)]
 
 
-def untold(gpu: GpuHealth, what: str, field: str) -> Finding:
+def not_reported(gpu: GpuHealth, what: str, field: str) -> Finding:
     """Return what to say of a GPU that does not tell what is asked for."""
     why = f": {gpu.errors[field]}" if field in gpu.errors else ""
     return Finding(UNKNOWN, f"{gpu.label} does not tell {what}{why}", gpu.device)
 
 
-def gather(told: Sequence[Told], good: str, limit: str = "") -> Answer:
+def gather(told: Sequence[Observation], good: str, limit: str = "") -> Answer:
     """Return readings and findings as an answer."""
     return Answer(
         good,

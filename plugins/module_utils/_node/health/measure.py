@@ -18,10 +18,8 @@ from ..machine.root import Root
 from ..machine.run import CommandFailed, Result
 from ..sku.lookup import UnknownVmSize
 from ..sku.types import VmSize
-from .check import FAIL, REBOOT, UNKNOWN, Answer, CannotTell, Check, Context, Finding
+from .check import FAIL, REBOOT, UNKNOWN, Answer, CannotTell, Check, Context, Finding, History, answer_as_dict
 from .gpus import Gpus
-from .history import History
-from .plain import as_plain
 from .settings import Settings
 
 TimedRun = Callable[[Sequence[str], float], Result]
@@ -97,7 +95,7 @@ def measure(
     silent, details = False, {}
     try:
         answer = check.measure(context)
-        as_plain(answer)
+        answer_as_dict(answer)
         silent = run.silent and check.asks_device and _could_not_tell(answer)
     except GpuError as error:
         answer, silent = _of_the_driver(error, machine.size), error.kind in SILENT
@@ -113,7 +111,7 @@ def measure(
 
 def as_message(measured: Measured) -> dict[str, Any]:
     """Return it as plain values."""
-    return {**asdict(measured), "answer": as_plain(measured.answer)}
+    return {**asdict(measured), "answer": answer_as_dict(measured.answer)}
 
 
 def overdue(check: Check, seconds: float, words: str, stuck: bool) -> Measured:

@@ -15,8 +15,141 @@ from ..machine.run import Result
 from ..slurm.hostlist import compress
 from ..slurm.job_control import Job
 from ..slurm.nodes import NodeState
-from .pair import Step, Trial, next_step
-from .pair_run import PROGRAM, WAIT_S, command, trial
+from . import nccl_tests
+from .pair import FAIL, PASS, UNKNOWN, Step, Trial, next_step
+
+# A collective over several nodes: the command that runs it, and the trial that its output makes.
+
+SRUN, MPIRUN = LAUNCHERS = ("srun", "mpirun")
+PROGRAM = "/opt/nccl-tests/build/all_reduce_perf"
+
+_UNUSABLE = (126, 127)
+_NOT_THE_NODES = (
+    "Unable to allocate resources",
+    "Unable to create step for job",
+    "--mpi=list for acceptable types",
+    "DUE TO PREEMPTION",
+    "Invalid node name specified",
+    "Requested nodes are busy",
+    "Job violates accounting",
+    "error while loading shared libraries",
+    "execve():",
+)
+"""What is said where no run came about: words of srun and slurmstepd (src/srun and src/slurmd of Slurm)."""
+_FAILURES = ("Test NCCL failure", "Test CUDA failure")
+"""What nccl-tests prints when a call fails (src/common.h), after the name of the host."""
+_OF_SLURM = ("srun: ", "slurmstepd: ")
+"""How lines begin that say that a run broke, after the program has said why."""
+_QUEUED, _ALLOCATED = "queued and waiting for resources", "has been allocated resources"
+WAIT_S = 60
+"""How long a run may wait for its nodes: those of the run before it may still be in their epilog."""
+
+
+def command(
+    nodes: Sequence[str],
+    gpus: int,
+    size: str,
+    launcher: str = SRUN,
+    program: str = PROGRAM,
+    environment: Mapping[str, str] | None = None,
+    iterations: int = 20,
+    limit_s: int = 300,
+    mpi: str = "pmix",
+    options: Sequence[str] = (),
+) -> list[str]:
+    """Return the command line of a collective over these nodes, a process for each GPU.
+
+    :param gpus: GPUs of each node.
+    :param size: of the messages, e.g. ``8G``.
+    :param environment: variables of NCCL, e.g. the size's ``nccl_settings`` and ``NCCL_TOPO_FILE``.
+    :param limit_s: seconds after which it is ended, with exit status 124; under srun, which waits for the nodes first,
+        ``WAIT_S`` more.
+    :param mpi: srun's kind of MPI.
+    :param options: further ones for srun. They come last, so they count where ours say something else.
+    :raises ValueError: fewer than two nodes, no such launcher, or no such size.
+    """
+    if len(set(nodes)) < 2:
+        raise ValueError("a run over several nodes needs two of them at least")
+    if launcher not in LAUNCHERS:
+        raise ValueError(f"{launcher!r} is no launcher: {' or '.join(LAUNCHERS)}")
+    nccl_tests.size_in_bytes(size)
+    # MPI only starts the processes: it must not look for a network of its own.
+    given = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "OMPI_MCA_coll_hcoll_enable": "0", "UCX_TLS": "tcp"}
+    variables = {**given, **(environment or {})}
+    ended = ["timeout", "--kill-after=10", str(limit_s + (WAIT_S if launcher == SRUN else 0))]
+    test = [program, "-b", size, "-e", size, "-g", "1", "-c", "1", "-n", str(iterations)]
+    if launcher == MPIRUN:
+        hosts = ",".join(f"{node}:{gpus}" for node in nodes)
+        exported = [word for name, value in sorted(variables.items()) for word in ("-x", f"{name}={value}")]
+        ranks = ["-np", str(gpus * len(nodes)), "--host", hosts, "--map-by", f"ppr:{gpus}:node", "--bind-to", "numa"]
+        return [*ended, "mpirun", "--allow-run-as-root", *ranks, *exported, *test]
+    asked = [
+        f"--nodes={len(nodes)}",
+        f"--nodelist={','.join(nodes)}",
+        f"--ntasks-per-node={gpus}",
+        f"--gpus-per-node={gpus}",
+        "--exclusive",
+        # --exclusive alone gives no more memory than DefMemPerCPU and the like do.
+        "--mem=0",
+        # In minutes. Without it the job could last as long as its partition allows, and would not start before a
+        # reservation that begins earlier.
+        f"--time={-(-limit_s // 60) + 2}",
+        f"--mpi={mpi}",
+        "--kill-on-bad-exit=1",
+        f"--immediate={WAIT_S}",
+        "--job-name=hpcai-health",
+        *options,
+    ]
+    exported_names = ["env", *(f"{name}={value}" for name, value in sorted(variables.items()))]
+    return [*ended, "srun", *asked, *exported_names, *test]
+
+
+def trial(nodes: Sequence[str], rc: int, stdout: str, stderr: str, limit: float | None, gpus: int = 0) -> Trial:
+    """Return what a run says of its nodes.
+
+    A run that hangs (exit status 124) has failed: that is how a bad link shows itself. One that was never started, or
+    printed no bandwidth though it ended well, says nothing.
+
+    :param limit: GB/s of bus bandwidth at least; None where only results and crashes count.
+    :param gpus: GPUs of each node; 0 where that is not to be looked at.
+    """
+    members = tuple(nodes)
+    outcome = nccl_tests.parse(stdout)
+    said = f"{stdout}\n{stderr}"
+    if outcome.wrong:
+        return Trial(members, FAIL, outcome.bus_bandwidth, f"{outcome.wrong} wrong values")
+    if rc in _UNUSABLE or any(words in said for words in _NOT_THE_NODES):
+        return Trial(members, UNKNOWN, None, _last(stderr) or _last(stdout) or "it was not started")
+    if rc in (124, 137):
+        if _QUEUED in stderr and _ALLOCATED not in stderr:
+            return Trial(members, UNKNOWN, None, "it waited for the nodes until its time was over")
+        return Trial(members, FAIL, None, "it did not end in its time")
+    if rc:
+        own = _failure(stderr) or _last(stderr, _OF_SLURM) or _last(stdout)
+        return Trial(members, FAIL, None, own or _last(stderr) or f"exit status {rc}")
+    value = outcome.bus_bandwidth
+    if value is None:
+        return Trial(members, UNKNOWN, None, "it ended well, but printed no bandwidth")
+    if gpus and outcome.ranks and outcome.ranks != gpus * len(members):
+        # A program without MPI runs once for each GPU, each alone, and never leaves its node.
+        return Trial(members, UNKNOWN, value, f"it ran on {outcome.ranks} GPUs: was it built with MPI?")
+    if limit is not None and value < limit:
+        return Trial(members, FAIL, value, f"{value:.4g} GB/s, and should be at least {limit:g}")
+    return Trial(members, PASS, value)
+
+
+def _failure(text: str) -> str:
+    """Return the first line in which nccl-tests says what failed: what MPI and Slurm say of it comes in any order."""
+    return next((line.strip() for line in text.splitlines() if any(words in line for words in _FAILURES)), "")
+
+
+def _last(text: str, without: tuple[str, ...] = ()) -> str:
+    """Return the last line that says something, of those that do not begin so."""
+    lines = [line.strip() for line in text.splitlines() if line.strip("#-=* ")]
+    return next((line for line in reversed(lines) if not line.startswith(without)), "")
+
+
+# The search for the bad node among several, under Slurm: round after round of runs, until all is said.
 
 _AT_ONCE = 32
 _SPARE_S = WAIT_S + 60

@@ -2,23 +2,93 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Running a tier as hpcnode and the module do: with its record, and the file for Prometheus."""
+"""Running a tier as hpcnode and the module do: its document, its record, and the file for Prometheus."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..machine.root import Root
-from . import record
+from . import prometheus, record
 from .catalog import chosen
-from .check import FAIL, SKIP, UNKNOWN, WARN
+from .check import FAIL, PROLOG, SKIP, UNKNOWN, WARN, Check, Result
 from .engine import TierRun, machine_of, run_tier
 from .judge import worst
 from .measure import Machine, TimedRun
-from .output import prometheus
-from .output.as_json import as_document, status_of
+from .settings import source_in_words
+
+GOOD, BAD, COULD_NOT_TELL = 0, 1, 2
+"""Exit statuses, as hpcnode has them."""
+
+
+def status_of(run: TierRun) -> int:
+    """Return the exit status: of a prolog BAD only for what a job must not meet, for Slurm drains the node for it."""
+    if run.tier == PROLOG:
+        return BAD if run.blocks_job else GOOD
+    verdicts = [result.verdict for result in run.results]
+    if FAIL in verdicts:
+        return BAD
+    # Where all checks were skipped, nothing was found to be good.
+    return COULD_NOT_TELL if UNKNOWN in verdicts or not set(verdicts) - {SKIP} else GOOD
+
+
+def as_document(run: TierRun, node: Mapping[str, str]) -> dict[str, Any]:
+    """Return all that is known of a run as plain values, without what the frame of hpcnode sets."""
+    return {
+        "tier": run.tier,
+        "time": time.strftime(record.TIME, time.gmtime(run.began)),
+        "seconds": round(run.seconds, 3),
+        "verdict": run.verdict,
+        "node": dict(node),
+        "checks": [_of_check(result) for result in run.results],
+        "problems": list(run.problems),
+    }
+
+
+def _of_check(result: Result) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "name": result.name,
+        "verdict": result.verdict,
+        "summary": result.summary,
+        "hint": result.hint,
+        "action": result.action,
+        "fault": result.fault,
+        "cause": result.cause,
+        "seconds": round(result.seconds, 3),
+        "latched": result.latched,
+        "limit": result.answer.limit,
+        "findings": [asdict(finding) for finding in result.answer.findings],
+        "readings": [asdict(reading) for reading in result.answer.readings],
+    }
+    return {**told, "details": dict(result.details)} if result.details else told
+
+
+def of_check(check: Check, machine: Machine) -> dict[str, Any]:
+    """Return what a check is, with its limits on this machine."""
+    limits = {}
+    for name in check.limits:
+        limit = machine.settings.threshold(machine.size, name)
+        limits[name] = {**asdict(limit), "source": source_in_words(limit.source)} if limit else None
+    return {
+        "name": check.name,
+        "title": check.title,
+        "explain": check.explain,
+        "tiers": list(check.tiers),
+        "limit_s": check.limit_s,
+        "limits": limits,
+        "options": {name: machine.settings.option(check.name, name, usual) for name, usual in check.options.items()},
+        "action": check.action,
+        "fault": check.fault,
+        "blocks_job": check.blocks_job,
+        "blocks_boot": check.blocks_boot,
+        "off": check.name in machine.settings.off,
+        "warn_only": check.name in machine.settings.warn_only,
+        "skipped": check.applies(machine.size),
+    }
+
 
 NEVER = "never"
 FAIL_ON = (NEVER, FAIL, UNKNOWN, WARN)
@@ -40,7 +110,7 @@ class Performed:
     @property
     def whole(self) -> dict[str, Any]:
         """The document with what the frame of hpcnode sets, as the record has it."""
-        return record.whole(self.status, self.document)
+        return record.with_header(self.status, self.document)
 
     @property
     def words(self) -> str:

@@ -17,10 +17,12 @@ from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.vm_size import is_same_machine, physical_host, remembered_instance
 from ..slurm import slurmd_env
-from . import memory
+from . import state
 
 SCHEMA = 1
 COMMAND = "health"
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+"""The form of ``time`` in a document."""
 IMAGE_FACT = "/etc/ansible/facts.d/hpcai_image.fact"
 
 
@@ -36,13 +38,13 @@ def node_of(root: Root, vm_size: str, collection: str) -> dict[str, str]:
         "vm_id": str(instance.get("vm_id") or "") if is_same_machine(root, instance) else "",
         "vm_size": vm_size,
         "host": physical_host(root),
-        "boot_id": memory.boot_id(root),
+        "boot_id": state.boot_id(root),
         "image": _image(root),
         "collection": collection,
     }
 
 
-def whole(status: int, document: Mapping[str, Any]) -> dict[str, Any]:
+def with_header(status: int, document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document with what hpcnode puts before each of its answers."""
     return {"schema": SCHEMA, "command": COMMAND, "status": status, **document}
 
@@ -52,8 +54,8 @@ def write(root: Root, status: int, document: Mapping[str, Any]) -> None:
 
     :raises OSError: it cannot be written.
     """
-    make_operators_folder(root, memory.RUN_FOLDER)
-    write_file(root.at(_path(document["tier"])), json.dumps(whole(status, document), indent=1) + "\n")
+    make_operators_folder(root, state.RUN_FOLDER)
+    write_file(root.at(_path(document["tier"])), json.dumps(with_header(status, document), indent=1) + "\n")
 
 
 def remove(root: Root, tier: str) -> None:
@@ -66,7 +68,7 @@ def read(root: Root, tier: str) -> dict[str, Any] | None:
     """Return the document of the tier's last run in this boot; None if there is none."""
     try:
         document = json.loads(root.text(_path(tier)) or "")
-        if document["schema"] != SCHEMA or document["node"]["boot_id"] != memory.boot_id(root):
+        if document["schema"] != SCHEMA or document["node"]["boot_id"] != state.boot_id(root):
             return None
     except (ValueError, LookupError, TypeError):
         return None
@@ -74,7 +76,7 @@ def read(root: Root, tier: str) -> dict[str, Any] | None:
 
 
 def _path(tier: str) -> str:
-    return f"{memory.RUN_FOLDER}/{tier}.json"
+    return f"{state.RUN_FOLDER}/{tier}.json"
 
 
 def _node_name(root: Root) -> str:

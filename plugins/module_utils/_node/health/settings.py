@@ -2,21 +2,17 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The site's settings of the health checks, in /etc/hpcai/health.json."""
+"""What a site can set of the health checks, and limits in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any
 
-from ..machine.config import FOLDER, ConfigError, read_config
-from ..machine.root import Root
+from ..machine.config import FOLDER, ConfigError
+from ..sku.table import SOURCES
 from ..sku.types import Threshold, VmSize
-from .refusals import OFF, is_like, refusals
-
-if TYPE_CHECKING:
-    from .check import Check
 
 CONFIG = "health"
 FILE = f"{FOLDER}/{CONFIG}.json"
@@ -54,40 +50,26 @@ class Settings:
         form = stated or _form_of(name)
         return replace(form, limit=self.limits[name], source=SITE, warn=None, typical=None)
 
-    def option(self, check: Check, name: str, default: Any = None) -> Any:
-        """Return an option of a check, or where the file does not have it the default that its manifest names.
+    def option(self, check: str, name: str, default: Any) -> Any:
+        """Return an option of a check, or the default where the file does not have it.
 
-        :param default: in place of the manifest's, where only the machine tells it.
         :raises ConfigError: it is not of the default's kind.
         """
-        usual = check.options[name] if default is None else default
-        value = self.options.get(check.name, {}).get(name, usual)
-        if is_like(value, usual):
+        value = self.options.get(check, {}).get(name, default)
+        if is_like(value, default):
             return value
-        raise ConfigError(f"{FILE}: options.{check.name}.{name} is {value!r}, and must be like {usual!r}.")
+        raise ConfigError(f"{FILE}: options.{check}.{name} is {value!r}, and must be like {default!r}.")
 
 
-def read_settings(root: Root, names: Sequence[str], manifests: Callable[[], Sequence[Check]]) -> Settings:
-    """Return the site's settings; those of an empty file where there is none.
-
-    :param names: of the checks there are.
-    :param manifests: loads them; called where the settings have limits or options.
-    :raises ConfigError: the file cannot be used, or names what no check knows; the message says what to do.
-    """
-    said = read_config(root, CONFIG) or {}
-    wrong = list(refusals(said, names, manifests))
-    if wrong:
-        raise ConfigError(f"{root.at(FILE)}: {'; '.join(wrong)}: {_MEND}.")
-    return Settings(
-        off=tuple(said.get(OFF) or ()),
-        warn_only=tuple(said.get("warn_only") or ()),
-        limits=said.get("limits") or {},
-        options=said.get("options") or {},
-        prometheus=said.get("prometheus"),
-    )
-
-
-_MEND = "mend health_checks_config in the inventory and run the playbook again"
+def is_like(value: object, default: object) -> bool:
+    """Whether a value is of a default's kind."""
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(value, bool) and isinstance(default, bool)
+    if isinstance(default, (int, float)):
+        return isinstance(value, (int, float))
+    if isinstance(default, (list, tuple)):
+        return isinstance(value, (list, tuple))
+    return isinstance(value, type(default))
 
 
 def _form_of(name: str) -> Threshold:
@@ -96,3 +78,19 @@ def _form_of(name: str) -> Threshold:
 
     stated = (size.thresholds[name] for size in all_sizes().values() if name in size.thresholds)
     return next(stated, Threshold(0, "", SITE))
+
+
+def in_words(threshold: Threshold) -> str:
+    """Return a limit for people, e.g. ``at least 228 GB/s at 8G (azurehpc-health-checks, conf/<size>.conf)``."""
+    bound = "at most" if threshold.at_most else "at least"
+    unit = f" {threshold.unit}" if threshold.unit else ""
+    at = f" at {threshold.at}" if threshold.at else ""
+    return f"{bound} {threshold.limit:g}{unit}{at} ({source_in_words(threshold.source)})"
+
+
+def source_in_words(letters: str) -> str:
+    """Return the name of the first of the sources that letters of ``SOURCES`` stand for."""
+    if letters == SITE:
+        return FILE
+    words = SOURCES[letters.split(", ", maxsplit=1)[0]]
+    return words.split(": ", maxsplit=1)[0]

@@ -12,15 +12,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import catalog, engine
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
-    FAIL,
-    PASS,
-    SKIP,
-    UNKNOWN,
-    WARN,
-    Outcome,
-    Step,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Outcome, Step
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ansible_collections.hpcai.azure.plugins.modules import node_boot
 
 RunModule = Callable[..., dict[str, Any]]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...health.check import FAIL, PASS, SKIP
 from ...machine.cluster_settings import LOGIN, cluster_of
 from ...machine.vm_size import remembered_admin
 from ...setup.access import processes
@@ -24,7 +25,7 @@ from ...setup.access.wanted import SETTINGS, read_wanted
 from ...setup.managed_file import apply_all
 from ...setup.users.wanted import UserProblem
 from ...slurm import slurmd_env
-from ..step import FAIL, PASS, SKIP, Context, Outcome, Step
+from ..step import Context, Outcome, Step
 
 _OPEN = "people would log in here without a job"
 _AGAIN = "Mend that, then 'hpcnode boot run access'"

@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+from ...health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ...machine.gpu import GpuError, connect, nvidia_gpus
 from ...setup import clocks
-from ..step import FAIL, PASS, SKIP, UNKNOWN, WARN, Context, Outcome, Step
+from ..step import Context, Outcome, Step
 
 _SETTINGS = f"/etc/hpcai/{clocks.CONFIG}.json"
 _ACTION = "'hpcnode clocks status' shows each GPU; 'hpcnode boot run clocks' tries again"

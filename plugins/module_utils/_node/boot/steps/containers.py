@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 
+from ...health.check import PASS, SKIP, WARN
 from ...machine.atomic import write_file
 from ...setup.containers import sweep
 from ...setup.containers.configure import at_boot
 from ...setup.containers.options import SETTINGS, Options, read_options
 from ...setup.containers.pyxis import fits
-from ..step import PASS, SKIP, WARN, Context, Outcome, Step
+from ..step import Context, Outcome, Step
 
 _USER_NAMESPACES = ("/proc/sys/user/max_user_namespaces", "/proc/sys/kernel/unprivileged_userns_clone")
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ...health.check import FAIL, PASS, SKIP, WARN
 from ...machine.vm_size import VmSizeNotTold
 from ...setup.directories.ensure import Outcome as Done
 from ...setup.directories.ensure import ensure
@@ -13,7 +14,7 @@ from ...setup.directories.place import MOUNT
 from ...setup.directories.wanted import SETTINGS, Wanted, read_wanted
 from ...sku import UnknownVmSize
 from ..size import promised_size
-from ..step import FAIL, PASS, SKIP, WARN, Context, Outcome, Step
+from ..step import Context, Outcome, Step
 
 _LOCK_S = 30.0
 _MOUNT_LATE_S = 60.0

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...health.check import FAIL, SKIP, UNKNOWN, WARN, Finding
 from ...machine.pci import read_pci
 from ...machine.rdma import INFINIBAND, Port, read_ports
 from ...machine.root import Root
 from ...machine.run import Run, wait_until
 from ...machine.unit_state import UnitState, read_unit
 from ...sku import VmSize
-from ..finding import Finding, outcome_of
 from ..size import promised_size
-from ..step import FAIL, SKIP, UNKNOWN, WARN, Context, Outcome, Step
+from ..step import Context, Outcome, Step, outcome_of
 
 MANAGER = "nvidia-fabricmanager"
 _PAUSE_S = 2.0
@@ -82,14 +82,14 @@ def _judge_manager(state: UnitState, run: Run) -> list[Finding]:
     if state.is_active:
         return []
     if state.load == "unknown":
-        return [Finding(UNKNOWN, f"systemd does not tell how {MANAGER} is", f"Try 'systemctl status {MANAGER}'")]
+        return [Finding(UNKNOWN, f"systemd does not tell how {MANAGER} is", hint=f"Try 'systemctl status {MANAGER}'")]
     if state.load != "loaded":
         action = f"Install {MANAGER} of exactly the driver's version, or unmask it: no CUDA program starts without it"
-        return [Finding(FAIL, f"{MANAGER} is {state.words}, and the NVSwitches need it", action)]
+        return [Finding(FAIL, f"{MANAGER} is {state.words}, and the NVSwitches need it", hint=action)]
     said = run(["journalctl", "--boot", f"--unit={MANAGER}", "--no-pager", "--quiet", "--output=cat", "--lines=1"])
     words = f": {said.stdout.strip()}" if said.rc == 0 and said.stdout.strip() else ""
     action = f"'journalctl -b -u {MANAGER}' tells why; its version must be exactly the driver's"
-    return [Finding(FAIL, f"{MANAGER} is {state.words}{words}", action)]
+    return [Finding(FAIL, f"{MANAGER} is {state.words}{words}", hint=action)]
 
 
 def _adapters(root: Root) -> tuple[str, ...]:
@@ -109,12 +109,12 @@ def judge_ports(size: VmSize, ports: Sequence[Port], adapters: Sequence[str]) ->
         where = [f"{port.label} is {port.condition}" for port in of_infiniband if not port.works]
         where += _without_device(size, of_infiniband, adapters)
         words = f"{len(working)} of {count} InfiniBand ports that {size.name} promises are active: {', '.join(where)}"
-        findings.append(Finding(FAIL, words, _action(of_infiniband)))
+        findings.append(Finding(FAIL, words, hint=_action(of_infiniband)))
     slow = [port for port in working if size.ib_rate_gbps and (port.rate_gbps or 0) < size.ib_rate_gbps]
     if slow:
         rates = ", ".join(f"{port.label} at {port.rate_gbps or 0:g} Gb/s" for port in slow)
         words = f"InfiniBand is slower than the {size.ib_rate_gbps} Gb/s of {size.name}: {rates}"
-        findings.append(Finding(WARN, words, "Run 'ibv_devinfo -v' and 'mlxlink'; redeploy the VM if it stays so"))
+        findings.append(Finding(WARN, words, hint="Run 'ibv_devinfo -v' and 'mlxlink'; redeploy the VM if it stays so"))
     return findings
 
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...health.check import FAIL, SKIP, WARN, Finding
+from ...health.checks.gpu_count import LOAD_DRIVER, REDEPLOY, ExpectedGpus, driver_failure, expected_gpus
 from ...machine.config import ConfigError
 from ...machine.gpu import Driver, GpuError, GpuFacts, connect, nvidia_gpus
 from ...machine.gpu.facts import NO_ANSWER
@@ -20,19 +22,9 @@ from ...machine.run import wait_until
 from ...machine.unit_state import read_unit
 from ...setup.gpu.settings import Settings, read_settings
 from ...sku import UnknownVmSize, VmSize
-from ..finding import Finding, outcome_of
-from ..judge_gpus import (
-    REDEPLOY,
-    Promised,
-    driver_failed,
-    judge_driver,
-    judge_gpus,
-    judge_persistence,
-    missing_of,
-    not_loaded_action,
-)
+from ..judge_gpus import judge_driver, judge_gpus, judge_persistence
 from ..size import promised_size
-from ..step import FAIL, SKIP, WARN, Context, Outcome, Step
+from ..step import Context, Outcome, Step, outcome_of
 
 _BUS_S = 20.0
 """How long GPUs may take to appear on the PCI bus, in seconds: Hyper-V adds them one by one."""
@@ -44,14 +36,11 @@ _PERSISTENCED = "nvidia-persistenced"
 def _perform(context: Context) -> Outcome:
     settings = read_settings(context.root)
     size = _size(context.root, settings)
-    if settings.gpu_count is not None:
-        promised = Promised(settings.gpu_count, (), "gpu_count of /etc/hpcai/gpu.json")
-    elif size is None:
+    if settings.gpu_count is None and size is None:
         return Outcome(SKIP, "this is no compute node, and nobody says which VM size it has")
-    elif size.gpu_count is None:
-        return Outcome(SKIP, f"nobody says how many GPUs {size.name} has")
-    else:
-        promised = Promised(size.gpu_count, tuple(gpu.busid for gpu in size.gpus or ()), size.name)
+    promised = expected_gpus(settings.gpu_count, size)
+    if promised is None:
+        return Outcome(SKIP, f"nobody says how many GPUs {size.name if size else 'this machine'} has")
     if promised.count == 0:
         return Outcome(SKIP, f"{promised.by} promises no GPU")
     if _is_amd(size, context.root):
@@ -75,7 +64,7 @@ def _is_amd(size: VmSize | None, root: Root) -> bool:
     return bool(_amd_gpus(root)) and not nvidia_gpus(root)
 
 
-def _nvidia(context: Context, promised: Promised, settings: Settings, with_infiniband: bool) -> Outcome:
+def _nvidia(context: Context, promised: ExpectedGpus, settings: Settings, with_infiniband: bool) -> Outcome:
     root = context.root
     if not context.check:
         wait_until(lambda: len(nvidia_gpus(root)) >= promised.count, min(_BUS_S, context.seconds / 6))
@@ -83,7 +72,7 @@ def _nvidia(context: Context, promised: Promised, settings: Settings, with_infin
     details: dict[str, Any] = {"promised": promised.count, "on_bus": list(on_bus)}
     if not on_bus:
         words = f"none of the {promised.count} GPUs that {promised.by} promises is on the PCI bus"
-        return outcome_of([Finding(FAIL, words, REDEPLOY)], "", details=details)
+        return outcome_of([Finding(FAIL, words, hint=REDEPLOY)], "", details=details)
     changes, findings = _load(context, "nvidia_uvm")
     if context.check and not is_loaded(root, "nvidia"):
         return Outcome(WARN, "the driver is not loaded, so it was not asked: this run changes nothing", "", changes)
@@ -94,7 +83,7 @@ def _nvidia(context: Context, promised: Promised, settings: Settings, with_infin
     try:
         via, versions, gpus = _ask(context, limit_s)
     except GpuError as error:
-        failed = driver_failed(error, limit_s, root.text(_VERSION))
+        failed = driver_failure(error, limit_s, root.text(_VERSION))
         return outcome_of([failed], "", changes, {**details, "error": error.kind})
     if with_infiniband:
         peer, doubts = _load_peermem(context)
@@ -124,7 +113,7 @@ def _load(context: Context, name: str) -> tuple[tuple[str, ...], list[Finding]]:
         words = f"{name} cannot be loaded, and no program uses a GPU without it: {done.words}"
     else:
         words = f"NVIDIA's driver is not loaded: {done.words}"
-    return (), [Finding(FAIL, words, not_loaded_action())]
+    return (), [Finding(FAIL, words, hint=LOAD_DRIVER)]
 
 
 def _load_peermem(context: Context) -> tuple[tuple[str, ...], list[Finding]]:
@@ -140,7 +129,9 @@ def _load_peermem(context: Context) -> tuple[tuple[str, ...], list[Finding]]:
     if done.state in (LOADED, ABSENT):
         return (("modprobe nvidia_peermem",) if done.state == LOADED else ()), []
     action = "Load it after the InfiniBand drivers; a driver that was built without them has to be built again"
-    return (), [Finding(WARN, f"nvidia_peermem cannot be loaded, GPUDirect RDMA may lack it: {done.words}", action)]
+    return (), [
+        Finding(WARN, f"nvidia_peermem cannot be loaded, GPUDirect RDMA may lack it: {done.words}", hint=action)
+    ]
 
 
 def _ask(context: Context, limit_s: float) -> tuple[str, tuple[str, str], list[GpuFacts]]:
@@ -188,7 +179,7 @@ def _amd_gpus(root: Root) -> list[str]:
     return [device.busid for device in read_pci(root) if device.is_gpu and device.vendor == _AMD]
 
 
-def _amd(context: Context, promised: Promised) -> Outcome:
+def _amd(context: Context, promised: ExpectedGpus) -> Outcome:
     """AMD's driver has no library that every machine has; what it took in hand, sysfs tells."""
     root = context.root
     changes: tuple[str, ...] = ()
@@ -200,7 +191,7 @@ def _amd(context: Context, promised: Promised) -> Outcome:
         done = load_module("amdgpu", context.run)
         if done.state != LOADED:
             action = "'modprobe amdgpu' and 'journalctl -k -b' say why: is the driver built for the kernel that runs?"
-            return outcome_of([Finding(FAIL, f"AMD's driver is not loaded: {done.words}", action)], "")
+            return outcome_of([Finding(FAIL, f"AMD's driver is not loaded: {done.words}", hint=action)], "")
 
     def driven() -> list[str]:
         return [
@@ -212,10 +203,10 @@ def _amd(context: Context, promised: Promised) -> Outcome:
     have, on_bus = driven(), _amd_gpus(root)
     if len(have) < promised.count:
         idle = [f"{busid} has no driver" for busid in on_bus if busid not in have]
-        lacking = [f"{busid} is not there" for busid in missing_of(promised, on_bus)]
+        lacking = [f"{busid} is not there" for busid in promised.missing(on_bus)]
         where = ", ".join([*idle, *lacking]) or f"{len(on_bus)} on the PCI bus"
         words = f"amdgpu drives {len(have)} of {promised.count} GPUs that {promised.by} promises: {where}"
-        findings = [Finding(FAIL, words, "'journalctl -k -b' tells what amdgpu said; restart or redeploy the VM")]
+        findings = [Finding(FAIL, words, hint="'journalctl -k -b' tells what amdgpu said; restart or redeploy the VM")]
     elif len(have) > promised.count:
         findings = [Finding(WARN, f"{len(have)} GPUs, and {promised.by} promises {promised.count}")]
     details = {"promised": promised.count, "on_bus": on_bus, "driven": have}

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable
 
+from ...health.check import FAIL, PASS, UNKNOWN, WARN
 from ...machine.atomic import remove_file, write_file
 from ...machine.cluster_settings import (
     FROM_USER_DATA,
@@ -26,7 +27,7 @@ from ...machine.root import Root
 from ...machine.vm_size import NODE_SETTINGS, VmSizeNotTold, is_same_machine, remember, remembered_instance, size_facts
 from ...sku import UnknownVmSize, canonical_size
 from ...slurm.slurmd_env import ENV_FILE, is_ours, own_node_name, slurmd_env
-from ..step import FAIL, PASS, UNKNOWN, WARN, Context, Outcome, Step, StepFailed
+from ..step import Context, Outcome, Step, StepFailed
 
 SETTINGS_FILE = "/etc/hpcai/cluster.json"
 SET_ASIDE = "/var/lib/hpcai/cluster.json.of-another-machine"

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+from ...health.check import FAIL, PASS, SKIP
 from ...machine.root import Root
 from ...slurm import node_queries, slurmd_env
 from ...slurm.node_queries import FindOwnAddress, NoController
 from ...slurm.nodes import NodeState
-from ..step import FAIL, PASS, REASON_PREFIX, SKIP, Context, Outcome, Step, StepFailed
+from ..step import REASON_PREFIX, Context, Outcome, Step, StepFailed
 
 
 def perform(context: Context, reach: FindOwnAddress = node_queries.find_own_address) -> Outcome:

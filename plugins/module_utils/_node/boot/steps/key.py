@@ -13,10 +13,11 @@ import stat
 import time
 from typing import Callable
 
+from ...health.check import FAIL, PASS, SKIP, WARN
 from ...machine.atomic import remove_file, write_file
 from ...machine.cluster_settings import KEY_VAULT, ClusterSettings, KeySource, cluster_of
 from ...machine.root import Root
-from ..step import FAIL, PASS, SKIP, WARN, Context, Outcome, Step, StepFailed
+from ..step import Context, Outcome, Step, StepFailed
 
 KEY_FILE = "/etc/munge/munge.key"
 USER = "munge"

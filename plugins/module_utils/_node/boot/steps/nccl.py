@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...health.check import FAIL, PASS, SKIP, WARN
 from ...machine.config import ConfigError, read_config
 from ...machine.pci import read_pci
 from ...machine.root import Root
@@ -29,7 +30,7 @@ from ...setup.nccl_environment import configure as environment
 from ...setup.nccl_environment import judge
 from ...setup.nccl_environment import options as environment_options
 from ...sku import UnknownVmSize
-from ..step import FAIL, PASS, SKIP, WARN, Context, Outcome, Step
+from ..step import Context, Outcome, Step
 
 _IMDS_LIMIT_S = 25.0
 _ACTION = "'hpcnode nccl verify' shows what is different; 'hpcnode boot run nccl' tries again"

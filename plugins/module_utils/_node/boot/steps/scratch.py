@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...health.check import FAIL, PASS, SKIP, WARN
 from ...machine.config import ConfigError
 from ...machine.disks import read_block_devices
 from ...machine.mounts import read_mounts
@@ -23,7 +24,7 @@ from ...setup.scratch.refusal import Refused
 from ...setup.scratch.wanted import Wanted, parse
 from ...sku import UnknownVmSize
 from ..size import promised_size
-from ..step import FAIL, PASS, SKIP, WARN, Context, Outcome, Step
+from ..step import Context, Outcome, Step
 
 _LOCK_S = 60.0
 _DISKS_LATE_S = 30.0

@@ -2,19 +2,100 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether the machine's memory has its bandwidth."""
+"""Bandwidth of the host's memory, by STREAM (McCalpin's benchmark) or by copies of the C library."""
 
 from __future__ import annotations
 
+import ctypes
+import math
+import mmap
+import os
+import re
+import threading
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
 from ...machine.child import Died, Overdue, within
 from ...machine.numa import read_cpus
+from .. import deep
 from ..check import DEEP, FAIL, REPLACE, UNKNOWN, Answer, Check, Context, Finding, Reading
-from ..deep import memory_copy, tools
-from ..deep.compare import compared, outliers
-from ..deep.idle import must_be_idle
-from ..deep.options import WITH_PROGRAM
-from ..limits import in_words
-from ..parsers import stream
+from ..deep import WITH_PROGRAM, compared, must_be_idle, outliers
+from ..settings import in_words
+
+# The output of STREAM, McCalpin's benchmark of memory bandwidth.
+
+_TRIAD = re.compile(r"^Triad:\s+([0-9.eE+]+)", re.MULTILINE)
+_WRONG = re.compile(r"^Failed Validation", re.MULTILINE)
+
+
+def triad_gbps(text: str) -> float | None:
+    """Return the rate of the triad in GB/s; None where none was printed. STREAM prints MB/s, of 10^6 bytes."""
+    match = _TRIAD.search(text)
+    try:
+        value = float(match[1]) / 1000 if match else 0.0
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value > 0 else None
+
+
+def is_wrong(text: str) -> bool:
+    """Whether the results were wrong."""
+    return bool(_WRONG.search(text))
+
+
+# Bandwidth of a NUMA node's memory, by copies of the C library: a compiler is on few nodes, Python on all.
+
+SIZE = 64 << 20
+"""Bytes of a copy: more than a CPU's share of any cache."""
+COPIES = 10
+_WAIT_S = 60.0
+
+
+def copy_bandwidth(cpus: Collection[int], size: int = SIZE, copies: int = COPIES) -> Mapping[str, Any]:
+    """Return ``gbps``: GB/s read and written by copies on all of these CPUs at once, each in memory of its own.
+
+    Where a CPU cannot be used or memory is short, it returns ``words`` of that.
+    """
+    start, end = threading.Barrier(len(cpus) + 1), threading.Barrier(len(cpus) + 1)
+    said: list[str] = []
+
+    def work(cpu: int) -> None:
+        try:
+            # Of this thread alone. Memory comes from the NUMA node of the CPU that first writes to it.
+            os.sched_setaffinity(0, {cpu})
+            with mmap.mmap(-1, 2 * size) as memory:
+                target = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+                ctypes.memset(target, 1, 2 * size)
+                start.wait(_WAIT_S)
+                # It lets go of Python's lock while it copies.
+                for _copy in range(copies):
+                    memmove(target, target + size, size)
+                end.wait(_WAIT_S)
+        except BufferError:
+            # The map cannot be closed while somebody holds its address: it goes with the process.
+            return
+        except (OSError, threading.BrokenBarrierError) as error:
+            said.append(f"CPU {cpu}: {error}")
+            start.abort()
+            end.abort()
+
+    memmove = ctypes.CDLL(None).memmove
+    memmove.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    memmove.restype = ctypes.c_void_p
+    for cpu in sorted(cpus):
+        threading.Thread(target=work, args=(cpu,), daemon=True).start()
+    try:
+        start.wait(_WAIT_S)
+        began = time.perf_counter()
+        end.wait(_WAIT_S)
+        seconds = time.perf_counter() - began
+    except threading.BrokenBarrierError:
+        return {"words": next(iter(said), "the CPUs did not come to an end")}
+    return {"gbps": 2.0 * size * copies * len(cpus) / seconds / 1e9}
+
+
+# Whether the machine's memory has its bandwidth.
 
 NAME = "cpu_stream"
 
@@ -25,8 +106,8 @@ _HINT = "See that nobody else computes here, then replace the node"
 
 def measure(context: Context) -> Answer:
     """Run STREAM where it is installed; else copy on all CPUs of one NUMA node after the other."""
-    must_be_idle(context, CHECK)
-    path = tools.program_of(context, CHECK, "stream", _FOLDERS)
+    must_be_idle(context, CPU_STREAM)
+    path = deep.program_of(context, CPU_STREAM, "stream", _FOLDERS)
     readings, findings = _by_stream(context, path) if path else _by_copies(context)
     threshold = context.settings.threshold(context.size, NAME)
     what = "the memory bandwidth"
@@ -39,15 +120,15 @@ def measure(context: Context) -> Answer:
 
 
 def _by_stream(context: Context, path: str) -> tuple[list[Reading], list[Finding]]:
-    result = tools.call(context, [path], _TOOL_S)
-    refused = tools.refusal(context, result, "stream", _TOOL_S)
+    result = deep.call(context, [path], _TOOL_S)
+    refused = deep.refusal(context, result, "stream", _TOOL_S)
     if refused:
         return [], [refused]
-    if stream.is_wrong(result.stdout):
+    if is_wrong(result.stdout):
         return [], [Finding(FAIL, "stream gave wrong results: the memory or a CPU is broken")]
-    value = stream.triad_gbps(result.stdout)
+    value = triad_gbps(result.stdout)
     if value is None:
-        return [], [Finding(UNKNOWN, f"stream printed no rate of its triad: {tools.last_line(result)}")]
+        return [], [Finding(UNKNOWN, f"stream printed no rate of its triad: {deep.last_line(result)}")]
     return [Reading("stream_triad", round(value, 1), "GB/s", limit=_limit(context))], []
 
 
@@ -59,13 +140,13 @@ def _by_copies(context: Context) -> tuple[list[Reading], list[Finding]]:
         device = f"NUMA node {node.id}"
         what = "copying in memory"
         try:
-            answer = within(_OWN_S, lambda cpus=node.cpus: memory_copy.bandwidth(cpus))  # type: ignore[misc]
+            answer = within(_OWN_S, lambda cpus=node.cpus: copy_bandwidth(cpus))  # type: ignore[misc]
         except Overdue:
-            findings.append(tools.no_answer(context, what, _OWN_S, device))
+            findings.append(deep.no_answer(context, what, _OWN_S, device))
             continue
         except Died as error:
             answer = {"words": str(error)}
-        tools.answered(context, what, device)
+        deep.answered(context, what, device)
         if "gbps" in answer:
             limit = _limit(context)
             readings.append(Reading("memory_copy", round(answer["gbps"], 1), "GB/s", device, limit))
@@ -79,7 +160,7 @@ def _limit(context: Context) -> float | None:
     return threshold.limit if threshold else None
 
 
-CHECK = Check(
+CPU_STREAM = Check(
     name=NAME,
     title="memory bandwidth of the host",
     explain="Runs STREAM where it is installed (options.cpu_stream.program), else copies on all CPUs of each NUMA node "

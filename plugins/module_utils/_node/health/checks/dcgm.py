@@ -2,17 +2,119 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Whether NVIDIA's own diagnosis finds something."""
+"""NVIDIA's own diagnosis, 'dcgmi diag'."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import deep
+from ..applies import with_nvidia_gpus
 from ..check import DEEP, FAIL, RESET_GPU, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
-from ..deep import gpus, tools
-from ..deep.idle import must_be_idle
-from ..deep.options import WITH_PROGRAM
-from ..nvidia_sizes import with_nvidia_gpus
-from ..parsers import dcgm
+from ..deep import WITH_PROGRAM, must_be_idle
 from ..settings import FILE
+
+# The JSON of ``dcgmi diag``: of DCGM 2 and 3, which has results by ``gpu_id``, and of 4, by ``entity_id``.
+
+_TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
+_STATUS = {"pass": "pass", "skip": "skip", "warn": "warn", "fail": "fail", "not run": "skip"}
+_GPU = "gpu"
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """A test on a GPU.
+
+    :ivar test: its name, e.g. ``PCIe``, ``memory``.
+    :ivar gpu: DCGM's number of the GPU; None for one of the whole machine.
+    :ivar status: ``pass``, ``warn``, ``fail``, ``skip``; empty where it is none of them.
+    :ivar warnings: what DCGM says of it.
+    """
+
+    test: str
+    gpu: int | None
+    status: str
+    warnings: tuple[str, ...]
+
+    __test__ = False
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a diagnosis said.
+
+    :ivar error: why it could not be done; empty where it could.
+    """
+
+    results: tuple[TestResult, ...]
+    error: str = ""
+
+
+def parse(text: str) -> Diagnosis:
+    """Return what a diagnosis printed; ``error`` says why where it is none."""
+    start = text.find("{")
+    try:
+        said = json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
+    except ValueError:
+        said = None
+    if not isinstance(said, Mapping):
+        return Diagnosis((), "it printed no JSON")
+    body = next((said[title] for title in _TITLES if isinstance(said.get(title), Mapping)), said)
+    error = _error_of(body)
+    results = tuple(_results(body))
+    return Diagnosis(results, error or ("" if results else "it printed no results"))
+
+
+def _error_of(body: Mapping[str, Any]) -> str:
+    for key in ("runtime_error", "Warning", "error"):
+        value = body.get(key)
+        if isinstance(value, str) and value:
+            return " ".join(value.split())
+    return ""
+
+
+def _results(body: Mapping[str, Any]) -> Iterator[TestResult]:
+    for category in _listed(body.get("test_categories")):
+        for test in _listed(category.get("tests")):
+            results = _listed(test.get("results"))
+            summary = test.get("test_summary")
+            for result in results or ([summary] if isinstance(summary, Mapping) else []):
+                yield from _of_result(str(test.get("name", "")), result)
+
+
+def _of_result(test: str, result: Mapping[str, Any]) -> Iterator[TestResult]:
+    status = _STATUS.get(str(result.get("status", "")).strip().lower(), "")
+    warnings = tuple(
+        " ".join(str(one.get("warning", "") if isinstance(one, Mapping) else one).split())
+        for one in _any_list(result.get("warnings"))
+    )
+    for gpu in _gpus(result):
+        yield TestResult(test, gpu, status, tuple(filter(None, warnings)))
+
+
+def _gpus(result: Mapping[str, Any]) -> Sequence[int | None]:
+    """Return the numbers of the GPUs; one None for a result that is not a GPU's."""
+    if "entity_id" in result:
+        group = str(result.get("entity_group", "")).lower()
+        number = result["entity_id"]
+        return [number] if group == _GPU and isinstance(number, int) else [None]
+    text = str(result.get("gpu_id", result.get("gpu_ids", "")))
+    numbers = [int(word) for word in text.replace(",", " ").split() if word.isdecimal()]
+    return numbers or [None]
+
+
+def _listed(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in _any_list(value) if isinstance(one, Mapping)]
+
+
+def _any_list(value: Any) -> list[Any]:
+    return [one for one in value if one is not None] if isinstance(value, list) else []
+
+
+# Whether NVIDIA's own diagnosis finds something.
 
 NAME = "dcgm"
 
@@ -22,23 +124,23 @@ _LIMITS_S = {1: 60.0, 2: 300.0, 3: 1500.0}
 
 def measure(context: Context) -> Answer:
     """Run ``dcgmi diag`` of the level that the site wants, 2 where it says nothing."""
-    level: int = context.settings.option(CHECK, "level")
+    level: int = context.option(DCGM, "level")
     if level not in _LIMITS_S:
         words = f"options.dcgm.level is {level}, and there are {', '.join(map(str, _LIMITS_S))}"
         return Answer(findings=(Finding(UNKNOWN, words, hint=f"Mend it in {FILE}"),))
-    path = tools.needed(context, CHECK, "dcgmi", source="datacenter-gpu-manager")
-    present = [gpu.busid for gpu in gpus.present(context)]
-    must_be_idle(context, CHECK)
-    result = tools.call(context, [path, "diag", "-r", str(level), "-j"], _LIMITS_S[level])
-    if result.rc in (tools.OVERDUE, tools.KILLED_BY + 9):
-        return Answer(findings=(tools.no_answer(context, "dcgmi diag", _LIMITS_S[level]),))
-    tools.answered(context, "dcgmi diag")
+    path = deep.needed(context, DCGM, "dcgmi", source="datacenter-gpu-manager")
+    present = [gpu.busid for gpu in deep.present_gpus(context)]
+    must_be_idle(context, DCGM)
+    result = deep.call(context, [path, "diag", "-r", str(level), "-j"], _LIMITS_S[level])
+    if result.rc in (deep.OVERDUE, deep.KILLED_BY + 9):
+        return Answer(findings=(deep.no_answer(context, "dcgmi diag", _LIMITS_S[level]),))
+    deep.answered(context, "dcgmi diag")
     # It ends with an error where a test fails, too: what it says of the tests counts first.
-    diagnosis = dcgm.parse(result.stdout)
+    diagnosis = parse(result.stdout)
     findings = [finding for one in diagnosis.results for finding in _finding(one, present)]
     passed = sum(one.status == "pass" for one in diagnosis.results)
     if diagnosis.error and not any(finding.verdict == FAIL for finding in findings):
-        said = tools.last_line(result) if diagnosis.error == "it printed no JSON" else diagnosis.error
+        said = deep.last_line(result) if diagnosis.error == "it printed no JSON" else diagnosis.error
         hint = "See that nvidia-dcgm runs: systemctl status nvidia-dcgm"
         findings.append(Finding(UNKNOWN, f"dcgmi diag could not be done: {said}", hint=hint))
     elif not passed and not findings:
@@ -50,7 +152,7 @@ def measure(context: Context) -> Answer:
     return Answer(good, readings, tuple(findings))
 
 
-def _finding(result: dcgm.TestResult, busids: list[str]) -> list[Finding]:
+def _finding(result: TestResult, busids: list[str]) -> list[Finding]:
     if result.status in ("pass", "skip"):
         return []
     # DCGM numbers the GPUs as NVML does, which is by PCI address.
@@ -65,7 +167,7 @@ def _finding(result: dcgm.TestResult, busids: list[str]) -> list[Finding]:
     return [Finding(verdict, f"DCGM's test {result.test}{where} {how}{said}", device)]
 
 
-CHECK = Check(
+DCGM = Check(
     name=NAME,
     title="NVIDIA's diagnosis",
     explain="Runs 'dcgmi diag' of level 2 (2 minutes), or of the level in options.dcgm.level: 1 (seconds), 3 (15 "

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .. import cuda, deep
+from ..applies import with_nvidia_gpus
 from ..check import DEEP, FAIL, REPLACE, WARN, Answer, Check, Context, Finding, Reading
-from ..cuda import product
-from ..deep import gpus
-from ..deep.compare import compared, outliers
-from ..deep.idle import must_be_idle
-from ..deep.options import DISTURBING
-from ..limits import in_words
-from ..nvidia_sizes import with_nvidia_gpus
-from ..settings import SITE
+from ..deep import DISTURBING, compared, must_be_idle, outliers
+from ..settings import SITE, in_words
 
 NAME = "gemm"
 
@@ -27,16 +23,16 @@ _HINT = "See clocks, power and temperature: hpcnode health run periodic; then re
 
 def measure(context: Context) -> Answer:
     """Multiply matrices of bfloat16 on one GPU after the other."""
-    present = gpus.present(context)
-    must_be_idle(context, CHECK)
+    present = deep.present_gpus(context)
+    must_be_idle(context, GEMM)
     threshold = context.settings.threshold(context.size, NAME)
     readings, findings = [], []
     for gpu in present:
-        answer, wrong = gpus.ask(
+        answer, wrong = deep.ask_gpu(
             context,
             _WHAT,
             _RUN_S,
-            lambda busid=gpu.busid: product.rate(busid),  # type: ignore[misc]
+            lambda busid=gpu.busid: cuda.product_rate(busid),  # type: ignore[misc]
             gpu.busid,
         )
         if wrong:
@@ -60,7 +56,7 @@ def measure(context: Context) -> Answer:
     return Answer(good, tuple(readings), tuple(findings), in_words(threshold) if threshold else "")
 
 
-CHECK = Check(
+GEMM = Check(
     name=NAME,
     title="matrix products",
     explain="Multiplies matrices of 8192 x 8192 bfloat16 by cuBLAS on each GPU and looks at each element of the "

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from ...machine.gpu import GpuHealth
 from ...machine.run import Run
 from ...machine.unit_state import read_unit
+from ..applies import with_nvswitches
 from ..check import FAIL, REBOOT, TIERS, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
-from ..gpu_answers import Told, gather, read_gpus, unreadable
+from ..gpu_answers import Observation, gather, read_gpus, unreadable
 from ..gpus import PATIENCE_S
-from ..nvidia_sizes import with_nvswitches
 
 _MANAGER = "nvidia-fabricmanager"
 _JOINED = "completed"
@@ -25,13 +25,13 @@ _HINT = f"{_LOG}; restart the machine, and redeploy the VM if it stays so"
 def _measure(context: Context) -> Answer:
     if not context.known_size.nvswitch:
         return Answer(skipped=f"{context.known_size.name} has no NVSwitch")
-    told: list[Told] = list(_manager(context.run))
+    told: list[Observation] = list(_manager(context.run))
     for gpu in read_gpus(context):
         told += unreadable(gpu) or _joined(gpu)
     return gather(told, f"{_MANAGER} is active, and no GPU says that it has not joined", "state completed (NVML)")
 
 
-def _manager(run: Run) -> Iterator[Told]:
+def _manager(run: Run) -> Iterator[Observation]:
     state = read_unit(_MANAGER, run)
     if state.load == "unknown":
         yield Finding(UNKNOWN, f"systemd does not tell how {_MANAGER} is", hint=f"Try 'systemctl status {_MANAGER}'")
@@ -44,7 +44,7 @@ def _manager(run: Run) -> Iterator[Told]:
         yield Finding(FAIL, f"{_MANAGER} is {state.words}, and the NVSwitches need it", hint=_LOG, fault="")
 
 
-def _joined(gpu: GpuHealth) -> Iterator[Told]:
+def _joined(gpu: GpuHealth) -> Iterator[Observation]:
     fabric = gpu.fabric
     if "fabric" in gpu.errors:
         yield Finding(UNKNOWN, f"{gpu.label} does not tell whether it joined: {gpu.errors['fabric']}", gpu.device)
@@ -64,7 +64,7 @@ def _joined(gpu: GpuHealth) -> Iterator[Told]:
         yield Finding(WARN, f"{gpu.label} has less bandwidth through the NVSwitches than it should", gpu.device, _HINT)
 
 
-CHECK = Check(
+GPU_FABRIC = Check(
     name="gpu_fabric",
     title="Fabric of the NVSwitches",
     explain=(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from ...machine.gpu import GpuHealth
 from ...setup.gpu.settings import read_settings, version_of
 from ...sku.types import VmSize
+from ..applies import with_nvidia_gpus
 from ..check import (
     BOOT,
     DEEP,
@@ -29,9 +30,8 @@ from ..check import (
     Finding,
     Reading,
 )
-from ..gpu_answers import Told, gather, read_gpus, unreadable, untold
+from ..gpu_answers import Observation, gather, not_reported, read_gpus, unreadable
 from ..gpus import PATIENCE_S
-from ..nvidia_sizes import with_nvidia_gpus
 
 _OPTION = "min_vbios"
 _GIGABYTES = re.compile(r"(\d+) ?GB", re.IGNORECASE)
@@ -41,10 +41,10 @@ _VBIOS = re.compile(r"[0-9a-f]{1,4}(\.[0-9a-f]{1,4}){1,7}", re.IGNORECASE)
 def _measure(context: Context) -> Answer:
     gpus = read_gpus(context)
     readable = [gpu for gpu in gpus if not gpu.problem]
-    told: list[Told] = []
+    told: list[Observation] = []
     for gpu in gpus:
         told += unreadable(gpu) or _model(context.size, gpu)
-    told += _firmware(readable, str(context.settings.option(CHECK, _OPTION)))
+    told += _firmware(readable, str(context.option(GPU_IDENTITY, _OPTION)))
     told += _driver(context)
     if context.tier in (BOOT, DEEP):
         told += _inforoms(context, readable)
@@ -56,10 +56,10 @@ def _limit(size: VmSize | None) -> str:
     return f"{size.gpu_model} ({size.name})" if size and size.gpu_model else ""
 
 
-def _model(size: VmSize | None, gpu: GpuHealth) -> list[Told]:
+def _model(size: VmSize | None, gpu: GpuHealth) -> list[Observation]:
     if not gpu.name:
-        return [untold(gpu, "its model", "name")]
-    told: list[Told] = [Reading("gpu_model", gpu.name, device=gpu.device)]
+        return [not_reported(gpu, "its model", "name")]
+    told: list[Observation] = [Reading("gpu_model", gpu.name, device=gpu.device)]
     if gpu.serial:
         # Azure wants it in a report of the GPU.
         told.append(Reading("gpu_serial", gpu.serial, device=gpu.device))
@@ -85,12 +85,12 @@ def vbios_of(text: str) -> tuple[int, ...]:
     return tuple(int(part, 16) for part in text.split(".")) if _VBIOS.fullmatch(text) else ()
 
 
-def _firmware(gpus: Sequence[GpuHealth], least: str) -> Iterator[Told]:
+def _firmware(gpus: Sequence[GpuHealth], least: str) -> Iterator[Observation]:
     versions = Counter(gpu.vbios for gpu in gpus if gpu.vbios)
     usual = versions.most_common(1)[0][0] if versions else None
     for gpu in gpus:
         if not gpu.vbios:
-            yield untold(gpu, "the version of its firmware", "vbios")
+            yield not_reported(gpu, "the version of its firmware", "vbios")
             continue
         yield Reading("gpu_vbios", gpu.vbios, device=gpu.device)
         if gpu.vbios != usual:
@@ -101,7 +101,7 @@ def _firmware(gpus: Sequence[GpuHealth], least: str) -> Iterator[Told]:
             yield Finding(FAIL, words, gpu.device, "Redeploy the VM, or lower min_vbios", fault="NHC2010")
 
 
-def _driver(context: Context) -> Iterator[Told]:
+def _driver(context: Context) -> Iterator[Observation]:
     least, version = read_settings(context.root).min_driver, context.gpus.versions()[0]
     hint = "Install a newer driver in the image, or lower gpu_min_driver"
     if not version_of(version):
@@ -113,7 +113,7 @@ def _driver(context: Context) -> Iterator[Told]:
         yield Finding(FAIL, words, hint=hint, action=NOTHING, fault="")
 
 
-def _inforoms(context: Context, gpus: Sequence[GpuHealth]) -> Iterator[Told]:
+def _inforoms(context: Context, gpus: Sequence[GpuHealth]) -> Iterator[Observation]:
     found = context.gpus.inforoms()
     for gpu in gpus:
         answer = found.get(gpu.index)
@@ -126,7 +126,7 @@ def _inforoms(context: Context, gpus: Sequence[GpuHealth]) -> Iterator[Told]:
             yield Reading("gpu_inforom", "valid", device=gpu.device)
 
 
-CHECK = Check(
+GPU_IDENTITY = Check(
     name="gpu_identity",
     title="Model, firmware and driver of the GPUs",
     explain=(

@@ -14,10 +14,10 @@ from ...machine.gpu import GpuHealth
 from ...machine.owners import is_slurmstepd, uid_of
 from ...machine.proc import ancestors, read_processes
 from ...machine.root import Root
+from ..applies import with_nvidia_gpus
 from ..check import EPILOG, FAIL, NODE, OBSERVE, PROLOG, USER, WARN, Answer, Check, Context, Finding, Reading
-from ..gpu_answers import Told, judge_each, untold
+from ..gpu_answers import Observation, judge_each, not_reported
 from ..gpus import PATIENCE_S
-from ..nvidia_sizes import with_nvidia_gpus
 
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 _IDLE_MIB = 1024
@@ -28,10 +28,10 @@ _FIRST_USER = 1000
 
 
 def _measure(context: Context) -> Answer:
-    most = float(context.settings.option(CHECK, "idle_memory_mib"))
+    most = float(context.option(GPU_PROCESSES, "idle_memory_mib"))
     root, ended = context.root, context.job if context.tier == EPILOG else ""
 
-    def judge(gpu: GpuHealth) -> Iterator[Told]:
+    def judge(gpu: GpuHealth) -> Iterator[Observation]:
         if gpu.processes is None:
             return
         yield Reading("gpu_processes", len(gpu.processes), "processes", gpu.device)
@@ -40,7 +40,7 @@ def _measure(context: Context) -> Answer:
         if gpu.processes:
             return
         if gpu.memory_used is None:
-            yield untold(gpu, "how much of its memory is in use", "memory_used")
+            yield not_reported(gpu, "how much of its memory is in use", "memory_used")
             return
         yield Reading("gpu_idle_memory", gpu.memory_used, "MiB", gpu.device, most, at_most=True)
         if gpu.memory_used > most:
@@ -51,7 +51,7 @@ def _measure(context: Context) -> Answer:
     return judge_each(context, "who computes on it", "processes", judge, "nobody is left on the GPUs", limit)
 
 
-def _judge(root: Root, gpu: GpuHealth, pid: int, ended: str) -> Iterator[Told]:
+def _judge(root: Root, gpu: GpuHealth, pid: int, ended: str) -> Iterator[Observation]:
     process = next(read_processes(root, [pid]), None)
     # It ended while the GPUs were read.
     if process is None:
@@ -93,7 +93,7 @@ def _user_of(root: Root, pid: int) -> str:
         return f"user {uid}"
 
 
-CHECK = Check(
+GPU_PROCESSES = Check(
     name="gpu_processes",
     title="Processes left on the GPUs",
     explain=(

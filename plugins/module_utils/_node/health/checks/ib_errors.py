@@ -2,17 +2,37 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""InfiniBand ports: how fast their error counters grow."""
+"""Errors of InfiniBand links: counters of the ports, links that flap, and the adapters' driver in the kernel's log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...machine.rdma import INFINIBAND, Port, read_ports
 from ...machine.root import Root
-from ..check import FAIL, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
-from ..growth import growth
-from ..promised import where_promised
+from ..applies import where_expected
+from ..check import (
+    BOOT,
+    EPILOG,
+    FAIL,
+    OBSERVE,
+    PERIODIC,
+    REPLACE,
+    UNKNOWN,
+    WARN,
+    Answer,
+    Check,
+    Context,
+    Finding,
+    Reading,
+    growth,
+)
+from ..log_signs import Sign, look_for
+
+# InfiniBand ports: how fast their error counters grow.
 
 # Those that tell of the cable and its two ends, and of nothing that a program does wrong.
 LIMITS: Mapping[str, int] = {
@@ -23,19 +43,21 @@ LIMITS: Mapping[str, int] = {
     "excessive_buffer_overrun_errors": 10,
 }
 """More than so many new errors between two runs are too many (rdma-core, infiniband-diags/etc/error_thresholds)."""
-_COUNTERS, _OVER = "counters", "over"
-_SOURCE = "rdma-core, infiniband-diags/etc/error_thresholds"
-_HINT = "'perfquery' and 'mlxlink -c' tell more; errors that go on are the cable's or the adapter's: redeploy the VM"
+_ERRORS_COUNTERS, _OVER = "counters", "over"
+_ERRORS_SOURCE = "rdma-core, infiniband-diags/etc/error_thresholds"
+_ERRORS_HINT = (
+    "'perfquery' and 'mlxlink -c' tell more; errors that go on are the cable's or the adapter's: redeploy the VM"
+)
 
 
-def _measure(context: Context) -> Answer:
+def _measure_errors(context: Context) -> Answer:
     ports = [port for port in read_ports(context.root) if port.link_layer == INFINIBAND]
-    now = {port.label: _read(context.root, port) for port in ports}
+    now = {port.label: _read_errors(context.root, port) for port in ports}
     if not any(now.values()):
         return Answer(findings=(Finding(UNKNOWN, "no InfiniBand port tells its error counters"),))
-    before = context.history.get(_COUNTERS)
+    before = context.history.get(_ERRORS_COUNTERS)
     over_before = context.history.get(_OVER) or []
-    context.history.keep(_COUNTERS, now)
+    context.history.keep(_ERRORS_COUNTERS, now)
     if before is None:
         return Answer(skipped="the first run in this boot: the counters are noted, the next run compares")
     readings, findings, over = [], [], []
@@ -52,32 +74,228 @@ def _measure(context: Context) -> Answer:
                 over.append(f"{port.label} {name}")
                 again = over[-1] in over_before
                 words = f"{port.label} has {grown} new {name} since the last run{', and had before' if again else ''}"
-                findings.append(Finding(FAIL if again else WARN, words, port.device, _HINT))
+                findings.append(Finding(FAIL if again else WARN, words, port.device, _ERRORS_HINT))
     context.history.keep(_OVER, over)
     return Answer(
         good=f"the error counters of {len(ports)} InfiniBand ports stand still or nearly so",
         readings=tuple(readings),
         findings=tuple(findings),
-        limit=f"at most 10 new errors of a kind between two runs ({_SOURCE}); more of them twice running fail",
+        limit=f"at most 10 new errors of a kind between two runs ({_ERRORS_SOURCE}); more of them twice running fail",
     )
 
 
-def _read(root: Root, port: Port) -> dict[str, int]:
+def _read_errors(root: Root, port: Port) -> dict[str, int]:
     folder = f"/sys/class/infiniband/{port.device}/ports/{port.number}/counters"
     found = {name: root.number(f"{folder}/{name}") for name in LIMITS}
     return {name: value for name, value in found.items() if value is not None}
 
 
-CHECK = Check(
+IB_ERRORS = Check(
     name="ib_errors",
     title="Error counters of the InfiniBand ports",
     explain=(
         "How much symbol_error, link_error_recovery, port_rcv_errors, local_link_integrity_errors and "
         "excessive_buffer_overrun_errors of each port have grown since the last run. More than 10 warn, the thresholds "
-        f"of ibqueryerrors ({_SOURCE}); twice running they fail."
+        f"of ibqueryerrors ({_ERRORS_SOURCE}); twice running they fail."
     ),
     tiers=(PERIODIC,),
-    measure=_measure,
-    applies=where_promised("hca_count", "InfiniBand"),
+    measure=_measure_errors,
+    applies=where_expected("hca_count", "InfiniBand"),
     action=OBSERVE,
+)
+
+
+# InfiniBand links that go down and come up again, by the adapters' counters and by what the network service logged.
+
+_FLAPS_SOURCE = "azurehpc-health-checks, customTests/azure_ib_link_flapping.nhc"
+LIMIT_NAME, BEARABLE, WINDOW_S = "ib_flaps", 4, 24 * 3600
+"""The source takes 5 and more within 24 hours for a fault. A site's own limit goes by this name."""
+_FLAPS_COUNTERS, _FLAPS = "counters", "flaps"
+_NET = "/sys/class/net"
+_SERVICE = "systemd-networkd"
+_LOST = ": Lost carrier"
+_MOST_LINES = 5000
+_FLAPS_HINT = "The cable, its switch port or the adapter is at fault: redeploy or replace the instance"
+
+_Flaps = dict[str, list[tuple[float, int]]]
+"""When a port was seen to have lost its link, and how often, in seconds since the epoch."""
+
+
+def _measure_flaps(context: Context) -> Answer:
+    ports = [port for port in read_ports(context.root) if port.link_layer == INFINIBAND]
+    if not ports:
+        return Answer(findings=(Finding(UNKNOWN, "there is no InfiniBand port whose link could be watched"),))
+    interfaces = _interfaces(context.root)
+    now = {port.label: _read_flaps(context.root, port, interfaces) for port in ports}
+    before = context.history.get(_FLAPS_COUNTERS)
+    flaps: _Flaps = {
+        label: [(float(entry[0]), int(entry[1])) for entry in kept] for label, kept in _kept(context).items()
+    }
+    logged: Mapping[str, list[float]] | None = None
+    if before is None or not all(now.values()):
+        # The counters tell nothing of the time before the first look.
+        logged = _logged(context)
+    for port in ports:
+        seen = flaps.setdefault(port.label, [])
+        if before is not None and now[port.label]:
+            grown = _growth(before.get(port.label) or {}, now[port.label])
+            seen.extend([(context.now, grown)] if grown else [])
+        elif logged is not None:
+            flaps[port.label] = [(when, 1) for when in logged.get(interfaces.get(port.busid or "", ""), ())]
+    flaps = {label: _recent(seen, context.now) for label, seen in flaps.items()}
+    context.history.keep(_FLAPS_COUNTERS, now)
+    context.history.keep(_FLAPS, {label: seen for label, seen in flaps.items() if seen})
+    blind = [port for port in ports if not now[port.label] and logged is None]
+    if before is None and logged is None and not blind:
+        return Answer(skipped="the first run in this boot: the counters are noted, the next run compares")
+    return _judged([port for port in ports if port not in blind], blind, flaps, _limit(context))
+
+
+def _kept(context: Context) -> Mapping[str, Sequence[Sequence[Any]]]:
+    return context.history.get(_FLAPS) or {}
+
+
+def _limit(context: Context) -> int:
+    return int(context.settings.limits.get(LIMIT_NAME, BEARABLE))
+
+
+def _judged(ports: Sequence[Port], blind: Sequence[Port], flaps: _Flaps, limit: int) -> Answer:
+    readings, findings = [], []
+    for port in ports:
+        count = sum(times for _when, times in flaps[port.label])
+        readings.append(Reading("ib_flaps", count, "in 24 h", port.device, limit, at_most=True))
+        if count > limit:
+            words = f"{port.label} lost its link {count} times within 24 hours"
+            findings.append(Finding(FAIL, words, port.device, _FLAPS_HINT))
+    for port in blind:
+        words = f"{port.label} tells neither link_downed nor carrier_down_count, and no log tells it either"
+        findings.append(Finding(UNKNOWN, words, port.device, "See 'ibstat', and 'journalctl -u systemd-networkd'"))
+    return Answer(
+        good=f"{len(ports)} InfiniBand links are steady",
+        readings=tuple(readings),
+        findings=tuple(findings),
+        limit=f"at most {limit} times within 24 hours ({_FLAPS_SOURCE}: 5 are a fault)",
+    )
+
+
+def _interfaces(root: Root) -> dict[str, str]:
+    """Return the network interfaces (IPoIB) by the PCI address of their adapter."""
+    found = {}
+    for name in root.entries(_NET):
+        busid = root.link_name(f"{_NET}/{name}/device")
+        if busid:
+            found[busid] = name
+    return found
+
+
+def _read_flaps(root: Root, port: Port, interfaces: Mapping[str, str]) -> dict[str, int]:
+    folder = f"/sys/class/infiniband/{port.device}/ports/{port.number}/counters"
+    found = {"link_downed": root.number(f"{folder}/link_downed")}
+    name = interfaces.get(port.busid or "")
+    if name:
+        found["carrier_down_count"] = root.number(f"{_NET}/{name}/carrier_down_count")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _growth(before: Mapping[str, int], now: Mapping[str, int]) -> int:
+    """Return how often the link went down since: both counters count the same."""
+    return max([0, *(grown for name, value in now.items() if (grown := growth(before.get(name), value)))])
+
+
+def _recent(seen: Sequence[tuple[float, int]], now: float) -> list[tuple[float, int]]:
+    return [(when, count) for when, count in seen if now - when <= WINDOW_S]
+
+
+def _logged(context: Context) -> dict[str, list[float]] | None:
+    """Return when interfaces lost their carrier, by name, as the network service logged it in this boot.
+
+    None where it does not tell: no journal, or another service looks after the network.
+    """
+    since = f"--since=@{int(context.now) - WINDOW_S}"
+    command = ["journalctl", "--boot", f"--unit={_SERVICE}", since, f"--lines={_MOST_LINES}"]
+    answer = context.run([*command, "--output=json", "--no-pager", "--quiet"])
+    if answer.rc != 0 or not answer.stdout.strip():
+        return None
+    found: dict[str, list[float]] = {}
+    for line in answer.stdout.splitlines():
+        try:
+            entry = json.loads(line)
+            message, when = str(entry["MESSAGE"]), int(entry["__REALTIME_TIMESTAMP"]) / 1e6
+        except (ValueError, KeyError, TypeError):
+            continue
+        if message.endswith(_LOST):
+            found.setdefault(message[: -len(_LOST)], []).append(when)
+    return found
+
+
+IB_FLAPS = Check(
+    name="ib_flaps",
+    title="InfiniBand links that come and go",
+    explain=(
+        "How often each InfiniBand link went down within 24 hours: by link_downed of the port and carrier_down_count "
+        "of its network interface, and for the time before the first look by what systemd-networkd logged. 5 times and "
+        f"more fail ({_FLAPS_SOURCE})."
+    ),
+    tiers=(PERIODIC, BOOT),
+    measure=_measure_flaps,
+    applies=where_expected("hca_count", "InfiniBand"),
+    action=REPLACE,
+    fault="NHC2005",
+    further_limits=(LIMIT_NAME,),
+)
+
+
+# What the InfiniBand adapters' driver wrote into the kernel's log about their firmware and cables.
+
+# The driver's messages name their function, line and process before they say something.
+_ADAPTER = r"mlx5_core ([0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): (?:\w+:\d+:\(pid \d+\): )?"
+_DRIVER_LOG_SOURCE = "drivers/net/ethernet/mellanox/mlx5/core: "
+_LOG = "'journalctl -k -b -g mlx5_core' has the lines"
+
+IB_DRIVER_LOG_SIGNS = (
+    Sign(
+        "firmware",
+        re.compile(
+            rf"{_ADAPTER}(?:device's health compromised - reached miss count|Fatal error \d+ detected"
+            # Severities are those of the kernel's log: 0 to 3 are errors and worse.
+            r"|Health issue observed, [^,]+, severity\([0-3]\)"
+            r"|health recovery (?:failed|flow aborted)|Driver is in error state\. Unloading|PCI slot is unavailable"
+            r"|(?:cmd\[\d+\]: )?\w+\(0x[0-9a-f]+\) (?:Async, )?timeout\. Will cause a leak of a command resource)"
+        ),
+        FAIL,
+        "the firmware of adapter {device} does not work any more",
+        f"Restart the VM from Azure, and redeploy it if it comes again; {_LOG}",
+        REPLACE,
+        "NHC2002",
+        source=f"{_DRIVER_LOG_SOURCE}health.c, cmd.c",
+    ),
+    Sign(
+        "cable",
+        re.compile(rf"{_ADAPTER}Port module event\[error\]: module \d+, "),
+        WARN,
+        "adapter {device} complains of its cable",
+        f"Look at its port's errors (ib_errors, ib_flaps); {_LOG}",
+        OBSERVE,
+        "",
+        source=f"{_DRIVER_LOG_SOURCE}events.c",
+    ),
+)
+
+
+def _measure_driver_log(context: Context) -> Answer:
+    return look_for(context, IB_DRIVER_LOG_SIGNS, "ib_driver_messages", "no adapter has complained since the last look")
+
+
+IB_DRIVER_LOG = Check(
+    name="ib_driver_log",
+    title="the InfiniBand adapters' driver in the kernel's log",
+    explain=(
+        "Looks in the kernel's log of this boot for what mlx5_core says of its adapters: firmware that stopped or no "
+        "longer takes commands fails, a complaint about a cable warns. It stays until the machine restarts."
+    ),
+    tiers=(PERIODIC, EPILOG, BOOT),
+    measure=_measure_driver_log,
+    applies=where_expected("hca_count", "InfiniBand"),
+    action=REPLACE,
+    fault="NHC2002",
 )

@@ -2,17 +2,39 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""InfiniBand ports: as many as promised are there, and carry data."""
+"""InfiniBand ports: as many as expected, active, at full rate, with addresses and keys; GPUDirect RDMA."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...machine.kernel import is_loaded
 from ...machine.pci import PciFacts, read_pci
 from ...machine.rdma import INFINIBAND, Port, read_ports
+from ...machine.root import Root
 from ...sku.types import VmSize
-from ..check import FAIL, OBSERVE, REBOOT, REPLACE, TIERS, UNKNOWN, Answer, Check, Context, Finding, Reading
-from ..promised import where_promised
+from ..applies import where_expected
+from ..check import (
+    BOOT,
+    DEEP,
+    FAIL,
+    OBSERVE,
+    PERIODIC,
+    PROLOG,
+    REBOOT,
+    REPLACE,
+    TIERS,
+    UNKNOWN,
+    WARN,
+    Answer,
+    Check,
+    Context,
+    Finding,
+    Reading,
+)
+from ..settings import source_in_words
+
+# InfiniBand ports: as many as promised are there, and carry data.
 
 _LINK_UP = "LinkUp"
 _MANAGED = ("INIT", "ARMED")
@@ -20,7 +42,7 @@ _DOWN = "'ibstat' and 'journalctl -k -b' tell more; redeploy the VM if it stays 
 _NO_DEVICE = "Load the adapters' driver (mlx5_ib; OFED: systemctl status openibd), and see 'journalctl -k -b'"
 
 
-def _measure(context: Context) -> Answer:
+def _measure_ports(context: Context) -> Answer:
     size = context.known_size
     count = size.hca_count or 0
     devices = read_pci(context.root)
@@ -65,7 +87,7 @@ def _judge(size: VmSize, ports: Sequence[Port], adapters: Sequence[PciFacts]) ->
                 yield Finding(FAIL, words, port.device, _DOWN)
 
 
-CHECK = Check(
+IB_PORTS = Check(
     name="ib_ports",
     title="InfiniBand ports",
     explain=(
@@ -73,10 +95,232 @@ CHECK = Check(
         "that are missing are named by their PCI address (facts of the VM size: azurehpc-health-checks, azhpc-images)."
     ),
     tiers=TIERS,
-    measure=_measure,
-    applies=where_promised("hca_count", "InfiniBand"),
+    measure=_measure_ports,
+    applies=where_expected("hca_count", "InfiniBand"),
     action=REPLACE,
     fault="NHC2004",
     blocks_job=True,
     blocks_boot=True,
+)
+
+
+# InfiniBand ports: each runs at its full rate.
+
+
+def _measure_rate(context: Context) -> Answer:
+    size = context.known_size
+    promised = size.ib_rate_gbps or 0
+    ports = [port for port in read_ports(context.root) if port.works]
+    if not ports:
+        hint = "Check ib_ports tells what is wrong with the ports"
+        return Answer(findings=(Finding(UNKNOWN, "no InfiniBand port is active, so none has a rate", hint=hint),))
+    findings = []
+    for port in ports:
+        if port.rate_gbps is None:
+            findings.append(Finding(UNKNOWN, f"{port.label} does not tell its rate", port.device))
+        elif port.rate_gbps < promised:
+            words = f"{port.label} ({port.busid}) runs at {port.rate_gbps:g} Gb/s instead of {promised}"
+            hint = "Lanes of the link are lost: 'mlxlink' tells more; redeploy the VM if it stays so"
+            findings.append(Finding(FAIL, words, port.device, hint))
+    rates = [port.rate_gbps for port in ports if port.rate_gbps is not None]
+    return Answer(
+        good=f"{len(ports)} InfiniBand ports run at {min(rates, default=0):g} Gb/s",
+        readings=tuple(
+            Reading("ib_rate", port.rate_gbps, "Gb/s", port.device, promised)
+            for port in ports
+            if port.rate_gbps is not None
+        ),
+        findings=tuple(findings),
+        limit=f"at least {promised} Gb/s ({source_in_words(size.sources['ib_rate_gbps'])})",
+    )
+
+
+IB_RATE = Check(
+    name="ib_rate",
+    title="Rate of the InfiniBand ports",
+    explain=(
+        "Each active InfiniBand port runs at the rate that the VM size promises (azurehpc-health-checks, check_hw_ib): "
+        "a link that has lost lanes stays active, and is slow."
+    ),
+    tiers=(PROLOG, PERIODIC, BOOT, DEEP),
+    measure=_measure_rate,
+    applies=where_expected("ib_rate_gbps", "InfiniBand"),
+    action=REPLACE,
+    fault="NHC2004",
+)
+
+
+# InfiniBand ports: the subnet manager has given each an address, and each is in the fabric once.
+
+_HINT = "The subnet manager gives addresses: restart the machine, redeploy the VM if it stays so"
+
+
+def _measure_addresses(context: Context) -> Answer:
+    ports = [port for port in read_ports(context.root) if port.works]
+    if not ports:
+        hint = "Check ib_ports tells what is wrong with the ports"
+        return Answer(findings=(Finding(UNKNOWN, "no InfiniBand port is active, so none has an address", hint=hint),))
+    readings, findings = [], []
+    owners: dict[str, str] = {}
+    for port in ports:
+        folder = f"/sys/class/infiniband/{port.device}/ports/{port.number}"
+        lid, gid = context.root.number(f"{folder}/lid"), context.root.text(f"{folder}/gids/0")
+        if lid is None or not gid:
+            findings.append(Finding(UNKNOWN, f"{port.label} does not tell its LID and its GID", port.device))
+            continue
+        # The second half of a GID is the port's own number.
+        own = "".join(gid.split(":")[4:])
+        readings.append(Reading("ib_lid", lid, device=port.device))
+        if lid == 0:
+            findings.append(Finding(FAIL, f"{port.label} is active, and has no LID", port.device, _HINT))
+        if not own.strip("0"):
+            findings.append(Finding(FAIL, f"{port.label} is active, and has no GID: {gid}", port.device, _HINT))
+        elif own in owners:
+            words = f"{port.label} has the same GID as {owners[own]}: {gid}"
+            findings.append(Finding(FAIL, words, port.device, _HINT))
+        owners.setdefault(own, port.label)
+    return Answer(
+        good=f"{len(readings)} InfiniBand ports have a LID and a GID of their own",
+        readings=tuple(readings),
+        findings=tuple(findings),
+        limit="a LID that is not 0, and a GID that no other port has",
+    )
+
+
+IB_ADDRESSES = Check(
+    name="ib_addresses",
+    title="LID and GID of the InfiniBand ports",
+    explain=(
+        "Each active InfiniBand port has a LID that is not 0 and a GID of its own: both are what other nodes reach it "
+        "by (InfiniBand architecture: LID 0 is reserved)."
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure_addresses,
+    applies=where_expected("hca_count", "InfiniBand"),
+    action=OBSERVE,
+)
+
+
+# InfiniBand ports: each is in the partition of its scale set, and all are in the same.
+
+_FULL, _DEFAULT = 0x8000, 0x7FFF
+"""The highest bit says whether the port is a full member; the default partition, of which all ports are members."""
+
+
+def _measure_pkeys(context: Context) -> Answer:
+    ports = [port for port in read_ports(context.root) if port.link_layer == INFINIBAND]
+    if not ports:
+        return Answer(findings=(Finding(UNKNOWN, "there is no InfiniBand port whose partition keys could be read"),))
+    readings, findings = [], []
+    keys: dict[str, list[int]] = {}
+    for port in ports:
+        found = _read(context.root, port)
+        if not found:
+            findings.append(Finding(UNKNOWN, f"{port.label} does not tell its partition keys", port.device))
+            continue
+        own = [key for key in found if key & _DEFAULT != _DEFAULT]
+        keys[port.label] = own
+        told = " ".join(f"0x{key:04x}" for key in own) or "none"
+        readings.append(Reading("ib_partition_key", told, device=port.device))
+        if len(own) != 1:
+            words = f"{port.label} has {_counted(own)} besides the default one, and not one: {told}"
+            findings.append(Finding(FAIL, words, port.device, "Redeploy the VM: the host gives ports their keys"))
+        elif not own[0] & _FULL:
+            words = f"{port.label} is a limited member of its partition ({told}), and can reach full members only"
+            findings.append(Finding(FAIL, words, port.device, "Redeploy the VM: the host gives ports their keys"))
+    findings += _odd_ones(keys)
+    several = sorted({key for own in keys.values() for key in own})
+    return Answer(
+        good=f"{len(keys)} InfiniBand ports are in partition {' '.join(f'0x{key:04x}' for key in several)}",
+        readings=tuple(readings),
+        findings=tuple(findings),
+        limit="the default key and one more, the same on all ports",
+    )
+
+
+def _read(root: Root, port: Port) -> list[int]:
+    folder = f"/sys/class/infiniband/{port.device}/ports/{port.number}/pkeys"
+    found = (root.number(path) for _index, path in root.numbered(folder, ""))
+    # The table has a hundred places, and nearly all are empty.
+    return [key for key in found if key and key & _DEFAULT]
+
+
+def _odd_ones(keys: dict[str, list[int]]) -> list[Finding]:
+    """Return the ports whose key is not that of most."""
+    single = {label: own[0] & _DEFAULT for label, own in keys.items() if len(own) == 1}
+    values = list(single.values())
+    if len(set(values)) < 2:
+        return []
+    usual = max(values, key=values.count)
+    odd = ", ".join(f"{label} 0x{key:04x}" for label, key in single.items() if key != usual)
+    words = f"InfiniBand ports are in different partitions: {odd}, the others 0x{usual:04x}"
+    return [Finding(FAIL, words, hint="Redeploy the VM: all of its ports must be in the scale set's partition")]
+
+
+def _counted(own: list[int]) -> str:
+    return "no partition key" if not own else f"{len(own)} partition keys"
+
+
+IB_PKEYS = Check(
+    name="ib_pkeys",
+    title="Partition keys of the InfiniBand ports",
+    explain=(
+        "Azure gives the ports of a scale set one partition key of its own besides the default one (0x7fff or 0xffff). "
+        "Each port has exactly one such key, as a full member, and all ports have the same: without it a port reaches "
+        "nobody. (learn.microsoft.com/azure/virtual-machines/setup-mpi, partition keys)"
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure_pkeys,
+    applies=where_expected("hca_count", "InfiniBand"),
+    action=REPLACE,
+)
+
+
+# GPUDirect RDMA: the adapters can reach the GPUs' memory.
+
+_PEERMEM = ("nvidia_peermem", "nv_peer_mem")
+_DRIVER = "/proc/driver/nvidia/version"
+_OPEN = "Open Kernel Module"
+
+
+def _applies(size: VmSize | None) -> str:
+    if size is None:
+        return ""
+    if not size.hca_count:
+        return f"{size.name} has no InfiniBand"
+    if size.gpu_model and size.gpu_model.startswith("MI"):
+        return f"the driver of {size.gpu_model} needs no module for it"
+    return "" if size.gpu_count else f"{size.name} has no GPU"
+
+
+def _measure_peer_memory(context: Context) -> Answer:
+    root = context.root
+    loaded = next((name for name in _PEERMEM if is_loaded(root, name)), "")
+    if loaded:
+        return Answer(f"{loaded} is loaded", readings=(Reading("gpudirect_rdma", loaded),))
+    driver = root.text(_DRIVER)
+    if driver is None:
+        words = "NVIDIA's driver is not loaded, so nothing says whether adapters reach the GPUs' memory"
+        return Answer(findings=(Finding(UNKNOWN, words, hint="Check gpu_count tells what is wrong with the GPUs"),))
+    if _OPEN in driver and is_loaded(root, "ib_uverbs"):
+        return Answer(
+            "adapters reach the GPUs' memory through DMA-BUF", readings=(Reading("gpudirect_rdma", "dmabuf"),)
+        )
+    words = "nvidia_peermem is not loaded, so InfiniBand goes through the host's memory"
+    hint = "Run 'modprobe nvidia_peermem'; it is built with the driver where the adapters' drivers are there before it"
+    return Answer(readings=(Reading("gpudirect_rdma", "no"),), findings=(Finding(WARN, words, hint=hint),))
+
+
+PEER_MEMORY = Check(
+    name="peer_memory",
+    title="GPUDirect RDMA",
+    explain=(
+        "InfiniBand adapters reach the GPUs' memory: nvidia_peermem is loaded, or the driver's kernel modules are the "
+        "open ones, which offer DMA-BUF (NVIDIA, GPUDirect RDMA documentation). It only warns: jobs run without it, "
+        "and slowly."
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure_peer_memory,
+    applies=_applies,
+    action=OBSERVE,
 )

@@ -52,14 +52,14 @@ def _measure(context: Context) -> Answer:
         return Answer(findings=(Finding(UNKNOWN, "/proc shows no process: run it as root"),))
     live = of_live_jobs(processes)
     users = {processes[pid].uid for pid in live} | {one.uid for one in processes.values() if one.name in _LOGIN}
-    people = _People(context.settings.option(CHECK, "first_uid"), frozenset(users))
+    people = _People(context.option(LEFTOVERS, "first_uid"), frozenset(users))
     stuck = [one for one in processes.values() if one.job is not None and one.pid not in live]
     left = [
         one
         for one in processes.values()
         if one.pid not in live and one not in stuck and people.is_gone(one.uid) and not _SERVICE.search(one.groups)
     ]
-    folders: Sequence[str] = context.settings.option(CHECK, "folders")
+    folders: Sequence[str] = context.option(LEFTOVERS, "folders")
     files = [file for file in read_files(root, folders) if people.is_gone(file.uid)]
     bytes_left = sum(file.size_bytes for file in files)
     findings = [*_judge_stuck(context, stuck), *_judge_processes(left)]
@@ -155,7 +155,7 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(told[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-CHECK = Check(
+LEFTOVERS = Check(
     name="leftovers",
     title="Leftovers of jobs",
     explain=(

@@ -65,7 +65,7 @@ def _words(agent: ProxyAgent | None) -> str:
     return f"; Azure's guest proxy agent: {agent.state or 'no state known'}" if agent else ""
 
 
-CHECK = Check(
+METADATA_SERVICE = Check(
     name="metadata_service",
     title="Metadata service",
     explain=(

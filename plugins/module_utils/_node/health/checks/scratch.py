@@ -124,7 +124,7 @@ def _judge_writing(root: Root, path: str) -> Iterator[Finding]:
         yield Finding(FAIL, f"the scratch {path} cannot be written: {problem}", hint=hint, action=REBOOT)
 
 
-CHECK = Check(
+SCRATCH = Check(
     name="scratch",
     title="Scratch",
     explain=(

@@ -64,7 +64,7 @@ def _measure(context: Context) -> Answer:
 
 def _needed(context: Context) -> dict[str, str]:
     """Return the services that must run, with what needs them."""
-    option = context.settings.option
+    option = context.option
     cluster, size = cluster_of(context.root), context.size
     needed: dict[str, str] = {}
     if cluster and (cluster.is_compute or CONTROLLER in cluster.functions):
@@ -76,8 +76,8 @@ def _needed(context: Context) -> dict[str, str]:
         needed["slurmctld"] = "the cluster"
     if size and size.nvswitch:
         needed[_FABRIC] = "the NVSwitches"
-    needed.update({str(name): "the site" for name in option(CHECK, "needed")})
-    return {name: who for name, who in needed.items() if name not in option(CHECK, "not_needed")}
+    needed.update({str(name): "the site" for name in option(SERVICES, "needed")})
+    return {name: who for name, who in needed.items() if name not in option(SERVICES, "not_needed")}
 
 
 def _liked(context: Context) -> list[str]:
@@ -121,7 +121,7 @@ def _failed(context: Context, asked: Mapping[str, UnitState]) -> Iterator[Findin
         yield Finding(WARN, words, hint="'systemctl --failed' tells more, 'systemctl reset-failed' forgets them")
 
 
-CHECK = Check(
+SERVICES = Check(
     name="services",
     title="Services",
     explain=(

@@ -23,7 +23,7 @@ _PTP = "/dev/ptp_hyperv"
 def _measure(context: Context) -> Answer:
     if context.root.exists(_CONTAINER):
         return Answer(skipped="this is a container, whose clock is its host's")
-    most = context.settings.option(CHECK, "offset_s")
+    most = context.option(TIME_SYNC, "offset_s")
     answer = context.run(["chronyc", "-c", "tracking"])
     if answer.rc in _NOT_INSTALLED:
         return _by_systemd(context)
@@ -76,7 +76,7 @@ def _hint(root: Root) -> str:
     return "'chronyc sources' tells what it follows"
 
 
-CHECK = Check(
+TIME_SYNC = Check(
     name="time_sync",
     title="Clock",
     explain=(

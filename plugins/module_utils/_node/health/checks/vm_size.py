@@ -29,7 +29,7 @@ def _why(context: Context) -> str:
         return str(error)
 
 
-CHECK = Check(
+VM_SIZE = Check(
     name="vm_size",
     title="The facts of this VM size are known",
     explain="What a machine should have is told by its VM size: by the table of sizes, or by its description in the "

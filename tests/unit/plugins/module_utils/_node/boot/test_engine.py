@@ -21,16 +21,8 @@ from typing import Any, NoReturn
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import engine, record
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
-    FAIL,
-    PASS,
-    SKIP,
-    UNKNOWN,
-    WARN,
-    Context,
-    Outcome,
-    StepFailed,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome, StepFailed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import child
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError, read_config
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import Locked, only_one

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import record
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import FAIL, PASS, UNKNOWN, Outcome
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Outcome
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, UNKNOWN
 
 
 def begin(machine: Any, make_step: Any) -> record.Record:

@@ -13,16 +13,8 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import record
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.report import report
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
-    FAIL,
-    PASS,
-    SKIP,
-    UNKNOWN,
-    WARN,
-    Context,
-    Outcome,
-    Step,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome, Step
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.node_queries import NoController

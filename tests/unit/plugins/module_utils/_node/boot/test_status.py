@@ -13,15 +13,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import record, status
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
-    FAIL,
-    PASS,
-    SKIP,
-    UNKNOWN,
-    WARN,
-    Outcome,
-    Step,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Outcome, Step
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 

@@ -16,8 +16,8 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import arbiter
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import perform as perform_module
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling import ask as ask_module
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling.ask import Permission
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report import ask as ask_module
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.ask import Permission
 
 
 def call(*words: str) -> int:

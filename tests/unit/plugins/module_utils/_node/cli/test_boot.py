@@ -15,16 +15,9 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import catalog, engine
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import status as boot_status
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
-    FAIL,
-    PASS,
-    SKIP,
-    UNKNOWN,
-    WARN,
-    Outcome,
-    Step,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Outcome, Step
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import boot, main
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 
 STATUS = {PASS: 0, WARN: 0, SKIP: 0, FAIL: 1, UNKNOWN: 2}
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import health, main
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog, memory
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog, state
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
     FAIL,
     TIERS,
@@ -355,8 +355,8 @@ def test_a_locked_memory_is_not_cleared_in_silence(
     have: Any, hpcnode: Hpcnode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have({"a": GOOD})
-    monkeypatch.setattr(memory, "_LOCK_S", 0.0)
-    with memory.changing(health.Root("/")):
+    monkeypatch.setattr(state, "_LOCK_S", 0.0)
+    with state.changes(health.Root("/")):
         code, _said, complained = hpcnode("clear")
     assert code == 1
     assert "holds" in complained

@@ -16,7 +16,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import job
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.telling import ask
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report import ask
 
 from ..job.hooks.conftest import Node
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health import engine, memory
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import engine, state
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
     PERIODIC,
     TIERS,
@@ -67,9 +67,9 @@ class Node:
         (result,) = self.tier(check, **given).results
         return result
 
-    def memory(self) -> memory.Memory:
-        """What is remembered."""
-        return memory.read(self.root)
+    def kept(self) -> state.State:
+        """What is kept between runs."""
+        return state.read(self.root)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 from stand_ins.sized_machine import SizedMachine
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.deep import idle
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import deep
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 Said = tuple[int, str, str]
@@ -65,7 +65,7 @@ def machine(path: pathlib.Path, size: str, *programs: str) -> SizedMachine:
 
 def is_idle(monkeypatch: pytest.MonkeyPatch, computing: dict[int, tuple[str, ...]] | None = None) -> None:
     """Let the driver say which processes compute; none by default."""
-    monkeypatch.setattr(idle, "compute_processes", lambda _root: computing or {})
+    monkeypatch.setattr(deep, "compute_processes", lambda _root: computing or {})
 
 
 def recorded(name: str) -> str:

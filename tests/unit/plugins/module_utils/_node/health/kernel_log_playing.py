@@ -13,8 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PERIODIC, Answer, Check
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PERIODIC, Answer, Check, History
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
 from .playing import ND_A100, NOW, context

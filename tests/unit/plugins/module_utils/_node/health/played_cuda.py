@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.cuda import copies, device, library, product
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import cuda
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cpuset import CpuSet
 
 BUILD = pathlib.Path(__file__).resolve().parents[5] / "stand_ins/cuda/build.sh"
@@ -51,12 +51,11 @@ def build(folder: pathlib.Path) -> pathlib.Path:
 
 def played(folder: pathlib.Path, built: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCuda]:
     """Load the stand-in whenever one of the libraries is asked for."""
-    load = library.load
-    for module in (device, product):
-        monkeypatch.setattr(module, "load", lambda *_names: load(str(built)))
-    monkeypatch.setattr(copies, "host_bandwidths", functools.partial(copies.host_bandwidths, size=1 << 12))
-    monkeypatch.setattr(copies, "peer_bandwidths", functools.partial(copies.peer_bandwidths, size=1 << 12))
-    monkeypatch.setattr(product, "rate", functools.partial(product.rate, edge=64))
+    load = cuda.load
+    monkeypatch.setattr(cuda, "load", lambda *_names: load(str(built)))
+    monkeypatch.setattr(cuda, "host_bandwidths", functools.partial(cuda.host_bandwidths, size=1 << 12))
+    monkeypatch.setattr(cuda, "peer_bandwidths", functools.partial(cuda.peer_bandwidths, size=1 << 12))
+    monkeypatch.setattr(cuda, "product_rate", functools.partial(cuda.product_rate, edge=64))
     monkeypatch.setenv("CUDA_STAND_IN", str(folder / "cuda.settings"))
     affinity = folder / "cuda.affinity"
 

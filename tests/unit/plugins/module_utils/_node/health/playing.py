@@ -16,9 +16,8 @@ from typing import Any, cast
 from stand_ins.machine_tree import MachineTree
 from stand_ins.sized_machine import SizedMachine
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PERIODIC, Context
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PERIODIC, Context, History
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.gpus import Gpus
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import Settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.facts import NO_LIBRARY

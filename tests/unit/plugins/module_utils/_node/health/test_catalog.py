@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The catalogue of the health checks: each file a check, each check whole, and none without its three tests."""
+"""The catalogue of the health checks: each check of a file is in it, each is complete, and has its three tests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from types import ModuleType
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog, deep
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import ACTIONS, DEEP, PROLOG, TIERS, Check
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.deep import idle, nccl, tools
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import nccl
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.engine import LIMIT_S
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import all_sizes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.types import VmSize
@@ -38,17 +38,29 @@ BLOCKING = {
 CHECKS = catalog.all_checks()
 
 
-def kinds_missing(file: pathlib.Path) -> list[str]:
-    """Which kinds of tests a file lacks; those that a subclass or another file has do not count."""
+def kinds_missing(file: pathlib.Path, check: str = "") -> list[str]:
+    """Which kinds of tests a file lacks; those that a subclass or another file has do not count.
+
+    :param check: the check's name, with which its tests begin in a file that has tests of several.
+    """
     tree = ast.parse(file.read_text(encoding="utf-8")) if file.exists() else ast.Module([], [])
     names = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return [kind for kind in KINDS if not any(name.startswith(kind) for name in names)]
+    wanted = {kind: kind.replace("test_", f"test_{check}_") if check else kind for kind in KINDS}
+    return [kind for kind in KINDS if not any(name.startswith(wanted[kind]) for name in names)]
 
 
-def test_each_file_is_a_check_of_the_catalogue() -> None:
-    names = {file.stem for file in FOLDER.glob("*.py")} - {"__init__"}
-    assert names
-    assert sorted(names) == sorted(catalog.NAMES)
+def checks_in(file: pathlib.Path) -> list[str]:
+    """The names of the checks that a file defines: their constants, which are the names in capitals."""
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    made = [node for node in body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
+    return [ast.unparse(one.targets[0]).lower() for one in made if ast.unparse(one.value).startswith("Check(")]
+
+
+def test_each_check_of_a_file_is_in_the_catalogue() -> None:
+    found = [(check, file.stem) for file in FOLDER.glob("*.py") for check in checks_in(file)]
+    assert found
+    assert sorted(found) == sorted(catalog.CATALOGUE)
+    assert {file.stem for file in FOLDER.glob("*.py")} - {"__init__"} == {file for _check, file in found}
     assert [check.name for check in CHECKS] == list(catalog.NAMES)
 
 
@@ -57,7 +69,7 @@ def test_the_checks_before_a_job_are_those_of_the_tier_prolog() -> None:
     assert {check.name for check in catalog.chosen(PROLOG)} == catalog.BEFORE_A_JOB
 
 
-def test_a_prolog_loads_no_other_checks(tmp_path: pathlib.Path) -> None:
+def test_a_prolog_loads_only_files_with_a_check_of_its_own(tmp_path: pathlib.Path) -> None:
     settings = tmp_path / "etc/hpcai/health.json"
     settings.parent.mkdir(parents=True)
     settings.write_text('{"schema": 1, "off": ["cpu"], "warn_only": ["network"]}', encoding="ascii")
@@ -72,12 +84,16 @@ def test_a_prolog_loads_no_other_checks(tmp_path: pathlib.Path) -> None:
     )
     argv = [sys.executable, "-I", "-c", program, str(REPOSITORY / "plugins/module_utils"), str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert {name.rpartition(".")[2] for name in done.stdout.split()} == catalog.BEFORE_A_JOB
+    wanted = {file for check, file in catalog.CATALOGUE if check in catalog.BEFORE_A_JOB}
+    assert {name.rpartition(".")[2] for name in done.stdout.split()} == wanted
+    assert len(wanted) < len(set(dict(catalog.CATALOGUE).values()))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_a_check_has_its_three_tests(check: Check) -> None:
-    assert kinds_missing(TESTS / f"test_{check.name}.py") == []
+    file = dict(catalog.CATALOGUE)[check.name]
+    is_alone = len(checks_in(FOLDER / f"{file}.py")) == 1
+    assert kinds_missing(TESTS / f"test_{file}.py", "" if is_alone else check.name) == []
 
 
 def test_a_missing_test_is_noticed(tmp_path: pathlib.Path) -> None:
@@ -85,6 +101,8 @@ def test_a_missing_test_is_noticed(tmp_path: pathlib.Path) -> None:
     assert kinds_missing(file) == list(KINDS)
     file.write_text("def test_fails_here(): ...\ndef test_passes(): ...\n# def test_cannot_measure(): ...\n")
     assert kinds_missing(file) == ["test_cannot_measure"]
+    file.write_text("def test_demo_fails_here(): ...\ndef test_demo_passes(): ...\ndef test_fails(): ...\n")
+    assert kinds_missing(file, "demo") == ["test_cannot_measure"]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
@@ -128,20 +146,27 @@ def test_no_limit_is_named_twice(check: Check) -> None:
     assert len(set(check.limits)) == len(check.limits)
 
 
-def options_asked(module: ModuleType) -> set[str]:
-    """The names of the options that a module asks the settings for, as constants or by the name of one."""
+def options_asked(module: ModuleType, check: str = "check") -> set[str]:
+    """The names of the options that a module asks for, as constants or by the name of one.
+
+    :param check: the expression of the check whose options they are.
+    """
     tree = ast.parse(pathlib.Path(str(module.__file__)).read_text(encoding="utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) > 1]
-    asked = [node.args[1] for node in calls if ast.unparse(node.func).rsplit(".", maxsplit=1)[-1] == "option"]
+    asked = [
+        node.args[1]
+        for node in calls
+        if ast.unparse(node.func).rsplit(".", maxsplit=1)[-1] == "option" and ast.unparse(node.args[0]) == check
+    ]
     return {str(one.value) if isinstance(one, ast.Constant) else getattr(module, ast.unparse(one)) for one in asked}
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_a_manifest_names_the_options_that_are_read_and_no_others(check: Check) -> None:
     """A site that sets one which nobody reads would believe that it counts."""
-    module = importlib.import_module(f"{catalog.__package__}.checks.{check.name}")
-    own = options_asked(module)
-    of_helpers = {name for helper in (idle, tools, nccl) for name in options_asked(helper)}
+    module = importlib.import_module(check.measure.__module__)
+    own = options_asked(module, check.name.upper())
+    of_helpers = {name for helper in (deep, nccl) for name in options_asked(helper)}
     assert of_helpers == {"while_busy", "program", "size"}
     assert own <= set(check.options) <= own | of_helpers
 
@@ -187,4 +212,4 @@ def test_ansible_packs_every_check() -> None:
         if isinstance(node, ast.ImportFrom) and node.module == "checks"
         for alias in node.names
     }
-    assert named == set(catalog.NAMES)
+    assert named == set(dict(catalog.CATALOGUE).values())

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health import engine
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import engine, perform
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
     DEEP,
     FAIL,
@@ -34,7 +34,6 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     Finding,
     Reading,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.output import as_json
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import Settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import child
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
@@ -126,7 +125,7 @@ def test_an_answer_that_is_none_is_unknown(node: Any, make_check: Any, wrong: An
     result = node.one(make_check(lambda _context: wrong))
     assert result.verdict == UNKNOWN
     assert "defect" in result.summary
-    assert "NoAnswer" in result.details["traceback"]
+    assert "InvalidAnswer" in result.details["traceback"]
 
 
 @pytest.mark.parametrize(
@@ -301,7 +300,7 @@ def test_with_settings_that_cannot_be_used_no_node_goes_down(node: Any, make_che
     node.write("/etc/hpcai/health.json", text)
     machine = engine.machine_of(node.root, lambda _command, _seconds: pytest.fail("no command"))
     done = engine.run_tier(PROLOG, [make_check(BAD, blocks_job=True, blocks_boot=True)], machine)
-    assert (done.verdict, done.blocks_job, as_json.status_of(done)) == (UNKNOWN, False, as_json.GOOD)
+    assert (done.verdict, done.blocks_job, perform.status_of(done)) == (UNKNOWN, False, perform.GOOD)
     assert done.problems == (machine.settings_problem,)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health import memory
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import state
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
     FAIL,
     PASS,
@@ -107,7 +107,7 @@ def test_what_a_failing_check_kept_before_it_raised_is_there_too(node: Any, make
         raise CannotTell("x")
 
     node.one(make_check(measure))
-    assert node.memory().history("demo").get("seen") == [1]
+    assert node.kept().history("demo").get("seen") == [1]
 
 
 def test_an_xid_that_was_seen_once_fails_each_later_run(node: Any, make_check: Any) -> None:
@@ -144,7 +144,7 @@ def test_what_cannot_be_kept_is_said_and_the_verdicts_stand(
     def refuse(path: str, *_arguments: Any, **_named: Any) -> NoReturn:
         raise OSError(28, "No space left on device", path)
 
-    monkeypatch.setattr(memory, "write_file", refuse)
+    monkeypatch.setattr(state, "write_file", refuse)
     done = node.tier(make_check(BAD))
     assert done.verdict == FAIL
     (problem,) = done.problems
@@ -154,7 +154,7 @@ def test_what_cannot_be_kept_is_said_and_the_verdicts_stand(
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 9}', '{"schema": 1, "checks": []}'])
 def test_what_was_latched_is_not_lost_silently(node: Any, make_check: Any, text: str) -> None:
-    node.write(memory.LATCHED_FILE, text)
+    node.write(state.LATCHED_FILE, text)
     (problem,) = node.tier(make_check(GOOD)).problems
     assert "latched.json cannot be read" in problem
     assert node.tier(make_check(GOOD)).problems == (), "it is written anew"

@@ -15,8 +15,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import log_signs
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.catalog import load
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Check
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_sxid import CHECK as GPU_SXID
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_xid import CHECK as GPU_XID
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_log import GPU_SXID, GPU_XID
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.kernel_log import Record
 
 from .kernel_lines import LINES
@@ -44,7 +43,9 @@ IMITATIONS = (
 
 def signs_of(check: str) -> tuple[log_signs.Sign, ...]:
     """The signs of a check."""
-    found: tuple[log_signs.Sign, ...] = importlib.import_module(load(check).measure.__module__).SIGNS
+    found: tuple[log_signs.Sign, ...] = getattr(
+        importlib.import_module(load(check).measure.__module__), f"{check.upper()}_SIGNS"
+    )
     return found
 
 

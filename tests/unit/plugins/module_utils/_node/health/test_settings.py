@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The site's settings: which limit counts, and what is refused."""
+"""The site's settings of the health checks: what is read, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import TIERS, Answer, Check
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.limits import in_words
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import Settings, read_settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import TIERS, Answer, Check, Context
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import (
+    FILE,
+    SITE,
+    Settings,
+    in_words,
+    source_in_words,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings_file import read_settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
-from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.types import VmSize
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.table import SOURCES
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.types import Threshold, VmSize
+
+from .playing import context
 
 SIZE = find_size("Standard_ND96asr_v4")
 SCRATCH = Check(
@@ -33,14 +43,31 @@ SCRATCH = Check(
 CHECKS = (Check("gpu_count", "GPUs", "They are there.", TIERS, lambda _context: Answer()), SCRATCH)
 
 
+@pytest.fixture(autouse=True)
+def made_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalogue of two checks."""
+    with_checks(monkeypatch, *CHECKS)
+
+
+def with_checks(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
+    """Let these be the checks of the catalogue."""
+    monkeypatch.setattr(catalog, "NAMES", tuple(check.name for check in checks))
+    monkeypatch.setattr(catalog, "all_checks", lambda: checks)
+
+
+def context_of(settings: Settings) -> Context:
+    """What a check works with under these settings."""
+    return replace(context(), settings=settings)
+
+
 def read(node: Any, **said: Any) -> Settings:
     """The settings that a file says."""
     node.write("/etc/hpcai/health.json", json.dumps({"schema": 1, **said}))
-    return read_settings(node.root, [check.name for check in CHECKS], lambda: CHECKS)
+    return read_settings(node.root)
 
 
 def test_without_a_file_all_is_as_the_sizes_say(node: Any) -> None:
-    assert read_settings(node.root, [], lambda: CHECKS) == Settings()
+    assert read_settings(node.root) == Settings()
     limit = Settings().threshold(SIZE, "gpu_host_bandwidth")
     assert limit is not None
     assert (limit.limit, limit.source) == (21, "C")
@@ -75,15 +102,15 @@ def test_what_the_file_says_is_taken(node: Any) -> None:
     said = {"off": ["scratch"], "warn_only": ["gpu_count"], "options": {"scratch": {"free": 10}}, "prometheus": "/x"}
     settings = read(node, **said)
     assert (settings.off, settings.warn_only, settings.prometheus) == (("scratch",), ("gpu_count",), "/x")
-    assert settings.option(SCRATCH, "free") == 10
-    assert settings.option(SCRATCH, "paths") == ["/scratch"]
-    assert settings.option(SCRATCH, "paths", ["/here"]) == ["/here"]
-    assert Settings().option(SCRATCH, "free") == 5
+    assert context_of(settings).option(SCRATCH, "free") == 10
+    assert context_of(settings).option(SCRATCH, "paths") == ["/scratch"]
+    assert context_of(settings).option(SCRATCH, "paths", ["/here"]) == ["/here"]
+    assert context_of(Settings()).option(SCRATCH, "free") == 5
 
 
 def test_an_option_that_the_manifest_does_not_name_is_a_defect() -> None:
     with pytest.raises(KeyError):
-        Settings(options={"scratch": {"fre": 1}}).option(SCRATCH, "fre")
+        context_of(Settings(options={"scratch": {"fre": 1}})).option(SCRATCH, "fre")
 
 
 @pytest.mark.parametrize(
@@ -126,16 +153,29 @@ KINDS = [("10", 5), (True, 5), (5, True), (["a"], "a"), ("a", ["a"]), ({"a": 1},
 
 
 @pytest.mark.parametrize(("value", "default"), KINDS)
-def test_an_option_of_another_kind_is_refused(node: Any, value: Any, default: Any) -> None:
+def test_an_option_of_another_kind_is_refused(
+    node: Any, monkeypatch: pytest.MonkeyPatch, value: Any, default: Any
+) -> None:
     check = replace(SCRATCH, options={"free": default})
+    with_checks(monkeypatch, check)
     node.write("/etc/hpcai/health.json", json.dumps({"schema": 1, "options": {"scratch": {"free": value}}}))
     with pytest.raises(ConfigError, match=r"options\.scratch\.free is .*, and must be like"):
-        read_settings(node.root, [check.name], lambda: [check])
+        read_settings(node.root)
     with pytest.raises(ConfigError, match=r"options\.scratch\.free is .*, and must be like"):
-        Settings(options={"scratch": {"free": value}}).option(check, "free")
+        context_of(Settings(options={"scratch": {"free": value}})).option(check, "free")
 
 
 @pytest.mark.parametrize(("value", "default"), [(1, 0.5), (0.5, 1), (["a"], ()), ("a", "b"), (False, True)])
 def test_an_option_of_its_kind_is_taken(value: Any, default: Any) -> None:
     check = replace(SCRATCH, options={"free": default})
-    assert Settings(options={"scratch": {"free": value}}).option(check, "free") == value
+    assert context_of(Settings(options={"scratch": {"free": value}})).option(check, "free") == value
+
+
+def test_a_limit_tells_its_unit_its_conditions_and_its_source() -> None:
+    assert in_words(Threshold(228.0, "GB/s", SITE, at="8G")) == f"at least 228 GB/s at 8G ({FILE})"
+    assert in_words(Threshold(512.0, "", SITE, at_most=True)) == f"at most 512 ({FILE})"
+
+
+def test_the_first_source_is_named_without_its_details() -> None:
+    letter, words = next((letter, words) for letter, words in SOURCES.items() if ": " in words)
+    assert source_in_words(letter) == source_in_words(f"{letter}, {letter}") == words.split(": ")[0]

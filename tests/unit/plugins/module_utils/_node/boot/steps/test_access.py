@@ -11,8 +11,9 @@ import pathlib
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import FAIL, PASS, SKIP, Context, Outcome
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.access import STEP
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, SKIP
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import as_config
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.vm_size import remember

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import PASS, SKIP, WARN, Context, Outcome
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.containers import STEP
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PASS, SKIP, WARN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import pyxis

@@ -11,10 +11,18 @@ import pathlib
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import FAIL, PASS, SKIP, WARN, Context
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.health import judge, perform
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import BOOT, Answer, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
+    BOOT,
+    FAIL,
+    PASS,
+    SKIP,
+    WARN,
+    Answer,
+    Result,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.engine import TierRun
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.record import read
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root

@@ -13,16 +13,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
-    FAIL,
-    PASS,
-    UNKNOWN,
-    WARN,
-    Context,
-    Outcome,
-    StepFailed,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome, StepFailed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import instance
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, UNKNOWN, WARN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cluster_settings import cluster_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ImdsError

@@ -17,16 +17,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import engine
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
-    FAIL,
-    PASS,
-    SKIP,
-    WARN,
-    Context,
-    Outcome,
-    StepFailed,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome, StepFailed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import key
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, SKIP, WARN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import imds, key_vault
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cluster_settings import KeySource
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError

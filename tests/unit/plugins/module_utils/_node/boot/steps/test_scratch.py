@@ -13,15 +13,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import (
-    FAIL,
-    PASS,
-    SKIP,
-    WARN,
-    Context,
-    Outcome,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Context, Outcome
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.scratch import STEP
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, SKIP, WARN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize

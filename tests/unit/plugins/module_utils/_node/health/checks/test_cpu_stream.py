@@ -16,10 +16,13 @@ from stand_ins.machine_tree import MachineTree
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotTell
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import cpu_stream
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.cpu_stream import CHECK
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.deep import memory_copy
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.cpu_stream import (
+    CPU_STREAM,
+    is_wrong,
+    triad_gbps,
+)
 
-from ..deep_playing import Tool
+from ..deep_playing import Tool, recorded
 from ..playing import context
 
 WELL = (pathlib.Path(__file__).parents[1] / "recorded_tools/stream.txt").read_text(encoding="ascii")
@@ -35,13 +38,13 @@ def host(path: pathlib.Path, nodes: int = 4) -> MachineTree:
 
 def copying(monkeypatch: pytest.MonkeyPatch, *rates: float) -> None:
     """Let the NUMA nodes copy at these rates."""
-    monkeypatch.setattr(memory_copy, "bandwidth", lambda cpus: {"gbps": rates[min(cpus) // 4]})
+    monkeypatch.setattr(cpu_stream, "copy_bandwidth", lambda cpus: {"gbps": rates[min(cpus) // 4]})
 
 
 def test_passes_by_stream(tmp_path: pathlib.Path) -> None:
     tree = host(tmp_path)
     tree.write("/opt/stream/stream", "")
-    answer = CHECK.measure(context(tree, Tool(WELL), size=None))
+    answer = CPU_STREAM.measure(context(tree, Tool(WELL), size=None))
     assert answer.findings == ()
     assert [(one.name, one.value, one.unit) for one in answer.readings] == [("stream_triad", 328.4, "GB/s")]
     assert answer.good == "328.4 GB/s by STREAM's triad"
@@ -51,23 +54,23 @@ def test_fails_below_the_limit_of_the_site_and_with_wrong_results(tmp_path: path
     tree = host(tmp_path)
     tree.write("/opt/stream/stream", "")
     given = context(tree, Tool(WELL), size=None, limits={"cpu_stream": 330})
-    assert [one.verdict for one in CHECK.measure(given).findings] == [FAIL]
+    assert [one.verdict for one in CPU_STREAM.measure(given).findings] == [FAIL]
     wrong = WELL.replace("Solution Validates", "Failed Validation on array a[]")
-    assert [one.verdict for one in CHECK.measure(context(tree, Tool(wrong), size=None)).findings] == [FAIL]
+    assert [one.verdict for one in CPU_STREAM.measure(context(tree, Tool(wrong), size=None)).findings] == [FAIL]
 
 
 @pytest.mark.parametrize("said", ["", WELL.replace("328441.7", "    nan"), WELL.split("Triad")[0]])
 def test_cannot_measure_without_a_triad(tmp_path: pathlib.Path, said: str) -> None:
     tree = host(tmp_path)
     tree.write("/opt/stream/stream", "")
-    answer = CHECK.measure(context(tree, Tool(said), size=None))
+    answer = CPU_STREAM.measure(context(tree, Tool(said), size=None))
     assert [one.verdict for one in answer.findings] == [UNKNOWN]
     assert answer.readings == ()
 
 
 def test_passes_by_copies_on_each_numa_node_with_cpus(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copying(monkeypatch, 80, 81, 79, 80)
-    answer = CHECK.measure(context(host(tmp_path), size=None))
+    answer = CPU_STREAM.measure(context(host(tmp_path), size=None))
     assert answer.findings == ()
     assert [(one.device, one.value) for one in answer.readings] == [
         ("NUMA node 0", 80),
@@ -83,20 +86,20 @@ def test_warns_of_a_numa_node_far_behind_and_fails_below_the_limit(
 ) -> None:
     copying(monkeypatch, 80, 40, 79, 80)
     tree = host(tmp_path)
-    found = CHECK.measure(context(tree, size=None)).findings
+    found = CPU_STREAM.measure(context(tree, size=None)).findings
     assert [(one.verdict, one.device) for one in found] == [(WARN, "NUMA node 1")]
-    found = CHECK.measure(context(tree, size=None, limits={"cpu_stream": 70})).findings
+    found = CPU_STREAM.measure(context(tree, size=None, limits={"cpu_stream": 70})).findings
     assert [(one.verdict, one.device) for one in found] == [(FAIL, "NUMA node 1")]
 
 
 def test_cannot_measure_on_cpus_that_are_not_given(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = memory_copy.bandwidth
+    real = cpu_stream.copy_bandwidth
 
     def elsewhere(_cpus: Collection[int]) -> object:
         return real({100_000}, 4096, 1)
 
-    monkeypatch.setattr(memory_copy, "bandwidth", elsewhere)
-    found = CHECK.measure(context(host(tmp_path, 1), size=None)).findings
+    monkeypatch.setattr(cpu_stream, "copy_bandwidth", elsewhere)
+    found = CPU_STREAM.measure(context(host(tmp_path, 1), size=None)).findings
     assert [one.verdict for one in found] == [UNKNOWN]
     assert "CPU 100000" in found[0].summary
 
@@ -105,18 +108,32 @@ def test_copies_that_hang_are_unknown_and_a_failure_the_second_time(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu_stream, "_OWN_S", 0.3)
-    monkeypatch.setattr(memory_copy, "bandwidth", lambda _cpus: signal.pause())
+    monkeypatch.setattr(cpu_stream, "copy_bandwidth", lambda _cpus: signal.pause())
     given = context(host(tmp_path, 1), size=None)
-    assert [one.verdict for one in CHECK.measure(given).findings] == [UNKNOWN]
-    assert [one.verdict for one in CHECK.measure(given).findings] == [FAIL]
+    assert [one.verdict for one in CPU_STREAM.measure(given).findings] == [UNKNOWN]
+    assert [one.verdict for one in CPU_STREAM.measure(given).findings] == [FAIL]
 
 
 def test_cannot_measure_while_a_job_runs(tmp_path: pathlib.Path) -> None:
     tree = host(tmp_path).process(9, "0", "slurmstepd", command="slurmstepd: [7.0]")
     with pytest.raises(CannotTell, match=r"job 7\.0"):
-        CHECK.measure(context(tree, size=None))
+        CPU_STREAM.measure(context(tree, size=None))
 
 
 def test_real_copies_have_a_rate() -> None:
-    answer = memory_copy.bandwidth({min(os.sched_getaffinity(0))}, 1 << 20, 4)
+    answer = cpu_stream.copy_bandwidth({min(os.sched_getaffinity(0))}, 1 << 20, 4)
     assert answer["gbps"] > 0.01
+
+
+def test_the_triad_in_gigabytes() -> None:
+    assert triad_gbps(recorded("stream.txt")) == pytest.approx(328.4417)
+
+
+@pytest.mark.parametrize("line", ["", "Triad:  nan", "Triad:  0.0", "Triad:  1e999", "Triad:  1.2.3"])
+def test_no_rate_is_none(line: str) -> None:
+    assert triad_gbps(f"Function    Best Rate MB/s\n{line}  0.1  0.1\n") is None
+
+
+def test_wrong_results_are_told() -> None:
+    assert is_wrong("Failed Validation on array a[], AvgRelAbsErr > epsilon")
+    assert not is_wrong(recorded("stream.txt"))

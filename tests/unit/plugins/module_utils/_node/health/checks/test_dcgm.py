@@ -12,7 +12,7 @@ import pathlib
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotTell
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.dcgm import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.dcgm import DCGM, parse
 
 from ..deep_playing import Tool, is_idle, machine, recorded
 from ..playing import ND_A100, context
@@ -34,7 +34,7 @@ def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_passes_where_all_tests_do(tmp_path: pathlib.Path) -> None:
     tool = Tool(WELL)
-    answer = CHECK.measure(context(machine(tmp_path, ND_A100, PROGRAM), tool))
+    answer = DCGM.measure(context(machine(tmp_path, ND_A100, PROGRAM), tool))
     assert answer.findings == ()
     assert [(one.name, one.value) for one in answer.readings] == [("dcgm_tests_passed", 4)]
     assert tool.commands == [[f"/{PROGRAM}", "diag", "-r", "2", "-j"]]
@@ -58,7 +58,7 @@ def test_fails_for_the_gpu_whose_test_does_whatever_the_exit_status(
 ) -> None:
     tree = machine(tmp_path, ND_A100, PROGRAM)
     for rc in (0, 226):
-        answer = CHECK.measure(context(tree, Tool((rc, recorded(recording), ""))))
+        answer = DCGM.measure(context(tree, Tool((rc, recorded(recording), ""))))
         assert [(one.verdict, one.device, one.summary) for one in answer.findings] == [(FAIL, "0002:00:00.0", summary)]
 
 
@@ -73,14 +73,14 @@ def test_fails_for_the_gpu_whose_test_does_whatever_the_exit_status(
 def test_fails_for_a_gpu_that_pci_has_not_and_for_the_whole_machine(
     tmp_path: pathlib.Path, gpu: dict[str, str], device: str, where: str
 ) -> None:
-    (finding,) = CHECK.measure(context(machine(tmp_path, ND_A100, PROGRAM), Tool(said("Fail", **gpu)))).findings
+    (finding,) = DCGM.measure(context(machine(tmp_path, ND_A100, PROGRAM), Tool(said("Fail", **gpu)))).findings
     assert (finding.verdict, finding.device, finding.summary) == (FAIL, device, f"DCGM's test memory{where} failed")
 
 
 def test_what_failed_says_more_than_why_the_rest_was_not_done(tmp_path: pathlib.Path) -> None:
     tree = machine(tmp_path, ND_A100, PROGRAM)
     for status, verdicts in (("Fail", [FAIL]), ("Warn", [WARN, UNKNOWN])):
-        answer = CHECK.measure(context(tree, Tool(said(status, runtime_error="the rest was not done"))))
+        answer = DCGM.measure(context(tree, Tool(said(status, runtime_error="the rest was not done"))))
         assert [one.verdict for one in answer.findings] == verdicts
 
 
@@ -95,7 +95,7 @@ def test_what_failed_says_more_than_why_the_rest_was_not_done(tmp_path: pathlib.
     ],
 )
 def test_cannot_measure_without_results(tmp_path: pathlib.Path, rc: int, stdout: str, words: str) -> None:
-    answer = CHECK.measure(context(machine(tmp_path, ND_A100, PROGRAM), Tool((rc, stdout, ""))))
+    answer = DCGM.measure(context(machine(tmp_path, ND_A100, PROGRAM), Tool((rc, stdout, ""))))
     assert [one.verdict for one in answer.findings] == [UNKNOWN]
     assert words in answer.findings[0].summary
 
@@ -103,19 +103,74 @@ def test_cannot_measure_without_results(tmp_path: pathlib.Path, rc: int, stdout:
 def test_cannot_measure_without_dcgm_or_at_a_level_that_is_none(tmp_path: pathlib.Path) -> None:
     tree = machine(tmp_path, ND_A100)
     with pytest.raises(CannotTell, match="dcgmi"):
-        CHECK.measure(context(tree))
-    (finding,) = CHECK.measure(context(tree, options={"dcgm": {"level": 7}})).findings
+        DCGM.measure(context(tree))
+    (finding,) = DCGM.measure(context(tree, options={"dcgm": {"level": 7}})).findings
     assert finding.summary == "options.dcgm.level is 7, and there are 1, 2, 3"
 
 
 def test_the_level_of_the_site_has_its_time(tmp_path: pathlib.Path) -> None:
     tool = Tool(WELL)
-    CHECK.measure(context(machine(tmp_path, ND_A100, PROGRAM), tool, options={"dcgm": {"level": 3}}))
+    DCGM.measure(context(machine(tmp_path, ND_A100, PROGRAM), tool, options={"dcgm": {"level": 3}}))
     assert tool.commands[0][3] == "3"
     assert tool.limits[0] >= 15 * 60
 
 
 def test_a_diagnosis_that_hangs_is_unknown_and_a_failure_the_second_time(tmp_path: pathlib.Path) -> None:
     given = context(machine(tmp_path, ND_A100, PROGRAM), Tool((124, "", "")))
-    assert [one.verdict for one in CHECK.measure(given).findings] == [UNKNOWN]
-    assert [one.verdict for one in CHECK.measure(given).findings] == [FAIL]
+    assert [one.verdict for one in DCGM.measure(given).findings] == [UNKNOWN]
+    assert [one.verdict for one in DCGM.measure(given).findings] == [FAIL]
+
+
+def test_dcgm_3() -> None:
+    found = parse(recorded("dcgm3.json"))
+    assert found.error == ""
+    assert [(one.test, one.gpu, one.status) for one in found.results] == [
+        ("Denylist", None, "pass"),
+        ("Persistence Mode", None, "pass"),
+        ("PCIe", 0, "pass"),
+        ("PCIe", 1, "fail"),
+        ("GPU Memory", 0, "skip"),
+    ]
+    assert found.results[3].warnings == ("GPU 1's PCIe link width x8 is below the minimum of x16.",)
+
+
+def test_dcgm_4() -> None:
+    found = parse(recorded("dcgm4.json"))
+    assert [(one.test, one.gpu, one.status) for one in found.results] == [
+        ("software", 0, "pass"),
+        ("software", 1, "pass"),
+        ("memory", 0, "pass"),
+        ("memory", 1, "fail"),
+    ]
+    assert found.results[3].warnings == ("Detected 12 volatile double-bit ECC error(s) in GPU 1.",)
+
+
+def test_a_summary_counts_where_a_test_has_no_results_and_several_gpus_can_share_one() -> None:
+    text = '{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "x", "test_summary": {"status": "FAIL"}}]}]}}'
+    assert [(one.gpu, one.status) for one in parse(text).results] == [(None, "fail")]
+    text = '{"test_categories": [{"tests": [{"name": "x", "results": [{"gpu_ids": "0,1", "status": "PASS"}]}]}]}'
+    assert [(one.gpu, one.status) for one in parse(text).results] == [(0, "pass"), (1, "pass")]
+
+
+def test_what_could_not_be_done_says_why() -> None:
+    assert parse("").error == parse("Error: Unable to connect").error == parse("[1]").error == "it printed no JSON"
+    assert parse('{"DCGM Diagnostic": {"runtime_error": "Host engine\\n died"}}').error == "Host engine died"
+    assert parse("{}").error == "it printed no results"
+
+
+def test_an_error_is_words_and_an_empty_one_is_none() -> None:
+    assert parse('{"runtime_error": 5, "Warning": "", "error": "no  GPU"}').error == "no GPU"
+    assert parse('{"runtime_error": 5}').error == "it printed no results"
+
+
+@pytest.mark.parametrize(
+    ("entity", "gpu"),
+    [
+        ({"entity_group": "GPU", "entity_id": 3}, 3),
+        ({"entity_group": "CPU", "entity_id": 3}, None),
+        ({"entity_group": "GPU", "entity_id": "all"}, None),
+    ],
+)
+def test_only_a_gpus_result_has_its_number(entity: dict[str, object], gpu: int | None) -> None:
+    (result,) = parse(json.dumps({"test_categories": [{"tests": [{"name": "a", "results": [entity]}]}]})).results
+    assert result.gpu == gpu

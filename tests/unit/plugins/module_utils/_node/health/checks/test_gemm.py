@@ -11,7 +11,7 @@ import pathlib
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gemm import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gemm import GEMM
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
 from ..deep_playing import is_idle, machine
@@ -30,7 +30,7 @@ def _idle(monkeypatch: pytest.MonkeyPatch, cuda: PlayedCuda) -> None:
 
 def test_passes_with_right_results_at_the_rate_of_the_size(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.play("tflops=750")
-    answer = CHECK.measure(context(machine(tmp_path, H100), size=H100))
+    answer = GEMM.measure(context(machine(tmp_path, H100), size=H100))
     assert answer.findings == ()
     assert [(one.device, one.value, one.limit) for one in answer.readings] == [(busid, 750, 715) for busid in BUSIDS]
     assert answer.limit.startswith("at least 715 TFLOP/s")
@@ -38,7 +38,7 @@ def test_passes_with_right_results_at_the_rate_of_the_size(tmp_path: pathlib.Pat
 
 def test_fails_with_one_wrong_element(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.play("tflops=750", "0003:00:00.0.wrong=1")
-    (finding,) = CHECK.measure(context(machine(tmp_path, H100), size=H100)).findings
+    (finding,) = GEMM.measure(context(machine(tmp_path, H100), size=H100)).findings
     assert (finding.verdict, finding.device) == (FAIL, "0003:00:00.0")
     assert finding.summary == "a matrix product on 0003:00:00.0 has 1 wrong elements"
 
@@ -48,24 +48,24 @@ def test_fails_below_the_limit_of_the_site_only_warns_below_that_of_the_size(
 ) -> None:
     cuda.play("tflops=700")
     tree = machine(tmp_path, H100)
-    assert {one.verdict for one in CHECK.measure(context(tree, size=H100)).findings} == {WARN}
-    found = CHECK.measure(context(tree, size=H100, limits={"gemm": 701})).findings
+    assert {one.verdict for one in GEMM.measure(context(tree, size=H100)).findings} == {WARN}
+    found = GEMM.measure(context(tree, size=H100, limits={"gemm": 701})).findings
     assert [one.verdict for one in found] == [FAIL] * 8
 
 
 def test_warns_of_the_one_gpu_that_is_slower_than_its_neighbours(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.play("tflops=780", "0008:00:00.0.tflops=741")
     given = context(machine(tmp_path, H100), size=H100, limits={"gemm": 700})
-    assert CHECK.measure(given).findings == (), "it is 5 percent"
+    assert GEMM.measure(given).findings == (), "it is 5 percent"
     cuda.play("0008:00:00.0.tflops=739")
-    (finding,) = CHECK.measure(given).findings
+    (finding,) = GEMM.measure(given).findings
     assert (finding.verdict, finding.device) == (WARN, "0008:00:00.0")
     assert finding.summary.endswith("is 739 TFLOP/s, the median of this node's is 780")
 
 
 def test_cannot_measure_without_cublas_or_memory(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
     cuda.play("fail.cuMemAlloc_v2=2")
-    answer = CHECK.measure(context(machine(tmp_path, H100), size=H100))
+    answer = GEMM.measure(context(machine(tmp_path, H100), size=H100))
     assert [one.verdict for one in answer.findings] == [UNKNOWN] * 8
     assert "CUDA_ERROR_OUT_OF_MEMORY" in answer.findings[0].summary
     assert answer.readings == ()

@@ -16,10 +16,10 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     PROLOG,
     CannotTell,
     Context,
+    History,
     Result,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_count import CHECK
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_count import GPU_COUNT
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.judge import judge
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
 
@@ -30,7 +30,7 @@ ALL = [gpu(index) for index in range(8)]
 
 
 def test_passes_with_all_gpus() -> None:
-    result = look(CHECK, *ALL)
+    result = look(GPU_COUNT, *ALL)
     assert (result.verdict, result.summary) == ("pass", "8 GPUs")
     assert [(one.name, one.value, one.limit) for one in result.answer.readings] == [("gpu_count", 8, 8)]
     assert result.answer.limit == "8 (Standard_ND96asr_v4)"
@@ -38,7 +38,7 @@ def test_passes_with_all_gpus() -> None:
 
 def test_fails_and_names_the_gpu_that_is_not_on_the_bus() -> None:
     seven = [one for one in ALL if one.busid != "0003:00:00.0"]
-    result = look(CHECK, *seven)
+    result = look(GPU_COUNT, *seven)
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2009", "reboot")
     assert result.summary == "7 of 8 GPUs: 0003:00:00.0 not on the PCI bus"
     assert result.answer.findings[0].device == "0003:00:00.0"
@@ -46,16 +46,16 @@ def test_fails_and_names_the_gpu_that_is_not_on_the_bus() -> None:
 
 
 def test_fails_where_the_driver_does_not_know_a_gpu_on_the_bus() -> None:
-    result = look(CHECK, played=PlayedGpus(ALL[:7], on_bus=BUSIDS))
+    result = look(GPU_COUNT, played=PlayedGpus(ALL[:7], on_bus=BUSIDS))
     assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: the driver does not know 000e:00:00.0")
     assert result.answer.findings[0].device == "000e:00:00.0"
-    result = look(CHECK, played=PlayedGpus(ALL[:6], on_bus=BUSIDS))
+    result = look(GPU_COUNT, played=PlayedGpus(ALL[:6], on_bus=BUSIDS))
     assert result.summary == "6 of 8 GPUs: the driver does not know 000d:00:00.0, 000e:00:00.0"
     assert result.answer.findings[0].device == ""
 
 
 def test_fails_where_a_gpu_is_lost() -> None:
-    result = look(CHECK, *ALL[:3], gpu(3, **LOST), *ALL[4:])
+    result = look(GPU_COUNT, *ALL[:3], gpu(3, **LOST), *ALL[4:])
     assert (result.verdict, result.fault) == ("fail", "NHC2009")
     assert result.summary == "7 of 8 GPUs: GPU 3 (0004:00:00.0) fell off the bus: lost"
     assert result.answer.readings[0].value == 7
@@ -69,7 +69,7 @@ def test_fails_where_a_gpu_is_lost() -> None:
     ],
 )
 def test_fails_where_a_gpu_cannot_be_read(kind: str, summary: str) -> None:
-    result = look(CHECK, *ALL[:3], gpu(3, problem="out of its mind", problem_kind=kind), *ALL[4:])
+    result = look(GPU_COUNT, *ALL[:3], gpu(3, problem="out of its mind", problem_kind=kind), *ALL[4:])
     assert (result.verdict, result.summary, result.fault) == ("fail", summary, "NHC2015")
 
 
@@ -84,32 +84,39 @@ def test_fails_where_a_gpu_cannot_be_read(kind: str, summary: str) -> None:
 )
 def test_fails_where_the_driver_as_a_whole_does(kind: str, words: str, fault: str) -> None:
     """What is no fault of the hardware has no code: nobody is told of it."""
-    result = look(CHECK, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS))
+    result = look(GPU_COUNT, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS))
     assert (result.verdict, result.summary, result.fault) == ("fail", words, fault)
     assert result.answer.readings == ()
 
 
-@pytest.mark.parametrize("kind", ["library_not_found", "no_bindings", "no_permission"])
-def test_cannot_measure_without_what_asks_the_driver(kind: str) -> None:
-    result = look(CHECK, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS))
-    assert (result.verdict, result.summary) == ("unknown", "the driver cannot be asked: it says so")
+@pytest.mark.parametrize(
+    ("kind", "summary"),
+    [
+        ("library_not_found", "the driver cannot be asked: it says so"),
+        ("no_bindings", "the driver cannot be asked: it says so"),
+        ("no_permission", "the driver does not talk to this user (it says so)"),
+    ],
+)
+def test_cannot_measure_without_what_asks_the_driver(kind: str, summary: str) -> None:
+    result = look(GPU_COUNT, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS))
+    assert (result.verdict, result.summary) == ("unknown", summary)
     # What the bus shows is told all the same.
-    result = look(CHECK, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS[:7]))
+    result = look(GPU_COUNT, played=PlayedGpus(GpuError(kind, "it says so"), on_bus=BUSIDS[:7]))
     assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: 000e:00:00.0 not on the PCI bus")
 
 
 def test_cannot_measure_where_the_size_is_not_known() -> None:
     with pytest.raises(CannotTell, match="the VM size of this machine is not known"):
-        look(CHECK, *ALL, size=None)
+        look(GPU_COUNT, *ALL, size=None)
 
 
 def test_other_addresses_than_the_known_ones_are_not_called_missing() -> None:
-    result = look(CHECK, *ALL[:6], gpu(6, busid="0100:00:00.0"))
+    result = look(GPU_COUNT, *ALL[:6], gpu(6, busid="0100:00:00.0"))
     assert result.summary == "7 of 8 GPUs: no more on the PCI bus (Standard_ND96asr_v4)"
 
 
 def test_more_gpus_than_promised_are_a_warning() -> None:
-    result = look(CHECK, *ALL, gpu(0, busid="000f:00:00.0"))
+    result = look(GPU_COUNT, *ALL, gpu(0, busid="000f:00:00.0"))
     assert (result.verdict, result.summary) == ("warn", "9 GPUs, and Standard_ND96asr_v4 promises 8")
 
 
@@ -117,11 +124,11 @@ def test_the_settings_have_the_last_word(tmp_path: Path) -> None:
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     settings = tmp_path / "etc/hpcai/gpu.json"
     settings.write_text(json.dumps({"schema": 1, "gpu_count": 2}), encoding="ascii")
-    assert look(CHECK, *ALL[:2], root=tmp_path, size=None).verdict == "pass"
-    result = look(CHECK, ALL[0], root=tmp_path)
+    assert look(GPU_COUNT, *ALL[:2], root=tmp_path, size=None).verdict == "pass"
+    result = look(GPU_COUNT, ALL[0], root=tmp_path)
     assert result.summary == "1 of 2 GPUs: no more on the PCI bus (gpu_count of /etc/hpcai/gpu.json)"
     settings.write_text(json.dumps({"schema": 1, "gpu_count": 0}), encoding="ascii")
-    assert look(CHECK, root=tmp_path).verdict == "skip"
+    assert look(GPU_COUNT, root=tmp_path).verdict == "skip"
 
 
 def judged(root: Path, boot_id: str, history: History, *missing: int, **error: GpuError) -> Result:
@@ -133,7 +140,7 @@ def judged(root: Path, boot_id: str, history: History, *missing: int, **error: G
     given: Context = context(
         root=root, gpus=PlayedGpus(error.get("error", left), on_bus=[one.busid or "" for one in left]), history=history
     )
-    return judge(CHECK, CHECK.measure(given), given.settings)
+    return judge(GPU_COUNT, GPU_COUNT.measure(given), given.settings)
 
 
 def test_what_a_restart_does_not_mend_takes_another_machine(tmp_path: Path) -> None:
@@ -180,12 +187,12 @@ def amd(root: Path, driven: int, on_bus: int = 8) -> None:
 )
 def test_counts_gpus_of_amd_by_the_bus(tmp_path: Path, driven: int, on_bus: int, verdict: str, summary: str) -> None:
     amd(tmp_path, driven, on_bus)
-    result = look(CHECK, root=tmp_path, size="Standard_ND96isr_MI300X_v5")
+    result = look(GPU_COUNT, root=tmp_path, size="Standard_ND96isr_MI300X_v5")
     assert (result.verdict, result.summary) == (verdict, summary)
     devices = {one.device for one in result.answer.findings}
     assert devices == ({"0008:00:00.0"} if "0008" in summary else {""} if verdict == "fail" else set())
 
 
 def test_its_failure_blocks_job_and_boot() -> None:
-    assert (CHECK.blocks_job, CHECK.blocks_boot) == (True, True)
-    assert {PROLOG, BOOT} <= set(CHECK.tiers)
+    assert (GPU_COUNT.blocks_job, GPU_COUNT.blocks_boot) == (True, True)
+    assert {PROLOG, BOOT} <= set(GPU_COUNT.tiers)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotTell, Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_fabric import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_fabric import GPU_FABRIC
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuHealth
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.health import Fabric
 
@@ -29,7 +29,7 @@ def state(load: str, active: str, result: str = "success") -> dict[str, str]:
 
 def joined(*gpus: GpuHealth, run: Any = None, **machine: Any) -> Result:
     """Look at it with the manager running."""
-    return look(CHECK, *gpus, run=run or RUNS, **machine)
+    return look(GPU_FABRIC, *gpus, run=run or RUNS, **machine)
 
 
 def test_passes_where_the_manager_runs_and_the_gpus_joined() -> None:
@@ -89,7 +89,7 @@ def test_cannot_measure_where_a_gpu_does_not_tell() -> None:
 
 
 def test_cannot_measure_gpus_that_cannot_be_read() -> None:
-    assert_unread_gpus_are_unknown(CHECK, run=RUNS)
+    assert_unread_gpus_are_unknown(GPU_FABRIC, run=RUNS)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_cannot_measure_gpus_that_cannot_be_read() -> None:
     [("Standard_ND96asr_v4", True), ("Standard_ND96is_H200_v5", True), ("Standard_NC96ads_A100_v4", False)],
 )
 def test_applies_where_there_are_nvswitches(size: str, applies: bool) -> None:
-    assert (CHECK.applies(context(size=size).size) == "") is applies
+    assert (GPU_FABRIC.applies(context(size=size).size) == "") is applies
 
 
 def test_cannot_measure_where_the_size_is_not_known() -> None:
@@ -106,4 +106,4 @@ def test_cannot_measure_where_the_size_is_not_known() -> None:
 
 
 def test_its_failure_blocks_job_and_boot() -> None:
-    assert (CHECK.blocks_job, CHECK.blocks_boot) == (True, True)
+    assert (GPU_FABRIC.blocks_job, GPU_FABRIC.blocks_boot) == (True, True)

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import BOOT, DEEP, PERIODIC
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_identity import CHECK, vbios_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_identity import GPU_IDENTITY, vbios_of
 
 from ..gpu_playing import PlayedGpus, assert_unread_gpus_are_unknown, gpu, look
 
 
 def test_passes_with_what_is_promised() -> None:
-    result = look(CHECK, gpu(0), gpu(1))
+    result = look(GPU_IDENTITY, gpu(0), gpu(1))
     assert (result.verdict, result.summary) == ("pass", "2 GPUs (NVIDIA A100-SXM4-40GB), driver 550.90.12")
     assert result.answer.limit == "A100-SXM4-40GB (Standard_ND96asr_v4)"
     assert {one.name for one in result.answer.readings} == {"gpu_model", "gpu_serial", "gpu_vbios", "gpu_driver"}
@@ -39,19 +39,19 @@ def test_passes_with_what_is_promised() -> None:
 )
 def test_passes_however_the_driver_spells_the_model(size: str, names: list[str]) -> None:
     for name in names:
-        assert look(CHECK, gpu(0, name=name), size=size).verdict == "pass"
+        assert look(GPU_IDENTITY, gpu(0, name=name), size=size).verdict == "pass"
 
 
 @pytest.mark.parametrize("name", ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA A10"])
 def test_fails_with_another_model_or_other_memory(name: str) -> None:
-    result = look(CHECK, gpu(0), gpu(1, name=name))
+    result = look(GPU_IDENTITY, gpu(0), gpu(1, name=name))
     assert (result.verdict, result.fault) == ("fail", "NHC2010")
     assert result.summary == f"GPU 1 (0002:00:00.0) is a {name}, and Standard_ND96asr_v4 has A100-SXM4-40GB"
-    assert look(CHECK, gpu(0, name=name), size=None).verdict == "pass"
+    assert look(GPU_IDENTITY, gpu(0, name=name), size=None).verdict == "pass"
 
 
 def test_one_gpu_with_other_firmware_is_a_warning() -> None:
-    result = look(CHECK, gpu(0), gpu(1, vbios="92.00.36.00.01"), gpu(2))
+    result = look(GPU_IDENTITY, gpu(0), gpu(1, vbios="92.00.36.00.01"), gpu(2))
     assert (result.verdict, result.summary) == (
         "warn",
         "GPU 1 (0002:00:00.0) has firmware 92.00.36.00.01, and others of this machine have 92.00.45.00.03",
@@ -70,7 +70,7 @@ def test_one_gpu_with_other_firmware_is_a_warning() -> None:
     ],
 )
 def test_fails_with_firmware_older_than_wanted_compared_as_numbers(least: str, verdict: str) -> None:
-    assert look(CHECK, gpu(0), options={"gpu_identity": {"min_vbios": least}}).verdict == verdict
+    assert look(GPU_IDENTITY, gpu(0), options={"gpu_identity": {"min_vbios": least}}).verdict == verdict
 
 
 def test_versions_of_firmware_are_hexadecimal() -> None:
@@ -85,22 +85,22 @@ def test_fails_with_a_driver_older_than_wanted_compared_as_numbers(tmp_path: Pat
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     wanted = {"schema": 1, "min_driver": "550.54.15"}
     (tmp_path / "etc/hpcai/gpu.json").write_text(json.dumps(wanted), encoding="ascii")
-    result = look(CHECK, played=PlayedGpus([gpu(0)], driver=driver), root=tmp_path)
+    result = look(GPU_IDENTITY, played=PlayedGpus([gpu(0)], driver=driver), root=tmp_path)
     assert (result.verdict, result.fault) == (verdict, "")
 
 
 @pytest.mark.parametrize("tier", [BOOT, DEEP])
 def test_fails_where_an_inforom_is_corrupted(tier: str) -> None:
     played = PlayedGpus([gpu(0), gpu(1)], inforoms={0: True, 1: False})
-    result = look(CHECK, played=played, tier=tier)
+    result = look(GPU_IDENTITY, played=played, tier=tier)
     assert (result.verdict, result.fault, result.action) == ("fail", "NHC2008", "replace")
     assert result.summary == "GPU 1 (0002:00:00.0) has a corrupted InfoROM"
     # Reading the flash takes its time, and is left to the tiers that have it.
-    assert look(CHECK, played=played, tier=PERIODIC).verdict == "pass"
+    assert look(GPU_IDENTITY, played=played, tier=PERIODIC).verdict == "pass"
 
 
 def test_an_inforom_that_cannot_be_told_is_left_out() -> None:
-    result = look(CHECK, played=PlayedGpus([gpu(0)], inforoms={0: None}), tier=BOOT)
+    result = look(GPU_IDENTITY, played=PlayedGpus([gpu(0)], inforoms={0: None}), tier=BOOT)
     assert (result.verdict, "gpu_inforom" in {one.name for one in result.answer.readings}) == ("pass", False)
 
 
@@ -117,9 +117,9 @@ def test_an_inforom_that_cannot_be_told_is_left_out() -> None:
     ],
 )
 def test_cannot_measure_what_is_not_told(played: PlayedGpus, words: str) -> None:
-    result = look(CHECK, played=played, tier=BOOT)
+    result = look(GPU_IDENTITY, played=played, tier=BOOT)
     assert (result.verdict, result.summary) == ("unknown", words)
 
 
 def test_cannot_measure_gpus_that_cannot_be_read() -> None:
-    assert_unread_gpus_are_unknown(CHECK)
+    assert_unread_gpus_are_unknown(GPU_IDENTITY)

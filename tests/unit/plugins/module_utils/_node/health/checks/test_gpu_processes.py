@@ -13,7 +13,7 @@ import pytest
 from stand_ins.machine_tree import MachineTree
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import EPILOG, PROLOG
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_processes import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_processes import GPU_PROCESSES
 
 from ..gpu_playing import assert_unread_gpus_are_unknown, gpu, look
 
@@ -36,7 +36,7 @@ def process(tree: MachineTree, pid: int, uid: int = NOBODYS, **facts: Any) -> No
 
 @pytest.mark.parametrize("tier", [PROLOG, EPILOG])
 def test_passes_where_nobody_is_left(tree: MachineTree, tier: str) -> None:
-    result = look(CHECK, gpu(0), gpu(1), root=tree, tier=tier, job="17")
+    result = look(GPU_PROCESSES, gpu(0), gpu(1), root=tree, tier=tier, job="17")
     assert (result.verdict, result.summary) == ("pass", "nobody is left on the GPUs")
     assert [(one.name, one.value) for one in result.answer.readings][:2] == [
         ("gpu_processes", 0),
@@ -47,7 +47,7 @@ def test_passes_where_nobody_is_left(tree: MachineTree, tier: str) -> None:
 @pytest.mark.parametrize(("tier", "job"), [(PROLOG, "17"), (PROLOG, "18"), (EPILOG, "18"), (EPILOG, "1")])
 def test_passes_with_processes_of_jobs_that_run(tree: MachineTree, tier: str, job: str) -> None:
     process(tree, 100, cgroup=OF_JOB)
-    result = look(CHECK, gpu(0, processes=(100,), memory_used=30000.0), root=tree, tier=tier, job=job)
+    result = look(GPU_PROCESSES, gpu(0, processes=(100,), memory_used=30000.0), root=tree, tier=tier, job=job)
     assert (result.verdict, result.answer.readings[0].value) == ("pass", 1)
 
 
@@ -55,19 +55,19 @@ def test_passes_with_a_process_that_came_from_a_step_where_slurm_has_no_control_
     tree.process(90, "0", name="slurmstepd", parent=1)
     tree.process(95, "0", name="bash", parent=90)
     process(tree, 100, cgroup=OF_SESSION, parent=95)
-    assert look(CHECK, gpu(0, processes=(100,)), root=tree, tier=PROLOG).verdict == "pass"
+    assert look(GPU_PROCESSES, gpu(0, processes=(100,)), root=tree, tier=PROLOG).verdict == "pass"
 
 
 def test_fails_with_a_process_below_one_that_a_user_named_slurmstepd(tree: MachineTree) -> None:
     tree.process(90, "0", name="slurmstepd", parent=1, uid=1001)
     process(tree, 100, cgroup=OF_SESSION, parent=90)
-    assert look(CHECK, gpu(0, processes=(100,)), root=tree, tier=PROLOG).verdict == "fail"
+    assert look(GPU_PROCESSES, gpu(0, processes=(100,)), root=tree, tier=PROLOG).verdict == "fail"
 
 
 @pytest.mark.parametrize("tier", [PROLOG, EPILOG])
 def test_fails_with_a_process_that_belongs_to_no_job(tree: MachineTree, tier: str) -> None:
     process(tree, 100, cgroup=OF_SESSION)
-    result = look(CHECK, gpu(0), gpu(1, processes=(100,)), root=tree, tier=tier, job="17")
+    result = look(GPU_PROCESSES, gpu(0), gpu(1, processes=(100,)), root=tree, tier=tier, job="17")
     assert (result.verdict, result.cause, result.action, result.fault) == ("fail", "user", "nothing", "")
     assert result.summary == (
         f"process 100 (train) of user {NOBODYS} computes on GPU 1 (0002:00:00.0), and belongs to no job"
@@ -76,7 +76,7 @@ def test_fails_with_a_process_that_belongs_to_no_job(tree: MachineTree, tier: st
 
 def test_fails_with_a_process_of_the_job_that_has_ended(tree: MachineTree) -> None:
     process(tree, 100, cgroup=OF_JOB)
-    result = look(CHECK, gpu(0, processes=(100,)), root=tree, tier=EPILOG, job="17")
+    result = look(GPU_PROCESSES, gpu(0, processes=(100,)), root=tree, tier=EPILOG, job="17")
     assert (result.verdict, result.cause) == ("fail", "user")
     assert result.summary == "process 100 (train) of job 17, which has ended, computes on GPU 0 (0001:00:00.0)"
 
@@ -86,23 +86,23 @@ def test_fails_with_a_process_of_the_job_that_has_ended(tree: MachineTree) -> No
 )
 def test_a_process_of_the_systems_own_is_a_warning(tree: MachineTree, uid: int, verdict: str, cause: str) -> None:
     process(tree, 100, uid=uid, cgroup="0::/system.slice/mps.service")
-    result = look(CHECK, gpu(0, processes=(100,)), root=tree, tier=PROLOG)
+    result = look(GPU_PROCESSES, gpu(0, processes=(100,)), root=tree, tier=PROLOG)
     assert (result.verdict, result.cause) == (verdict, cause)
 
 
 def test_a_process_that_has_ended_meanwhile_is_none(tree: MachineTree) -> None:
-    assert look(CHECK, gpu(0, processes=(100,)), root=tree, tier=PROLOG).verdict == "pass"
+    assert look(GPU_PROCESSES, gpu(0, processes=(100,)), root=tree, tier=PROLOG).verdict == "pass"
 
 
 @pytest.mark.parametrize(("mib", "verdict"), [(1024.0, "pass"), (1025.0, "warn")])
 def test_memory_that_nobody_holds_is_a_warning_above_the_limit(tree: MachineTree, mib: float, verdict: str) -> None:
-    assert look(CHECK, gpu(0, memory_used=mib), root=tree, tier=PROLOG).verdict == verdict
+    assert look(GPU_PROCESSES, gpu(0, memory_used=mib), root=tree, tier=PROLOG).verdict == verdict
 
 
 def test_the_site_may_set_another_limit(tree: MachineTree) -> None:
     option = {"gpu_processes": {"idle_memory_mib": 100}}
-    assert look(CHECK, gpu(0, memory_used=100.0), root=tree, options=option).verdict == "pass"
-    assert look(CHECK, gpu(0, memory_used=101.0), root=tree, options=option).verdict == "warn"
+    assert look(GPU_PROCESSES, gpu(0, memory_used=100.0), root=tree, options=option).verdict == "pass"
+    assert look(GPU_PROCESSES, gpu(0, memory_used=101.0), root=tree, options=option).verdict == "warn"
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_the_site_may_set_another_limit(tree: MachineTree) -> None:
     [("processes", "who computes on it"), ("memory_used", "how much of its memory is in use")],
 )
 def test_cannot_measure_where_a_gpu_does_not_tell(untold: str, words: str) -> None:
-    result = look(CHECK, gpu(0, **{untold: None}))
+    result = look(GPU_PROCESSES, gpu(0, **{untold: None}))
     assert (result.verdict, result.summary) == ("unknown", f"GPU 0 (0001:00:00.0) does not tell {words}")
 
 
 def test_cannot_measure_gpus_that_cannot_be_read() -> None:
-    assert_unread_gpus_are_unknown(CHECK)
+    assert_unread_gpus_are_unknown(GPU_PROCESSES)

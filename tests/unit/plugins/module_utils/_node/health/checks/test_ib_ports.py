@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""InfiniBand ports: all active, one down, one gone, none to be seen."""
+"""InfiniBand ports: number, state, rate, addresses, partition keys; GPUDirect RDMA."""
 
 from __future__ import annotations
 
@@ -14,27 +14,33 @@ from stand_ins.infiniband import put_port, put_ports_of
 from stand_ins.sized_machine import SizedMachine
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer, CannotTell
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.ib_ports import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.ib_ports import (
+    IB_ADDRESSES,
+    IB_PKEYS,
+    IB_PORTS,
+    IB_RATE,
+    PEER_MEMORY,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
 from ..playing import ND_A100, context
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Path:
+def node_ib_ports(tmp_path: Path) -> Path:
     """A machine with its eight ports."""
     SizedMachine.of_size(tmp_path, ND_A100)
     put_ports_of(tmp_path, ND_A100)
     return tmp_path
 
 
-def measure(node: Path) -> Answer:
+def measure(node_ib_ports: Path) -> Answer:
     """Look at the ports."""
-    return CHECK.measure(context(root=node))
+    return IB_PORTS.measure(context(root=node_ib_ports))
 
 
-def test_passes_with_all_ports_and_counts_no_ethernet(node: Path) -> None:
-    answer = measure(node)
+def test_ib_ports_passes_with_all_ports_and_counts_no_ethernet(node_ib_ports: Path) -> None:
+    answer = measure(node_ib_ports)
     assert (answer.findings, answer.good) == ((), "8 InfiniBand ports are active")
     assert (answer.readings[0].value, answer.readings[0].limit) == (8, 8)
 
@@ -49,53 +55,235 @@ def test_passes_with_all_ports_and_counts_no_ethernet(node: Path) -> None:
         ("ACTIVE", "2: Polling", None),
     ],
 )
-def test_fails_where_a_port_carries_no_data(node: Path, state: str, physical: str, action: str | None) -> None:
-    put_port(node, "mlx5_ib3", state=state, physical=physical)
-    (found,) = measure(node).findings
+def test_ib_ports_fails_where_a_port_carries_no_data(
+    node_ib_ports: Path, state: str, physical: str, action: str | None
+) -> None:
+    put_port(node_ib_ports, "mlx5_ib3", state=state, physical=physical)
+    (found,) = measure(node_ib_ports).findings
     assert (found.verdict, found.device, found.action) == ("fail", "mlx5_ib3", action)
     assert found.summary == f"InfiniBand port mlx5_ib3 (0104:00:00.0) is {state} ({physical[3:]})"
 
 
-def test_fails_by_address_where_an_adapter_is_gone(node: Path) -> None:
-    shutil.rmtree(node / "sys/class/infiniband/mlx5_ib4")
-    shutil.rmtree(node / "sys/bus/pci/devices/0105:00:00.0")
-    (found,) = measure(node).findings
+def test_ib_ports_fails_by_address_where_an_adapter_is_gone(node_ib_ports: Path) -> None:
+    shutil.rmtree(node_ib_ports / "sys/class/infiniband/mlx5_ib4")
+    shutil.rmtree(node_ib_ports / "sys/bus/pci/devices/0105:00:00.0")
+    (found,) = measure(node_ib_ports).findings
     assert found.summary == "InfiniBand adapter 0105:00:00.0 is not on the PCI bus"
-    assert (CHECK.action, CHECK.fault) == ("replace", "NHC2004")
+    assert (IB_PORTS.action, IB_PORTS.fault) == ("replace", "NHC2004")
 
 
-def test_fails_where_an_adapter_has_no_driver(node: Path) -> None:
-    shutil.rmtree(node / "sys/class/infiniband/mlx5_ib4")
-    (found,) = measure(node).findings
+def test_ib_ports_fails_where_an_adapter_has_no_driver(node_ib_ports: Path) -> None:
+    shutil.rmtree(node_ib_ports / "sys/class/infiniband/mlx5_ib4")
+    (found,) = measure(node_ib_ports).findings
     assert (found.summary, found.action) == ("InfiniBand adapter 0105:00:00.0 has no RDMA device", "reboot")
 
 
-def test_fails_where_no_address_is_known(tmp_path: Path) -> None:
+def test_ib_ports_fails_where_no_address_is_known(tmp_path: Path) -> None:
     """Of an MI300X nobody says where its adapters are."""
     SizedMachine.of_size(tmp_path, ND_A100).without_devices()
     for number in range(7):
         put_port(tmp_path, f"mlx5_ib{number}", gbps=400)
-    (found,) = CHECK.measure(context(root=tmp_path, size="Standard_ND96isr_MI300X_v5")).findings
+    (found,) = IB_PORTS.measure(context(root=tmp_path, size="Standard_ND96isr_MI300X_v5")).findings
     assert found.summary == "7 of 8 InfiniBand ports are active, and there are no others"
 
 
-def test_fails_where_a_port_speaks_ethernet(node: Path) -> None:
-    put_port(node, "mlx5_ib7", link_layer="Ethernet")
-    assert [found.verdict for found in measure(node).findings] == ["fail"]
+def test_ib_ports_fails_where_a_port_speaks_ethernet(node_ib_ports: Path) -> None:
+    put_port(node_ib_ports, "mlx5_ib7", link_layer="Ethernet")
+    assert [found.verdict for found in measure(node_ib_ports).findings] == ["fail"]
 
 
-def test_cannot_measure_without_sysfs_or_size(tmp_path: Path) -> None:
+def test_ib_ports_cannot_measure_without_sysfs_or_size(tmp_path: Path) -> None:
     (found,) = measure(tmp_path).findings
     assert (found.verdict, found.summary) == ("unknown", "sysfs shows neither PCI nor RDMA devices")
     with pytest.raises(CannotTell, match="VM size"):
-        CHECK.measure(context(root=tmp_path, size=None))
+        IB_PORTS.measure(context(root=tmp_path, size=None))
 
 
-def test_applies_where_infiniband_is_promised() -> None:
-    assert CHECK.applies(find_size(ND_A100)) == ""
-    assert CHECK.applies(None) == ""
-    assert CHECK.applies(find_size("Standard_NC96ads_A100_v4")) == "Standard_NC96ads_A100_v4 has no InfiniBand"
+def test_ib_ports_applies_where_infiniband_is_promised() -> None:
+    assert IB_PORTS.applies(find_size(ND_A100)) == ""
+    assert IB_PORTS.applies(None) == ""
+    assert IB_PORTS.applies(find_size("Standard_NC96ads_A100_v4")) == "Standard_NC96ads_A100_v4 has no InfiniBand"
 
 
-def test_a_fabric_that_is_down_keeps_jobs_away() -> None:
-    assert (CHECK.blocks_job, CHECK.blocks_boot) == (True, True)
+def test_ib_ports_a_fabric_that_is_down_keeps_jobs_away() -> None:
+    assert (IB_PORTS.blocks_job, IB_PORTS.blocks_boot) == (True, True)
+
+
+@pytest.fixture
+def node_ib_rate(tmp_path: Path) -> Path:
+    """A machine with its eight ports."""
+    put_ports_of(tmp_path, ND_A100)
+    return tmp_path
+
+
+def test_ib_rate_passes_at_the_promised_rate_and_above(node_ib_rate: Path) -> None:
+    put_port(node_ib_rate, "mlx5_ib2", gbps=400)
+    answer = IB_RATE.measure(context(root=node_ib_rate))
+    assert (answer.findings, answer.good) == ((), "8 InfiniBand ports run at 200 Gb/s")
+    assert [(one.device, one.value) for one in answer.readings][2] == ("mlx5_ib2", 400)
+    assert answer.limit == "at least 200 Gb/s (azurehpc-health-checks, conf/<size>.conf)"
+
+
+def test_ib_rate_fails_below_the_promised_rate_and_blocks_no_job(node_ib_rate: Path) -> None:
+    put_port(node_ib_rate, "mlx5_ib2", gbps=100)
+    (found,) = IB_RATE.measure(context(root=node_ib_rate)).findings
+    assert found.verdict == "fail"
+    assert found.summary == "mlx5_ib2 (0103:00:00.0) runs at 100 Gb/s instead of 200"
+    assert not IB_RATE.blocks_job
+    assert not IB_RATE.blocks_boot
+
+
+def test_ib_rate_cannot_measure_a_port_that_does_not_tell(node_ib_rate: Path) -> None:
+    (node_ib_rate / "sys/class/infiniband/mlx5_ib2/ports/1/rate").write_text("", encoding="ascii")
+    answer = IB_RATE.measure(context(root=node_ib_rate))
+    assert [found.verdict for found in answer.findings] == ["unknown"]
+    assert len(answer.readings) == 7
+
+
+def test_ib_rate_cannot_measure_where_no_port_is_active(tmp_path: Path) -> None:
+    put_port(tmp_path, "mlx5_ib0", state="DOWN")
+    assert [found.verdict for found in IB_RATE.measure(context(root=tmp_path)).findings] == ["unknown"]
+
+
+PREFIX = "fe80:0000:0000:0000"
+
+
+def put_address(root: Path, number: int, lid: str | None = None, gid: str | None = None) -> None:
+    """Give a port its address."""
+    folder = root / f"sys/class/infiniband/mlx5_ib{number}/ports/1"
+    (folder / "gids").mkdir(exist_ok=True)
+    (folder / "lid").write_text(f"{lid or hex(0x21 + number)}\n", encoding="ascii")
+    (folder / "gids/0").write_text(f"{gid or f'{PREFIX}:0015:5dff:fe33:ff0{number}'}\n", encoding="ascii")
+
+
+@pytest.fixture
+def node_ib_addresses(tmp_path: Path) -> Path:
+    """A machine whose ports have their addresses."""
+    put_ports_of(tmp_path, ND_A100)
+    for number in range(8):
+        put_address(tmp_path, number)
+    return tmp_path
+
+
+def test_ib_addresses_passes_with_addresses_of_their_own(node_ib_addresses: Path) -> None:
+    answer = IB_ADDRESSES.measure(context(root=node_ib_addresses))
+    assert (answer.findings, len(answer.readings)) == ((), 8)
+
+
+@pytest.mark.parametrize(
+    ("lid", "gid", "words"),
+    [
+        ("0x0", None, "mlx5_ib4 is active, and has no LID"),
+        (None, f"{PREFIX}:0000:0000:0000:0000", "mlx5_ib4 is active, and has no GID: "),
+        (None, f"{PREFIX}:0015:5dff:fe33:ff01", "mlx5_ib4 has the same GID as mlx5_ib1: "),
+    ],
+)
+def test_ib_addresses_fails_without_an_address_of_its_own(
+    node_ib_addresses: Path, lid: str | None, gid: str | None, words: str
+) -> None:
+    put_address(node_ib_addresses, 4, lid, gid)
+    (found,) = IB_ADDRESSES.measure(context(root=node_ib_addresses)).findings
+    assert (found.verdict, found.device) == ("fail", "mlx5_ib4")
+    assert found.summary.startswith(words)
+
+
+def test_ib_addresses_cannot_measure_where_a_port_does_not_tell(node_ib_addresses: Path) -> None:
+    (node_ib_addresses / "sys/class/infiniband/mlx5_ib4/ports/1/lid").unlink()
+    (found,) = IB_ADDRESSES.measure(context(root=node_ib_addresses)).findings
+    assert (found.verdict, found.device) == ("unknown", "mlx5_ib4")
+
+
+def test_ib_addresses_cannot_measure_where_no_port_is_active(tmp_path: Path) -> None:
+    put_port(tmp_path, "mlx5_ib0", state="INIT")
+    assert [found.verdict for found in IB_ADDRESSES.measure(context(root=tmp_path)).findings] == ["unknown"]
+
+
+def put_keys(root: Path, device: str, *keys: str) -> None:
+    """The table of a port: these keys, then empty places."""
+    folder = root / f"sys/class/infiniband/{device}/ports/1/pkeys"
+    folder.mkdir(exist_ok=True)
+    for index, key in enumerate([*keys, "0x0000", "0x8000"]):
+        (folder / str(index)).write_text(f"{key}\n", encoding="ascii")
+
+
+@pytest.fixture
+def node_ib_pkeys(tmp_path: Path) -> Path:
+    """A machine whose ports are in a partition as Azure has it."""
+    put_ports_of(tmp_path, ND_A100)
+    for number in range(8):
+        put_keys(tmp_path, f"mlx5_ib{number}", "0x800b", "0x7fff")
+    return tmp_path
+
+
+@pytest.mark.parametrize("keys", [("0x800b", "0x7fff"), ("0xffff", "0x800b"), ("0x800b",)])
+def test_ib_pkeys_passes_with_one_key_of_the_set(node_ib_pkeys: Path, keys: tuple[str, ...]) -> None:
+    put_keys(node_ib_pkeys, "mlx5_ib1", *keys)
+    answer = IB_PKEYS.measure(context(root=node_ib_pkeys))
+    assert (answer.findings, answer.good) == ((), "8 InfiniBand ports are in partition 0x800b")
+    assert {one.value for one in answer.readings} == {"0x800b"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (("0x7fff",), "mlx5_ib1 has no partition key besides the default one, and not one: none"),
+        (("0x800b", "0x800c"), "mlx5_ib1 has 2 partition keys besides the default one, and not one: 0x800b 0x800c"),
+        (("0x000b", "0x7fff"), "mlx5_ib1 is a limited member of its partition (0x000b), and can reach full members"),
+        (("0x800c", "0x7fff"), "InfiniBand ports are in different partitions: mlx5_ib1 0x000c, the others 0x000b"),
+    ],
+)
+def test_ib_pkeys_fails_with_another_key_or_none(node_ib_pkeys: Path, keys: tuple[str, ...], words: str) -> None:
+    put_keys(node_ib_pkeys, "mlx5_ib1", *keys)
+    (found,) = IB_PKEYS.measure(context(root=node_ib_pkeys)).findings
+    assert found.verdict == "fail"
+    assert found.summary.startswith(words)
+
+
+def test_ib_pkeys_cannot_measure_without_tables(tmp_path: Path) -> None:
+    assert [found.verdict for found in IB_PKEYS.measure(context(root=tmp_path)).findings] == ["unknown"]
+    put_ports_of(tmp_path, ND_A100)
+    assert {found.verdict for found in IB_PKEYS.measure(context(root=tmp_path)).findings} == {"unknown"}
+
+
+CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\n"
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.90.07  Release Build\n"
+
+
+def put(root: Path, driver: str = "", **modules: str) -> Path:
+    """A machine with a driver and modules in a state."""
+    if driver:
+        (root / "proc/driver/nvidia").mkdir(parents=True)
+        (root / "proc/driver/nvidia/version").write_text(driver, encoding="ascii")
+    for name, state in modules.items():
+        (root / f"sys/module/{name}").mkdir(parents=True)
+        (root / f"sys/module/{name}/initstate").write_text(f"{state}\n", encoding="ascii")
+    return root
+
+
+@pytest.mark.parametrize("module", ["nvidia_peermem", "nv_peer_mem"])
+def test_peer_memory_passes_with_the_module(tmp_path: Path, module: str) -> None:
+    answer = PEER_MEMORY.measure(context(root=put(tmp_path, CLOSED, **{module: "live"})))
+    assert (answer.findings, [one.value for one in answer.readings]) == ((), [module])
+
+
+def test_peer_memory_passes_with_the_open_driver(tmp_path: Path) -> None:
+    answer = PEER_MEMORY.measure(context(root=put(tmp_path, OPEN, ib_uverbs="live")))
+    assert (answer.findings, [one.value for one in answer.readings]) == ((), ["dmabuf"])
+
+
+@pytest.mark.parametrize("modules", [{}, {"nvidia_peermem": "coming", "ib_uverbs": "live"}])
+def test_peer_memory_fails_to_be_good_without_either(tmp_path: Path, modules: dict[str, str]) -> None:
+    (found,) = PEER_MEMORY.measure(context(root=put(tmp_path, CLOSED, **modules))).findings
+    assert found.verdict == "warn"
+    assert found.summary.startswith("nvidia_peermem is not loaded")
+
+
+def test_peer_memory_cannot_measure_without_a_driver(tmp_path: Path) -> None:
+    assert [found.verdict for found in PEER_MEMORY.measure(context(root=tmp_path)).findings] == ["unknown"]
+
+
+def test_peer_memory_applies_where_nvidia_and_infiniband_meet() -> None:
+    assert PEER_MEMORY.applies(find_size("Standard_ND96asr_v4")) == ""
+    assert PEER_MEMORY.applies(None) == ""
+    for size in ("Standard_NC96ads_A100_v4", "Standard_ND96isr_MI300X_v5", "Standard_ND96is_H100_v5"):
+        assert PEER_MEMORY.applies(find_size(size)) != ""

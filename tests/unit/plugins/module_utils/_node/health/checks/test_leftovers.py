@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from stand_ins.machine_tree import MachineTree
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, NODE, Answer
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.leftovers import CHECK
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, NODE, Answer, History
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.leftovers import LEFTOVERS
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond import layout
 
 from ..playing import context
@@ -60,7 +59,7 @@ class Node:
     def measure(self, **options: object) -> Answer:
         """Look for leftovers; what is kept is there next time."""
         given = {"leftovers": {"folders": [], **options}}
-        return CHECK.measure(context(root=self.tree, tier="epilog", history=self.history, options=given))
+        return LEFTOVERS.measure(context(root=self.tree, tier="epilog", history=self.history, options=given))
 
 
 @pytest.fixture
@@ -206,5 +205,5 @@ def test_a_file_system_of_a_dead_job_that_cannot_be_taken_down_fails(node: Node)
 
 
 def test_cannot_measure_without_proc(tmp_path: Path) -> None:
-    (found,) = CHECK.measure(context(root=tmp_path)).findings
+    (found,) = LEFTOVERS.measure(context(root=tmp_path)).findings
     assert (found.verdict, found.summary) == ("unknown", "/proc shows no process: run it as root")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.metadata_service import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.metadata_service import METADATA_SERVICE
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata import connect
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import RULES, rules
@@ -30,7 +30,7 @@ def measure(folder: Path, said: str | tuple[int, str] | None, guard: str = "true
     (folder / "etc/hpcai/metadata.json").write_text(f'{{"schema": 1, "guard": {guard}, "users": []}}')
     if text is not None:
         (folder / RULES.lstrip("/")).write_text(text)
-    return CHECK.measure(context(root=folder, run={} if said is None else {LIST: said}))
+    return METADATA_SERVICE.measure(context(root=folder, run={} if said is None else {LIST: said}))
 
 
 def agent(folder: Path, state: str) -> None:
@@ -77,7 +77,7 @@ def test_switched_off_is_skipped_and_never_passes(tmp_path: Path) -> None:
     answer = measure(tmp_path, None, guard="false")
     assert answer.skipped.endswith("enforces who may ask instead: Wireserver Enforce - IMDS Enforce")
     (tmp_path / "etc/hpcai/metadata.json").unlink()
-    assert CHECK.measure(context(root=tmp_path)).skipped.startswith("no /etc/hpcai/metadata.json")
+    assert METADATA_SERVICE.measure(context(root=tmp_path)).skipped.startswith("no /etc/hpcai/metadata.json")
 
 
 def test_an_agent_that_the_rules_do_not_know_is_worth_a_warning(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Network interfaces: up, down, without a route, without IP over InfiniBand, not to be seen."""
+"""The network, and accelerated networking."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from stand_ins.infiniband import put_port, put_ports_of
 from stand_ins.machine_tree import MachineTree
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.network import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.network import ACCELERATED_NIC, NETWORK
 
 from ..playing import ND_A100, context
 
@@ -41,16 +42,16 @@ def tree(tmp_path: Path) -> MachineTree:
 
 def measure(tree: MachineTree) -> Answer:
     """Look at the interfaces."""
-    return CHECK.measure(context(root=tree))
+    return NETWORK.measure(context(root=tree))
 
 
-def test_passes_where_all_are_up(tree: MachineTree) -> None:
+def test_network_passes_where_all_are_up(tree: MachineTree) -> None:
     answer = measure(tree)
     assert (answer.findings, answer.good) == ((), "eth0 is up, 2 interfaces are there")
     assert [(one.device, one.value) for one in answer.readings] == [("eth0", "up"), ("lo", "unknown")]
 
 
-def test_an_interface_that_does_not_tell_is_up_with_a_carrier(tree: MachineTree) -> None:
+def test_network_an_interface_that_does_not_tell_is_up_with_a_carrier(tree: MachineTree) -> None:
     tree.write("/sys/class/net/eth0/operstate", "unknown\n")
     assert [found.verdict for found in measure(tree).findings] == ["fail"]
     tree.write("/sys/class/net/eth0/carrier", "1\n")
@@ -59,13 +60,13 @@ def test_an_interface_that_does_not_tell_is_up_with_a_carrier(tree: MachineTree)
     assert [found.verdict for found in measure(tree).findings] == ["fail"]
 
 
-def test_the_route_with_the_smallest_metric_counts(tree: MachineTree) -> None:
+def test_network_the_route_with_the_smallest_metric_counts(tree: MachineTree) -> None:
     tree.write("/proc/net/route", HEADER + route("eth1", 50) + route("eth0") + route("eth2", 10, "0002"))
     (found,) = measure(tree).findings
     assert found.summary == "network interface eth1 of the default route is not there"
 
 
-def test_fails_where_the_interface_is_down(tree: MachineTree) -> None:
+def test_network_fails_where_the_interface_is_down(tree: MachineTree) -> None:
     tree.write("/sys/class/net/eth0/operstate", "lowerlayerdown\n")
     (found,) = measure(tree).findings
     assert (found.verdict, found.device) == ("fail", "eth0")
@@ -73,19 +74,58 @@ def test_fails_where_the_interface_is_down(tree: MachineTree) -> None:
 
 
 @pytest.mark.parametrize("text", ["", HEADER, HEADER + SUBNET, HEADER + "eth0 00000000 0 0003 0 0 0\n"])
-def test_fails_without_a_default_route(tree: MachineTree, text: str) -> None:
+def test_network_fails_without_a_default_route(tree: MachineTree, text: str) -> None:
     tree.write("/proc/net/route", text)
     (found,) = measure(tree).findings
     assert found.verdict == "fail"
     assert found.summary.startswith("there is no default route")
 
 
-def test_an_adapter_without_an_interface_is_worth_a_warning(tree: MachineTree) -> None:
+def test_network_an_adapter_without_an_interface_is_worth_a_warning(tree: MachineTree) -> None:
     put_port(tree.path, "mlx5_ib9", "0199:00:00.0")
     put_port(tree.path, "mlx5_ib10", "0198:00:00.0", state="DOWN")
     (found,) = measure(tree).findings
     assert (found.verdict, found.summary) == ("warn", "mlx5_ib9 (0199:00:00.0) has no network interface")
 
 
-def test_cannot_measure_without_sysfs(tmp_path: Path) -> None:
-    assert [found.verdict for found in CHECK.measure(context(root=tmp_path)).findings] == ["unknown"]
+def test_network_cannot_measure_without_sysfs(tmp_path: Path) -> None:
+    assert [found.verdict for found in NETWORK.measure(context(root=tmp_path)).findings] == ["unknown"]
+
+
+H200 = "Standard_ND96isr_H200_v5"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """A machine with its ports."""
+    put_ports_of(tmp_path, H200)
+    return tmp_path
+
+
+def test_accelerated_nic_passes_at_its_rate(node: Path) -> None:
+    answer = ACCELERATED_NIC.measure(context(root=node, size=H200))
+    assert (answer.findings, answer.good) == ((), "mlx5_an0 is active at 100 Gb/s")
+    assert [(one.device, one.value, one.limit) for one in answer.readings] == [("mlx5_an0", 100, 100)]
+
+
+def test_accelerated_nic_fails_to_be_good_where_it_is_slow_down_or_gone(node: Path) -> None:
+    rate = node / "sys/class/infiniband/mlx5_an0/ports/1/rate"
+    rate.write_text("40 Gb/sec (4X QDR)\n", encoding="ascii")
+    (found,) = ACCELERATED_NIC.measure(context(root=node, size=H200)).findings
+    assert (found.verdict, found.summary) == (
+        "warn",
+        "mlx5_an0 of accelerated networking runs at 40 Gb/s instead of 100",
+    )
+    put_port(node, "mlx5_an0", state="DOWN", physical="3: Disabled", gbps=100, link_layer="Ethernet")
+    (found,) = ACCELERATED_NIC.measure(context(root=node, size=H200)).findings
+    assert (found.verdict, found.summary) == ("warn", "mlx5_an0 of accelerated networking is DOWN (Disabled)")
+    shutil.rmtree(node / "sys/class/infiniband/mlx5_an0")
+    (found,) = ACCELERATED_NIC.measure(context(root=node, size=H200)).findings
+    assert (found.verdict, found.summary) == ("warn", "accelerated networking has no RDMA device (mlx5_an0)")
+
+
+def test_accelerated_nic_cannot_measure_without_a_driver_or_a_rate(node: Path) -> None:
+    (node / "sys/class/infiniband/mlx5_an0/ports/1/rate").write_text("\n", encoding="ascii")
+    assert [found.verdict for found in ACCELERATED_NIC.measure(context(root=node, size=H200)).findings] == ["unknown"]
+    shutil.rmtree(node / "sys/class/infiniband")
+    assert [found.verdict for found in ACCELERATED_NIC.measure(context(root=node, size=H200)).findings] == ["unknown"]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import SCRATCH
 
 from ...setup.scratch.node import Node
 from ..playing import context
@@ -50,7 +50,7 @@ def boot_left(node: Node, **details: Any) -> None:
 
 def measure(node: Node, size: str | None = "Standard_ND96asr_v4") -> Answer:
     """Look at the scratch."""
-    return CHECK.measure(context(root=node.root, size=size))
+    return SCRATCH.measure(context(root=node.root, size=size))
 
 
 @pytest.mark.parametrize("state", ["clean", "active", "active-idle", "write-pending", "read-auto"])
@@ -72,7 +72,7 @@ def test_fails_where_it_is_not_mounted_and_keeps_jobs_away(node: Node) -> None:
     node.write()
     (found,) = measure(node).findings
     assert (found.verdict, found.summary) == ("fail", "the scratch /scratch is not mounted")
-    assert (CHECK.blocks_job, CHECK.blocks_boot, CHECK.fault) == (True, True, "NHC2023")
+    assert (SCRATCH.blocks_job, SCRATCH.blocks_boot, SCRATCH.fault) == (True, True, "NHC2023")
 
 
 def test_fails_where_another_file_system_lies_there(node: Node) -> None:

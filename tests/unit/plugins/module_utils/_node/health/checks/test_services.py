@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import TIERS, Answer
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.services import CHECK
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.history import History
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import TIERS, Answer, History
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.services import SERVICES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 from ..playing import ND_A100, NOW, context
@@ -72,7 +71,7 @@ class Node:
             now=self.now,
             options={"services": options},
         )
-        return CHECK.measure(given)
+        return SERVICES.measure(given)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.time_sync import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.time_sync import TIME_SYNC
 
 from ..playing import context
 
@@ -28,7 +28,7 @@ def tracking(offset: str = "0.000000412", leap: str = "Normal") -> str:
 
 def measure(said: dict[str, str | tuple[int, str]], root: Path | None = None, **options: object) -> Answer:
     """Look at the clock."""
-    return CHECK.measure(context(root=root, run=said, options={"time_sync": options}))
+    return TIME_SYNC.measure(context(root=root, run=said, options={"time_sync": options}))
 
 
 @pytest.mark.parametrize("offset", ["0.000000412", "-0.000000412", "1.000000000", "-1.0"])

@@ -11,7 +11,7 @@ import pathlib
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import UNKNOWN
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.vm_size import CHECK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.vm_size import VM_SIZE
 
 from ..playing import context
 
@@ -24,7 +24,7 @@ def write(folder: pathlib.Path, text: str) -> None:
 
 
 def test_passes_where_the_size_is_known() -> None:
-    answer = CHECK.measure(context())
+    answer = VM_SIZE.measure(context())
     assert answer.findings == ()
     assert [reading.value for reading in answer.readings] == ["Standard_ND96asr_v4"]
 
@@ -39,13 +39,13 @@ def test_passes_where_the_size_is_known() -> None:
 )
 def test_fails_to_go_by_a_size_that_is_not_known(tmp_path: pathlib.Path, text: str, words: str) -> None:
     write(tmp_path, text)
-    (finding,) = CHECK.measure(context(tmp_path, size=None)).findings
+    (finding,) = VM_SIZE.measure(context(tmp_path, size=None)).findings
     assert finding.verdict == UNKNOWN
     assert words in finding.summary
     assert "hpcai_vm_sizes" in finding.hint
 
 
 def test_cannot_measure_where_nobody_says_the_size(tmp_path: pathlib.Path) -> None:
-    (finding,) = CHECK.measure(context(tmp_path, size=None)).findings
+    (finding,) = VM_SIZE.measure(context(tmp_path, size=None)).findings
     assert finding.verdict == UNKNOWN
     assert "The VM size of this machine is not known" in finding.summary

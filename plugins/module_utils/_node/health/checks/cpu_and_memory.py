@@ -1,0 +1,268 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""CPUs, memory, swap and load: as many as expected, and enough of them left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...machine.cpuset import CpuSet
+from ...machine.kernel import read_meminfo
+from ...machine.proc import read_stat
+from ...machine.root import Root
+from ...sku.types import VmSize
+from ..applies import where_expected
+from ..check import (
+    BOOT,
+    DEEP,
+    FAIL,
+    NOTHING,
+    OBSERVE,
+    PERIODIC,
+    REBOOT,
+    REPLACE,
+    UNKNOWN,
+    USER,
+    WARN,
+    Answer,
+    Check,
+    Context,
+    Finding,
+    Reading,
+)
+from ..settings import source_in_words
+
+# CPUs: as many as promised, all online, in as many sockets and with as many threads a core.
+
+_CPUS = "/sys/devices/system/cpu"
+
+
+def _measure_cpu(context: Context) -> Answer:
+    size, root = context.known_size, context.root
+    online = CpuSet.parse_list(root.text(f"{_CPUS}/online") or "")
+    if not online:
+        return Answer(findings=(Finding(UNKNOWN, f"{_CPUS}/online does not tell which CPUs are online"),))
+    offline = CpuSet.parse_list(root.text(f"{_CPUS}/present") or "") - online
+    readings = [Reading("cpus_online", len(online), limit=size.vcpus)]
+    findings = list(_judge_count(size, online, CpuSet(offline)))
+    for what, promised, found in (
+        ("sockets", size.sockets, _sockets(root, online)),
+        ("threads of a core", size.threads_per_core, _threads(root, online)),
+    ):
+        if promised is None or found is None:
+            continue
+        readings.append(Reading(f"cpu_{what.split()[0]}", found, limit=promised))
+        if found != promised:
+            words = f"the CPUs have {found} {what} instead of {promised}"
+            findings.append(Finding(WARN, words, hint=f"Correct the facts of {size.name}, or redeploy the VM"))
+    return Answer(
+        good=f"{len(online)} CPUs are online",
+        readings=tuple(readings),
+        findings=tuple(findings),
+        limit=f"{size.vcpus} CPUs ({source_in_words(size.sources['vcpus'])})",
+    )
+
+
+def _judge_count(size: VmSize, online: CpuSet, offline: CpuSet) -> Iterator[Finding]:
+    promised = size.vcpus or 0
+    if offline:
+        words = f"{len(online)} of {promised} CPUs are online: {offline.as_list()} are offline"
+        hint = "Somebody took them offline, or the kernel did: 'journalctl -k -b' tells; a restart brings them back"
+        yield Finding(FAIL if len(online) < promised else WARN, words, hint=hint, action=REBOOT)
+    elif len(online) < promised:
+        words = f"{len(online)} of {promised} CPUs that {size.name} promises are there"
+        yield Finding(FAIL, words, hint="Look for maxcpus= or nr_cpus= in /proc/cmdline; else redeploy the VM")
+    elif len(online) > promised:
+        words = f"{len(online)} CPUs are online, and {size.name} promises {promised}"
+        yield Finding(WARN, words, hint="Correct the facts of this VM size (hpcai_vm_sizes)")
+
+
+def _sockets(root: Root, online: CpuSet) -> int | None:
+    """Return the number of sockets; None where a CPU does not tell its own."""
+    found = {root.number(f"{_CPUS}/cpu{cpu}/topology/physical_package_id") for cpu in online}
+    return None if None in found else len(found)
+
+
+def _threads(root: Root, online: CpuSet) -> int | None:
+    """Return the number of hardware threads of a core, the most there are; None where no CPU tells."""
+    folders = [f"{_CPUS}/cpu{cpu}/topology" for cpu in sorted(online)]
+    texts = {root.text(f"{folder}/core_cpus_list") or root.text(f"{folder}/thread_siblings_list") for folder in folders}
+    return max((len(CpuSet.parse_list(text)) for text in texts if text), default=None)
+
+
+CPU = Check(
+    name="cpu",
+    title="CPUs",
+    explain=(
+        "As many CPUs are online as the VM size promises (azurehpc-health-checks, check_hw_cpuinfo): fewer fail. Other "
+        "numbers of sockets and of threads a core, and more CPUs than promised, warn."
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure_cpu,
+    applies=where_expected("vcpus", "CPUs"),
+    action=REPLACE,
+)
+
+
+# Memory: as much as promised.
+
+LIMIT = "memory_deviation"
+
+
+def _measure_memory(context: Context) -> Answer:
+    size = context.known_size
+    promised = size.memory_mib or 0
+    deviation = context.settings.threshold(size, LIMIT)
+    if deviation is None:
+        return Answer(skipped=f"nobody says how far the memory of {size.name} may be from what is stated ({LIMIT})")
+    found = read_meminfo(context.root).get("MemTotal")
+    if found is None:
+        return Answer(findings=(Finding(UNKNOWN, "/proc/meminfo does not tell how much memory there is"),))
+    mib = found // 1024
+    least, most = (promised * (100 + sign * deviation.limit) / 100 for sign in (-1, 1))
+    findings = []
+    if mib < least:
+        words = f"{mib} MiB of memory are there, of {promised} MiB that {size.name} has"
+        hint = (
+            "Look for mem= and hugepages in /proc/cmdline and for 'Hardware Error' in 'journalctl -k'; redeploy the VM"
+        )
+        findings.append(Finding(FAIL, words, hint=hint))
+    elif mib > most:
+        words = f"{mib} MiB of memory are there, more than the {promised} MiB that {size.name} has"
+        findings.append(Finding(WARN, words, hint="Correct the facts of this VM size (hpcai_vm_sizes)"))
+    return Answer(
+        good=f"{mib} MiB of memory",
+        readings=(Reading("memory_total", mib, "MiB", limit=round(least)),),
+        findings=tuple(findings),
+        limit=f"{promised} MiB within {deviation.limit:g} % ({source_in_words(deviation.source)})",
+    )
+
+
+MEMORY = Check(
+    name="memory",
+    title="Memory",
+    explain=(
+        "The memory that the kernel has (MemTotal) is what was seen on good machines of this VM size, within the "
+        "per cent of limit memory_deviation (azurehpc-health-checks, check_hw_physmem): less fails, more warns."
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure_memory,
+    applies=where_expected("memory_mib", "memory"),
+    action=REPLACE,
+    thresholds=(LIMIT,),
+)
+
+
+# Swap: none, unless the site wants some.
+
+_OPTION = "most_mib"
+
+
+def _measure_swap(context: Context) -> Answer:
+    most = context.option(SWAP, _OPTION)
+    memory = read_meminfo(context.root)
+    total, free = memory.get("SwapTotal"), memory.get("SwapFree")
+    if total is None or free is None:
+        return Answer(findings=(Finding(UNKNOWN, "/proc/meminfo does not tell how much swap there is"),))
+    mib = total // 1024
+    findings = []
+    if mib > most:
+        words = f"{mib} MiB of swap are there, and {most} are wanted"
+        hint = f"'swapon --show' tells where; turn it off, or set option {_OPTION} of check swap"
+        findings.append(Finding(WARN, words, hint=hint))
+    return Answer(
+        good=f"{mib} MiB of swap" if mib else "no swap",
+        readings=(
+            Reading("swap_total", mib, "MiB", limit=most, at_most=True),
+            Reading("swap_used", (total - free) // 1024, "MiB"),
+        ),
+        findings=tuple(findings),
+        limit=f"at most {most} MiB (azurehpc-health-checks, check_hw_swap 0; option {_OPTION})",
+    )
+
+
+SWAP = Check(
+    name="swap",
+    title="Swap",
+    explain=(
+        "There is no more swap than option most_mib says, by default none (azurehpc-health-checks, check_hw_swap): a "
+        "job that swaps holds up all the others of its collective. It only warns."
+    ),
+    tiers=(PERIODIC, BOOT),
+    measure=_measure_swap,
+    action=NOTHING,
+    options={_OPTION: 0},
+)
+
+
+# Load: not far more processes than CPUs, no crowd of dead ones, and memory left.
+
+_OF_CPUS = 2.0
+_ZOMBIES = 1000
+_LEAST_MIB = 5120
+_LOAD_SOURCE = "LBNL NHC, nhc.conf: check_ps_loadavg $((2*HW_CORES))"
+_ZOMBIE_SOURCE = "leptonai/gpud, components/os"
+_MEMORY_SOURCE = "the same, check_hw_physmem_free 5GB"
+
+
+def _measure_load(context: Context) -> Answer:
+    root = context.root
+    online = CpuSet.parse_list(root.text("/sys/devices/system/cpu/online") or "")
+    words = (root.text("/proc/loadavg") or "").split()
+    try:
+        # The average of five minutes: a short crowd is none.
+        average = float(words[1])
+    except (IndexError, ValueError):
+        average = -1.0
+    available = read_meminfo(root).get("MemAvailable")
+    if average < 0 or not online or available is None:
+        told = "/proc/loadavg, /proc/meminfo or the number of CPUs cannot be read"
+        return Answer(findings=(Finding(UNKNOWN, told),))
+    free = available // 1024
+    least = context.option(LOAD, "least_free_mib")
+    most = len(online) * context.option(LOAD, "of_cpus")
+    most_zombies = context.option(LOAD, "zombies")
+    states = [stat.state for pid, _path in root.numbered("/proc", "") if (stat := read_stat(root, pid))]
+    zombies, waiting = states.count("Z"), states.count("D")
+    findings = []
+    if average > most:
+        told = f"the load of five minutes is {average:g} on {len(online)} CPUs, {waiting} processes wait for a device"
+        hint = "'ps -eo state,pid,user,comm | grep ^[RD]' tells which; many in D wait for a disk or a server"
+        findings.append(Finding(WARN, told, hint=hint, cause=USER))
+    if zombies > most_zombies:
+        hint = "'ps -eo state,ppid,comm | grep ^Z' tells whose children they are"
+        findings.append(Finding(WARN, f"{zombies} processes have ended and nobody takes note", hint=hint, cause=USER))
+    if free < least:
+        told = f"{free} MiB of memory can still be had"
+        findings.append(Finding(WARN, told, hint="'ps -eo rss,user,comm --sort=-rss | head' tells whose", cause=USER))
+    return Answer(
+        good=f"a load of {average:g} on {len(online)} CPUs, {zombies} zombies",
+        readings=(
+            Reading("load", average, limit=most, at_most=True),
+            Reading("zombies", zombies, limit=most_zombies, at_most=True),
+            Reading("processes_waiting", waiting),
+            Reading("memory_available", free, "MiB", limit=least),
+        ),
+        findings=tuple(findings),
+        limit=(
+            f"load of {most:g} ({_LOAD_SOURCE}), {least} MiB of free memory ({_MEMORY_SOURCE}), "
+            f"{most_zombies} zombies ({_ZOMBIE_SOURCE})"
+        ),
+    )
+
+
+LOAD = Check(
+    name="load",
+    title="Load and free memory",
+    explain=(
+        f"The load of five minutes is at most twice the number of CPUs ({_LOAD_SOURCE}; option of_cpus), at least "
+        f"5 GiB of memory are available ({_MEMORY_SOURCE}; option least_free_mib), and there are at most 1000 zombies "
+        f"({_ZOMBIE_SOURCE}; option zombies). It only warns: mostly a job has done it."
+    ),
+    tiers=(PERIODIC,),
+    measure=_measure_load,
+    action=OBSERVE,
+    options={"least_free_mib": _LEAST_MIB, "of_cpus": _OF_CPUS, "zombies": _ZOMBIES},
+)

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The GPUs' links: PCIe and NVLink, as many and as fast as expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ...machine.gpu import GpuHealth, NvLinks
+from ...sku.types import VmSize
+from ..applies import with_nvidia_gpus
+from ..check import BOOT, DEEP, FAIL, PERIODIC, PROLOG, REBOOT, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
+from ..gpu_answers import Observation, gather, judge_each, not_reported, read_gpus, unreadable
+from ..gpus import PATIENCE_S
+from ..settings import in_words
+
+# The GPUs' PCIe links: as wide and as fast as promised.
+
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+_PCIE_HINT = "'lspci -vv' shows the link (LnkSta); restart the VM from Azure, and redeploy it if it stays so"
+
+
+def _measure_pcie(context: Context) -> Answer:
+    width, generation = _promised(context.size)
+
+    def judge(gpu: GpuHealth) -> Iterator[Observation]:
+        yield from _width(gpu, width)
+        yield from _speed(gpu, generation)
+
+    said = [f"{width} lanes" if width else "", f"generation {generation}" if generation else ""]
+    by = f" ({context.size.name})" if context.size and any(said) else ""
+    limit = f"{', '.join(filter(None, said)) or 'what each GPU is capable of'}{by}"
+    good = "the links are as wide and as fast as they should be"
+    return judge_each(context, "how its PCIe link is", "pcie", judge, good, limit)
+
+
+def _promised(size: VmSize | None) -> tuple[int | None, int | None]:
+    if size is None:
+        return None, None
+    # "16 GT/s", "32.0 GT/s PCIe"
+    speed = float(size.pcie_gtps.split()[0]) if size.pcie_gtps else 0.0
+    return size.pcie_width, _GENERATIONS.get(speed)
+
+
+def _width(gpu: GpuHealth, promised: int | None) -> Iterator[Observation]:
+    wanted = promised or gpu.pcie.highest_width
+    if gpu.pcie.width is None or wanted is None:
+        yield not_reported(gpu, "how wide its PCIe link is", "pcie")
+        return
+    yield Reading("gpu_pcie_width", gpu.pcie.width, "lanes", gpu.device, wanted)
+    if gpu.pcie.width < wanted:
+        words = f"the PCIe link of {gpu.label} has {gpu.pcie.width} of {wanted} lanes"
+        yield Finding(FAIL, words, gpu.device, _PCIE_HINT)
+
+
+def _speed(gpu: GpuHealth, promised: int | None) -> Iterator[Observation]:
+    pcie = gpu.pcie
+    if pcie.generation is None or pcie.highest_generation is None:
+        yield not_reported(gpu, "how fast its PCIe link is", "pcie")
+        return
+    # The figure of a VM size is that of NCCL's topology file: no GPU can do more than it is made for.
+    wanted = min(promised or pcie.own_generation or 0, pcie.own_generation or promised or 0)
+    yield Reading("gpu_pcie_generation", pcie.highest_generation, device=gpu.device, limit=wanted or None)
+    if pcie.highest_generation < wanted:
+        words = f"the PCIe link of {gpu.label} reaches generation {pcie.highest_generation} of {wanted}"
+        yield Finding(FAIL, words, gpu.device, _PCIE_HINT)
+    # A link without traffic goes down to save power: it says something only when the GPU works.
+    elif pcie.generation < pcie.highest_generation and not gpu.idle:
+        words = (
+            f"the PCIe link of {gpu.label} runs at generation {pcie.generation} of {pcie.highest_generation} under load"
+        )
+        yield Finding(FAIL, words, gpu.device, _PCIE_HINT)
+
+
+GPU_PCIE = Check(
+    name="gpu_pcie",
+    title="PCIe links of the GPUs",
+    explain=(
+        "Each GPU's link has the lanes, and reaches the generation, that the VM size states (azhpc-images, the "
+        "topology file of its family), else those that the GPU is capable of. An idle GPU's link may run slower; one "
+        "that works may not."
+    ),
+    tiers=(PROLOG, PERIODIC, BOOT, DEEP),
+    measure=_measure_pcie,
+    applies=with_nvidia_gpus,
+    limit_s=PATIENCE_S,
+    action=REBOOT,
+    fault="NHC2010",
+)
+
+
+# The GPUs' NVLinks: as many are up as there should be, and they run without errors.
+
+_ERRORS = "errors"
+_NVLINK_HINT = "'nvidia-smi nvlink --status' tells more; restart the machine, and redeploy the VM if it stays so"
+_KINDS = {
+    "crc_flit": "CRC errors",
+    "crc_data": "CRC errors of data",
+    "replay": "replays",
+    "recovery": "recoveries of links",
+}
+
+
+def _measure_nvlink(context: Context) -> Answer:
+    gpus = read_gpus(context)
+    links = {one.index: one for one in context.gpus.links()}
+    if not _has_any(links.values()) and not (context.size and context.size.nvswitch):
+        return Answer(skipped="the GPUs have no NVLink")
+    stated = context.settings.threshold(context.size, "nvlinks")
+    told: list[Observation] = []
+    for gpu in gpus:
+        told += unreadable(gpu) or _up(gpu, links.get(gpu.index), None if stated is None else int(stated.limit))
+    told += _grown(context, [(gpu, links[gpu.index]) for gpu in gpus if gpu.index in links])
+    limit = in_words(stated) if stated else "every link of a GPU (azurehpc-health-checks, check_nvlink_status)"
+    return gather(told, f"the NVLinks of {len(gpus)} GPUs are up", limit)
+
+
+def _has_any(links: Iterable[NvLinks]) -> bool:
+    return any(one.active or one.problem for one in links)
+
+
+def _up(gpu: GpuHealth, links: NvLinks | None, stated: int | None) -> Iterator[Observation]:
+    if links is None or links.problem:
+        why = f": {links.problem}" if links else ""
+        yield Finding(UNKNOWN, f"{gpu.label} does not tell how its NVLinks are{why}", gpu.device)
+        return
+    up, limit = sum(links.active), len(links.active) if stated is None else stated
+    yield Reading("gpu_nvlinks_up", up, "links", gpu.device, limit or 1)
+    if not links.active:
+        yield Finding(FAIL, f"{gpu.label} shows none of its NVLinks", gpu.device, _NVLINK_HINT)
+    elif up < limit:
+        down = ", ".join(str(link) for link, active in enumerate(links.active) if not active)
+        words = f"{up} of {limit} NVLinks of {gpu.label} are up: down {down or 'are those it does not show'}"
+        yield Finding(FAIL, words, gpu.device, _NVLINK_HINT)
+
+
+def _grown(context: Context, gpus: Sequence[tuple[GpuHealth, NvLinks]]) -> Iterator[Observation]:
+    """Yield the errors since the last run; the counters begin anew with each load of the driver."""
+    before = context.history.get(_ERRORS) or {}
+    now = {gpu.uuid or gpu.device: dict(links.errors) for gpu, links in gpus}
+    context.history.keep(_ERRORS, {**before, **now})
+    for gpu, links in gpus:
+        known = before.get(gpu.uuid or gpu.device, {})
+        grown = {kind: count - known[kind] for kind, count in links.errors.items() if count > known.get(kind, count)}
+        for kind, count in links.errors.items():
+            yield Reading(f"gpu_nvlink_{kind}", count, "errors", gpu.device)
+        if grown:
+            words = ", ".join(f"{count} {_KINDS.get(kind, kind)}" for kind, count in grown.items())
+            yield Finding(
+                WARN, f"NVLinks of {gpu.label} had errors since the last run: {words}", gpu.device, _NVLINK_HINT
+            )
+
+
+def _applies(size: VmSize | None) -> str:
+    if size is not None and size.gpu_count == 1:
+        return f"{size.name} has one GPU, which has no peer"
+    return with_nvidia_gpus(size)
+
+
+GPU_NVLINK = Check(
+    name="gpu_nvlink",
+    title="NVLinks of the GPUs",
+    explain=(
+        "Of each GPU as many NVLinks are up as the VM size is known to have, else all that it has "
+        "(azurehpc-health-checks demands all; with H100 NVL 12 of 18 are up, its issue 162). Errors that were added "
+        "since the last run are a warning."
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure_nvlink,
+    applies=_applies,
+    limit_s=PATIENCE_S,
+    action=REBOOT,
+    fault="NHC2016",
+    further_limits=("nvlinks",),
+)

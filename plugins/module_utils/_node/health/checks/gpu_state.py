@@ -1,0 +1,290 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The GPUs' state: heat, power, clocks and what lowers them, persistence mode, MIG mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...machine.gpu import GpuError, GpuFacts, GpuHealth, read_load
+from ...machine.gpu.facts import DIED, NO_ANSWER
+from ...machine.gpu.health import HARDWARE, HARDWARE_THERMAL, POWER_BRAKE, POWER_CAP, THERMAL
+from ...setup.clocks import Lock, Wanted, chosen, plan, read_boot, read_record
+from ..applies import with_nvidia_gpus
+from ..check import (
+    BOOT,
+    DEEP,
+    FAIL,
+    OBSERVE,
+    PERIODIC,
+    PROLOG,
+    UNKNOWN,
+    WARN,
+    Answer,
+    CannotTell,
+    Check,
+    Context,
+    Finding,
+    Reading,
+)
+from ..gpu_answers import Observation, gather, judge_each, not_reported
+from ..gpus import PATIENCE_S
+
+# Why the GPUs' clocks are not higher: heat, the hardware, the power.
+
+_HEAT = "NHC2017"
+_HARD = (
+    (HARDWARE_THERMAL, "it is too hot (HW thermal slowdown)", _HEAT),
+    (POWER_BRAKE, "its power supply demands it (HW power brake)", "NHC2010"),
+    (HARDWARE, "of heat or power (HW slowdown)", "NHC2010"),
+)
+_THROTTLE_HINT = "'nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER' tells more; redeploy the VM if it stays so"
+
+
+def _measure_throttle(context: Context) -> Answer:
+    good = "nothing slows the GPUs down"
+    return judge_each(context, "why its clocks are not higher", "reasons", _judge_throttle, good)
+
+
+def _judge_throttle(gpu: GpuHealth) -> Iterator[Observation]:
+    if gpu.reasons is None:
+        return
+    yield Reading("gpu_clock_reasons", gpu.reasons, device=gpu.device)
+    # Several at once are usual, and the general bit of the hardware comes with the particular ones.
+    hard = next(((words, fault) for bit, words, fault in _HARD if gpu.reasons & bit), None)
+    if hard:
+        words = f"the hardware slows {gpu.label} down because {hard[0]}"
+        yield Finding(FAIL, words, gpu.device, _THROTTLE_HINT, fault=hard[1])
+    elif gpu.reasons & THERMAL:
+        words = f"the driver slows {gpu.label} down because it is too hot (SW thermal slowdown)"
+        yield Finding(WARN, words, gpu.device, _THROTTLE_HINT)
+    if gpu.reasons & POWER_CAP and _is_lowered(gpu):
+        words = f"{gpu.label} is held back by a power limit of {gpu.power_limit:g} W, below its {gpu.power_default:g} W"
+        yield Finding(WARN, words, gpu.device, "'nvidia-smi -pl' sets it")
+
+
+def _is_lowered(gpu: GpuHealth) -> bool:
+    return gpu.power_limit is not None and gpu.power_default is not None and gpu.power_limit < gpu.power_default
+
+
+GPU_THROTTLE = Check(
+    name="gpu_throttle",
+    title="What slows the GPUs down",
+    explain=(
+        "The driver's reasons why clocks are not higher, bit by bit. The hardware's own slowdown, for heat or power, "
+        "fails; the driver's for heat is a warning, and so is the power limit where somebody has lowered it. Being "
+        "idle, clocks that were set, and a GPU under load at its own power limit are as they should be (NVIDIA, "
+        "nvml.h)."
+    ),
+    tiers=(PROLOG, PERIODIC, BOOT, DEEP),
+    measure=_measure_throttle,
+    applies=with_nvidia_gpus,
+    limit_s=PATIENCE_S,
+    action=OBSERVE,
+    fault=_HEAT,
+)
+
+
+# How hot the GPUs are, against the limits that each of them has in itself.
+
+_TEMPERATURE_HINT = "Compare it with the other nodes; redeploy the VM if it stays so: its host is not cooled well"
+
+
+def _measure_temperature(context: Context) -> Answer:
+    limit = "below the GPU's own temperature of slowdown; above its highest to be used at it warns (NVML)"
+    return judge_each(context, "how hot it is", "temperature", _judge_temperature, "the GPUs are cool enough", limit)
+
+
+def _judge_temperature(gpu: GpuHealth) -> Iterator[Observation]:
+    if gpu.temperature is None:
+        return
+    yield Reading("gpu_temperature", gpu.temperature, "C", gpu.device, gpu.slowdown_at, at_most=True)
+    if gpu.slowdown_at is None:
+        yield not_reported(gpu, "at which temperature it is slowed down", "slowdown_at")
+    elif gpu.temperature >= gpu.slowdown_at:
+        words = f"{gpu.label} is at {gpu.temperature} C: from {gpu.slowdown_at} C on the hardware slows it down"
+        yield Finding(FAIL, words, gpu.device, _TEMPERATURE_HINT)
+    elif gpu.most is not None and gpu.temperature > gpu.most:
+        words = f"{gpu.label} is at {gpu.temperature} C, above the {gpu.most} C that it is to be used at"
+        yield Finding(WARN, words, gpu.device, _TEMPERATURE_HINT)
+
+
+GPU_TEMPERATURE = Check(
+    name="gpu_temperature",
+    title="Temperature of the GPUs",
+    explain=(
+        "Each GPU is cooler than the temperature from which its hardware slows it down; above the highest temperature "
+        "that it is to be used at it warns. Both limits are the GPU's own, as NVML tells them."
+    ),
+    tiers=(PROLOG, PERIODIC, BOOT, DEEP),
+    measure=_measure_temperature,
+    applies=with_nvidia_gpus,
+    limit_s=PATIENCE_S,
+    action=OBSERVE,
+    fault="NHC2017",
+)
+
+
+# What the GPUs draw, and whether somebody has lowered what they may draw.
+
+
+def _measure_power(context: Context) -> Answer:
+    good = "each GPU may draw what its model may"
+    return judge_each(
+        context, "what power it may draw", "power_limit", _judge_power, good, "the GPU's own default limit"
+    )
+
+
+def _judge_power(gpu: GpuHealth) -> Iterator[Observation]:
+    if gpu.power is not None:
+        yield Reading("gpu_power", gpu.power, "W", gpu.device)
+    if gpu.power_limit is None or gpu.power_default is None:
+        yield not_reported(gpu, "what power it may draw", "power_limit" if gpu.power_limit is None else "power_default")
+        return
+    yield Reading("gpu_power_limit", gpu.power_limit, "W", gpu.device, gpu.power_default)
+    if gpu.power_limit < gpu.power_default:
+        words = f"{gpu.label} may draw {gpu.power_limit:g} W only, and its model {gpu.power_default:g} W"
+        hint = f"'nvidia-smi -i {gpu.index} -pl {gpu.power_default:g}' sets it back, if nobody wants it so"
+        yield Finding(WARN, words, gpu.device, hint)
+
+
+GPU_POWER = Check(
+    name="gpu_power",
+    title="Power of the GPUs",
+    explain=(
+        "What each GPU draws, and that the limit in force is not below the default of its model, which the driver "
+        "tells. A lower one is a warning."
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure_power,
+    applies=with_nvidia_gpus,
+    limit_s=PATIENCE_S,
+    action=OBSERVE,
+)
+
+
+# The GPUs' clocks are what the settings of gpu_clocks want.
+
+
+def _measure_clocks(context: Context) -> Answer:
+    wanted = read_boot(context.root)
+    if wanted is None:
+        return Answer(skipped="no clocks are wanted: there is no /etc/hpcai/clocks.json")
+    try:
+        gpus = chosen(context.gpus.facts(), wanted.gpus)
+    except ValueError as error:
+        raise CannotTell(f"/etc/hpcai/clocks.json: {error}") from None
+    except GpuError as error:
+        if error.kind in (NO_ANSWER, DIED):
+            raise
+        raise CannotTell(f"the GPUs' driver cannot be asked: {error}") from None
+    if not gpus:
+        raise CannotTell("the driver knows no GPU")
+    record = read_record(context.root, read_load(context.root))
+    told = [one for gpu in gpus for one in _judge_clocks(gpu, record.get(gpu.uuid or ""), wanted)]
+    limit = f"{wanted.state} (/etc/hpcai/clocks.json)"
+    return gather(told, f"the clocks of {len(gpus)} GPUs are as wanted ({wanted.state})", limit)
+
+
+def _judge_clocks(gpu: GpuFacts, recorded: Lock | None, wanted: Wanted) -> Iterator[Observation]:
+    device = gpu.busid or f"GPU {gpu.index}"
+    planned = plan(gpu, recorded, wanted)
+    if planned.problem:
+        yield Finding(UNKNOWN, f"{gpu.label} does not tell its clocks: {planned.problem}", device)
+        return
+    if gpu.current.graphics is not None:
+        yield Reading("gpu_graphics_clock", gpu.current.graphics, "MHz", device)
+    if gpu.current.memory is not None:
+        yield Reading("gpu_memory_clock", gpu.current.memory, "MHz", device)
+    if planned.unsupported and wanted.on_unsupported == "fail":
+        words = f"{gpu.label} cannot have the clocks that are wanted: {planned.unsupported}"
+        yield Finding(WARN, words, device, "Choose another method for gpu_clocks, or on_unsupported: warn")
+    elif planned.actions:
+        why = "; ".join(planned.reasons) or "something was changed"
+        yield Finding(WARN, f"{gpu.label} has other clocks than wanted: {why}", device, "Run 'hpcnode clocks apply'")
+    elif gpu.current.graphics is None and gpu.current.memory is None:
+        yield Finding(UNKNOWN, f"{gpu.label} does not tell its clocks", device)
+
+
+GPU_CLOCKS = Check(
+    name="gpu_clocks",
+    title="Clocks of the GPUs",
+    explain=(
+        "The clocks of each GPU are what /etc/hpcai/clocks.json (gpu_clocks) wants: application clocks as the driver "
+        "tells them, locked ones as the record of this load of the driver has them. It warns: 'hpcnode clocks apply' "
+        "mends it."
+    ),
+    tiers=(PERIODIC, BOOT),
+    measure=_measure_clocks,
+    applies=with_nvidia_gpus,
+    limit_s=PATIENCE_S,
+    action=OBSERVE,
+)
+
+
+# Persistence mode: the driver keeps the GPUs running when nobody uses them.
+
+
+def _measure_persistence(context: Context) -> Answer:
+    return judge_each(
+        context, "whether persistence mode is on", "persistence", _judge_persistence, "persistence mode is on"
+    )
+
+
+def _judge_persistence(gpu: GpuHealth) -> Iterator[Observation]:
+    if gpu.persistence is None:
+        return
+    yield Reading("gpu_persistence", int(gpu.persistence), device=gpu.device, limit=1)
+    if not gpu.persistence:
+        words = f"persistence mode of {gpu.label} is off: the driver forgets its clocks, and each job starts slowly"
+        hint = "'systemctl enable --now nvidia-persistenced', or gpu_clocks with persistence: true"
+        yield Finding(WARN, words, gpu.device, hint)
+
+
+GPU_PERSISTENCE = Check(
+    name="gpu_persistence",
+    title="Persistence mode of the GPUs",
+    explain="Persistence mode is on, by nvidia-persistenced or by itself, as NVML tells. Where it is off, it warns.",
+    tiers=(PROLOG, PERIODIC, BOOT),
+    measure=_measure_persistence,
+    applies=with_nvidia_gpus,
+    limit_s=PATIENCE_S,
+    action=OBSERVE,
+)
+
+
+# MIG: no GPU is cut into instances unless that is wanted.
+
+
+def _measure_mig(context: Context) -> Answer:
+    wanted = bool(context.option(GPU_MIG, "enabled"))
+
+    def judge(gpu: GpuHealth) -> Iterator[Observation]:
+        if "mig" in gpu.errors:
+            return
+        yield Reading("gpu_mig", "none" if gpu.mig is None else "on" if gpu.mig else "off", device=gpu.device)
+        if bool(gpu.mig) != wanted:
+            if gpu.mig:
+                words = f"MIG mode of {gpu.label} is on: programs see parts of it, and NCCL cannot use them together"
+            else:
+                words = f"MIG mode of {gpu.label} is off, and is wanted"
+            hint = f"'nvidia-smi -i {gpu.index} -mig {int(wanted)}' on the drained node, or set the option enabled"
+            yield Finding(WARN, words, gpu.device, hint)
+
+    state = "on" if wanted else "off"
+    return judge_each(context, "whether MIG mode is on", "mig", judge, f"MIG mode is {state}, as wanted", state)
+
+
+GPU_MIG = Check(
+    name="gpu_mig",
+    title="MIG mode of the GPUs",
+    explain="MIG mode is off on each GPU, or on where the option enabled says so. Anything else is a warning.",
+    tiers=(PROLOG, PERIODIC, BOOT),
+    measure=_measure_mig,
+    applies=with_nvidia_gpus,
+    limit_s=PATIENCE_S,
+    action=OBSERVE,
+    options={"enabled": False},
+)

@@ -1,0 +1,284 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Bandwidth and latency of each InfiniBand adapter, by perftest."""
+
+from __future__ import annotations
+
+import math
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...machine.pci import read_pci
+from ...machine.rdma import INFINIBAND, Port, read_ports
+from ...machine.run import Result
+from .. import deep
+from ..applies import with_infiniband
+from ..check import DEEP, FAIL, REPLACE, UNKNOWN, WARN, Answer, CannotTell, Check, Context, Finding, Reading
+from ..deep import WITH_PROGRAM, compared, must_be_idle, outliers
+from ..settings import in_words
+
+# The output of perftest (``ib_write_bw``, ``ib_write_lat``): a heading that begins with ``#bytes``, and rows below.
+
+_AVERAGE = re.compile(r"BW average\[(Gb|MiB|MB)/sec\]")
+_GBPS = {"Gb": 1.0, "MiB": 8 * 1048576 / 1e9, "MB": 8 * 1e6 / 1e9}
+_PARSER_BYTES, _ITERATIONS, _PEAK, _BANDWIDTH = range(4)
+_TYPICAL = 4
+
+
+def bandwidth_gbps(text: str, size: int) -> float | None:
+    """Return the average bandwidth in Gb/s of messages of this size; None where none was printed."""
+    unit = _AVERAGE.search(text)
+    if not unit:
+        return None
+    for words in _rows(text[unit.end() :]):
+        if len(words) > _BANDWIDTH and words[_PARSER_BYTES] == size:
+            value = words[_BANDWIDTH] * _GBPS[unit[1]]
+            return value if math.isfinite(value) and value > 0 else None
+    return None
+
+
+def latency_us(text: str) -> float | None:
+    """Return the typical latency in microseconds; None where none was printed."""
+    heading = text.find("t_typical[usec]")
+    if heading < 0:
+        return None
+    for words in _rows(text[heading:]):
+        if len(words) > _TYPICAL:
+            value = words[_TYPICAL]
+            return value if math.isfinite(value) and value > 0 else None
+    return None
+
+
+def _rows(text: str) -> Iterator[list[float]]:
+    for line in text.splitlines():
+        try:
+            words = [float(word) for word in line.split()]
+        except ValueError:
+            continue
+        if words:
+            yield words
+
+
+# A test of perftest between a server and a client on one adapter of this node.
+
+FOLDERS = ("/opt/perftest/bin", "/usr/local/perftest/bin")
+SOURCE = "perftest"
+
+_HERE = "127.0.0.1"
+_TRIES, _PAUSE_S = 20, 0.25
+"""How often a client tries to reach its server, which takes a moment to listen."""
+_NOT_YET = "Couldn't connect to"
+_IN_USE = ("Couldn't listen to port", "Address already in use", "address in use")
+_WITHOUT_CUDA = ("Unsupported memory type", "unrecognized option '--use_cuda")
+
+
+class WithoutCuda(RuntimeError):
+    """This perftest was built without CUDA."""
+
+
+def active_ports(context: Context) -> list[Port]:
+    """Return the InfiniBand ports that carry data.
+
+    :raises CannotTell: there is none.
+    """
+    ports = [port for port in read_ports(context.root) if port.link_layer == INFINIBAND]
+    found = [port for port in ports if port.works]
+    if not found:
+        raise CannotTell(f"none of {len(ports)} InfiniBand ports is active, so nothing can be measured")
+    return found
+
+
+def gpu_near(context: Context, port: Port) -> int | None:
+    """Return the number of a GPU, in the order of PCI, on the adapter's NUMA node: its place there is the adapter's."""
+    devices = read_pci(context.root)
+    gpus = [device for device in devices if device.is_gpu and device.vendor == 0x10DE]
+    own = next((device for device in devices if device.busid == port.busid), None)
+    if own is None:
+        return None
+    adapters = [device for device in devices if device.is_hca and device.numa_node == own.numa_node]
+    near = [number for number, gpu in enumerate(gpus) if gpu.numa_node == own.numa_node]
+    return near[adapters.index(own) % len(near)] if near and own in adapters else None
+
+
+def between(
+    context: Context, path: str, port: Port, options: Sequence[str], within_s: float
+) -> tuple[str, list[Finding]]:
+    """Run a server and a client on this port, and return what the client printed and what is wrong.
+
+    Both must come to a good end: what a client prints whose server failed may be another server's.
+
+    :raises WithoutCuda: the options are for memory of GPUs, and this perftest knows none.
+    """
+    number = free_port()
+    command = [path, "-d", port.device, "-i", str(port.number), "-p", str(number), "-F", *options]
+    environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    served: list[Result] = []
+    server = threading.Thread(
+        target=lambda: served.append(deep.call(context, command, within_s, environment)), daemon=True
+    )
+    server.start()
+    client = Result((), deep.MISSING, "", "")
+    for _try in range(_TRIES):
+        client = deep.call(context, [*command, _HERE], within_s, environment)
+        if _NOT_YET not in client.stderr + client.stdout or served:
+            break
+        time.sleep(_PAUSE_S)
+    server.join(within_s + 10)
+    results = {"the server of": served[0] if served else replace(client, rc=deep.OVERDUE), "the client of": client}
+    name = path.rpartition("/")[2]
+    if any(words in result.stdout + result.stderr for result in results.values() for words in _WITHOUT_CUDA):
+        raise WithoutCuda
+    found: list[Finding] = []
+    for whose, result in results.items():
+        said = result.stdout + result.stderr
+        if any(words in said for words in _IN_USE):
+            words = f"port {number}, on which {name} listens for {port.label}, is in use: {deep.last_line(result)}"
+            return "", [Finding(UNKNOWN, words, port.label, "Run the check again")]
+        if whose == "the client of" and _NOT_YET in said and not found:
+            words = f"{name} did not reach its own server for {port.label}: {deep.last_line(result)}"
+            return "", [Finding(UNKNOWN, words, port.label)]
+        refused = deep.refusal(context, result, f"{whose} {name} on {port.label}", within_s, port.label)
+        found += [refused] if refused else []
+    # The one that failed by itself says more than the one that only lost its peer.
+    found.sort(key=lambda finding: finding.verdict != FAIL)
+    return ("", found[:1]) if found else (client.stdout, [])
+
+
+def free_port() -> int:
+    """Return the number of a TCP port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind((_HERE, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# Whether each InfiniBand adapter reaches its bandwidth.
+
+_WRITE_BANDWIDTH = "ib_write_bandwidth"
+OF_GPU, OF_HOST = "ib_gdr_write", "ib_write"
+
+_SIZE = 8388608
+_BANDWIDTH_BYTES = re.compile(r"(\d+) B\b")
+_QUEUE_PAIRS = re.compile(r"(\d+) queue pairs")
+_RUN_S = 30.0
+_HINT = "Look at the port's errors: hpcnode health run periodic --only ib_errors; then replace the node"
+
+
+def _measure_bandwidth(context: Context) -> Answer:
+    """Write through each adapter, from memory of a GPU near it where that can be, else of the host."""
+    ports = active_ports(context)
+    path = deep.needed(context, IB_WRITE_BANDWIDTH, "ib_write_bw", FOLDERS, SOURCE)
+    must_be_idle(context, IB_WRITE_BANDWIDTH)
+    of_gpu = context.settings.threshold(context.size, OF_GPU)
+    findings: list[Finding] = []
+    if of_gpu:
+        try:
+            return _answer(context, path, ports, OF_GPU, findings)
+        except WithoutCuda:
+            words = "ib_write_bw was built without CUDA: memory of the host was measured, not of the GPUs"
+            findings.append(
+                Finding(WARN, words, hint=f"Install a perftest with CUDA, and set options.{_WRITE_BANDWIDTH}.program")
+            )
+    return _answer(context, path, ports, OF_HOST, findings)
+
+
+def _answer(context: Context, path: str, ports: list[Port], limit_name: str, findings: list[Finding]) -> Answer:
+    threshold = context.settings.threshold(context.size, limit_name)
+    at = threshold.at if threshold else ""
+    stated = _BANDWIDTH_BYTES.search(at)
+    size = int(stated[1]) if stated else _SIZE
+    pairs = _QUEUE_PAIRS.search(at)
+    readings, found = [], list(findings)
+    for port in ports:
+        options = ["-s", str(size), *(["-q", pairs[1]] if pairs else ()), "--report_gbits"]
+        gpu = gpu_near(context, port) if limit_name == OF_GPU else None
+        if limit_name == OF_GPU and gpu is None:
+            found.append(Finding(UNKNOWN, f"no GPU is near {port.label}, so it was not measured", port.label))
+            continue
+        options += [] if gpu is None else [f"--use_cuda={gpu}"]
+        said, wrong = between(context, path, port, options, _RUN_S)
+        found += wrong
+        value = bandwidth_gbps(said, size)
+        if value is not None:
+            limit = threshold.limit if threshold else None
+            readings.append(Reading(f"{limit_name}_bandwidth", round(value, 2), "Gb/s", port.label, limit))
+        elif not wrong:
+            words = f"ib_write_bw on {port.label} ended well, but printed no bandwidth"
+            found.append(Finding(UNKNOWN, words, port.label, f"Run it by hand: {path} -d {port.device}"))
+    what = "the bandwidth of writes"
+    found += compared(readings, threshold, what, _HINT) if threshold else outliers(readings, what)
+    slowest = min((float(one.value) for one in readings), default=0)
+    memory = "of the GPUs" if limit_name == OF_GPU else "of the host"
+    good = f"{len(readings)} adapters, the slowest with {slowest:.4g} Gb/s, memory {memory}"
+    return Answer(good, tuple(readings), tuple(found), in_words(threshold) if threshold else "")
+
+
+IB_WRITE_BANDWIDTH = Check(
+    name=_WRITE_BANDWIDTH,
+    title="bandwidth of the adapters",
+    explain="Runs ib_write_bw on each InfiniBand adapter with itself, messages and queue pairs as the limit says, in "
+    "memory of a GPU on its NUMA node, and compares with the size's limit (azurehpc-health-checks, check_ib_bw_gdr). A "
+    "perftest without CUDA measures memory of the host, and the check says so.",
+    tiers=(DEEP,),
+    measure=_measure_bandwidth,
+    applies=with_infiniband,
+    limit_s=8 * 2 * _RUN_S + 60,
+    action=REPLACE,
+    fault="NHC2003",
+    asks_device=True,
+    thresholds=(OF_GPU, OF_HOST),
+    options=WITH_PROGRAM,
+)
+
+
+# Whether each InfiniBand adapter answers as fast as it should.
+
+_LATENCY = "ib_latency"
+LIMIT = "ib_latency_local"
+
+_WHAT = "the latency of writes"
+
+
+def _measure_latency(context: Context) -> Answer:
+    """Run ``ib_write_lat`` on each adapter with itself."""
+    ports = active_ports(context)
+    path = deep.needed(context, IB_LATENCY, "ib_write_lat", FOLDERS, SOURCE)
+    must_be_idle(context, IB_LATENCY)
+    threshold = context.settings.threshold(context.size, LIMIT)
+    readings, found = [], []
+    for port in ports:
+        said, wrong = between(context, path, port, (), _RUN_S)
+        found += wrong
+        value = latency_us(said)
+        if value is not None:
+            limit = threshold.limit if threshold else None
+            readings.append(Reading(LIMIT, value, "us", port.label, limit, at_most=True))
+        elif not wrong:
+            found.append(Finding(UNKNOWN, f"ib_write_lat on {port.label} printed no latency", port.label))
+    found += compared(readings, threshold, _WHAT, _HINT) if threshold else outliers(readings, _WHAT)
+    slowest = max((float(one.value) for one in readings), default=0)
+    good = f"{len(readings)} adapters, the slowest with {slowest:.3g} us"
+    return Answer(good, tuple(readings), tuple(found), in_words(threshold) if threshold else "")
+
+
+IB_LATENCY = Check(
+    name=_LATENCY,
+    title="latency of the adapters",
+    explain="Runs ib_write_lat on each InfiniBand adapter with itself and compares the typical latency with the size's "
+    "limit (azurehpc, experimental/ndv4_a100_healthchecks); where there is none, with the node's other adapters.",
+    tiers=(DEEP,),
+    measure=_measure_latency,
+    applies=with_infiniband,
+    limit_s=8 * 2 * _RUN_S + 60,
+    action=REPLACE,
+    fault="NHC2003",
+    asks_device=True,
+    thresholds=(LIMIT,),
+    options=WITH_PROGRAM,
+)

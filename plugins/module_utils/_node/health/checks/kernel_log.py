@@ -1,0 +1,297 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The kernel's log: crashes and hangs of the kernel, errors of disks, arrays and file systems."""
+
+from __future__ import annotations
+
+import re
+
+from ..check import BOOT, EPILOG, FAIL, NOTHING, OBSERVE, PERIODIC, REBOOT, REPLACE, USER, WARN, Answer, Check, Context
+from ..log_signs import Sign, look_for
+
+# Whether the kernel itself is in trouble: crashes within it, tasks and CPUs that hang, memory that ran out.
+
+_RESTART = "Drain the node and restart the machine: after this the kernel is in no known state"
+
+KERNEL_TROUBLE_SIGNS = (
+    Sign(
+        "crash",
+        re.compile(
+            r"BUG: (?:kernel NULL pointer dereference|unable to handle |Bad page (?:state|map|cache) in process "
+            r"|Bad rss-counter state mm:|non-zero pgtables_bytes on freeing mm|scheduling while atomic: "
+            r"|\w+ stack guard page was hit at )"
+            r"|kernel BUG at [\w./-]+:\d+!|Kernel BUG at \S+ \[verbose debug info unavailable\]"
+            # Since Linux 6.10 each begins with "Oops: ".
+            r"|(?:Oops: )?(?:Oops|general protection fault(?:, (?:probably|maybe) for [\w -]+)?|Bad pagetable"
+            r"|segment-related general protection fault|double fault|stack guard page|int3|divide error|invalid opcode)"
+            r": [0-9a-f]{4} \[#\d+\](?:$| (?:PREEMPT|SMP|DEBUG|KASAN|PTI|NOPTI))"
+            r"|PANIC: double fault, error_code: "
+            r"|Internal error: Oops\b.*: [0-9a-f]+ \[#\d+\]"
+        ),
+        FAIL,
+        "the kernel crashed within itself (BUG, Oops) and went on",
+        _RESTART,
+        fault="",
+        source="arch/x86: mm/fault.c, kernel/dumpstack.c, kernel/traps.c; lib/bug.c, mm/page_alloc.c, mm/memory.c, "
+        "kernel/fork.c, kernel/sched/core.c, arch/arm64/kernel/traps.c",
+    ),
+    Sign(
+        "hard_lockup",
+        re.compile(r"(?:NMI )?watchdog: (?:CPU\d+: )?Watchdog detected hard LOCKUP on cpu "),
+        FAIL,
+        "a CPU was stuck in the kernel with its interrupts off (hard lockup)",
+        _RESTART,
+        fault="",
+        source="kernel/watchdog.c, until Linux 6.4 kernel/watchdog_hld.c",
+    ),
+    Sign(
+        "soft_lockup",
+        re.compile(r"watchdog: BUG: soft lockup - CPU#\d+ stuck for \d+s!|BUG: workqueue lockup - pool cpus="),
+        WARN,
+        "a CPU was stuck in the kernel (soft lockup)",
+        "Azure may have paused the VM for maintenance; else 'journalctl -k -b' tells where the CPU was",
+        OBSERVE,
+        "",
+        source="kernel/watchdog.c, kernel/workqueue.c",
+    ),
+    Sign(
+        "rcu_stall",
+        re.compile(
+            r"rcu: INFO: rcu_\w+ (?:self-)?detected (?:expedited )?stalls? on |rcu: rcu_\w+ kthread starved for "
+        ),
+        WARN,
+        "a CPU held up the others in the kernel (RCU stall)",
+        "Azure may have paused the VM for maintenance; else 'journalctl -k -b' tells where the CPU was",
+        OBSERVE,
+        "",
+        source="kernel/rcu: tree_stall.h, tree_exp.h",
+    ),
+    Sign(
+        "hung_task",
+        # The name of a task has at most 15 bytes.
+        re.compile(r"INFO: task .{1,15}:\d+ blocked (?:in I/O wait )?for more than \d+ seconds\.$"),
+        WARN,
+        "a task hung in the kernel for minutes",
+        "'journalctl -k -b -g \"blocked for more\"' tells which: a file system or a device may not answer",
+        OBSERVE,
+        "",
+        source="kernel/hung_task.c",
+    ),
+    Sign(
+        "oom_of_job",
+        re.compile(r"Memory cgroup out of memory: Killed process \d+ \("),
+        WARN,
+        "a process was ended because it used more memory than its job may",
+        "The job's owner should ask for more memory, or use less; the machine is not to blame",
+        NOTHING,
+        "",
+        USER,
+        source="mm/oom_kill.c",
+    ),
+    Sign(
+        "oom_of_machine",
+        re.compile(r"Out of memory(?: \(oom_kill_allocating_task\))?: Killed process \d+ \("),
+        WARN,
+        "processes used up the machine's memory, and one was ended for it",
+        "Have Slurm limit the memory of jobs (ConstrainRAMSpace); see that no service of the machine was ended",
+        OBSERVE,
+        "",
+        USER,
+        source="mm/oom_kill.c",
+    ),
+)
+
+
+def _measure_trouble(context: Context) -> Answer:
+    return look_for(
+        context, KERNEL_TROUBLE_SIGNS, "kernel_troubles", "the kernel has not complained of itself since the last look"
+    )
+
+
+KERNEL_TROUBLE = Check(
+    name="kernel_trouble",
+    title="crashes and hangs within the kernel",
+    explain=(
+        "Looks in the kernel's log of this boot for crashes within the kernel and hard lockups, which fail, and for "
+        "soft lockups, RCU stalls and hung tasks, which warn, as they also come of a pause of the VM or of a file "
+        "server. They stay until the machine restarts. Processes ended for want of memory are a user's, and warn once."
+    ),
+    tiers=(PERIODIC, EPILOG, BOOT),
+    measure=_measure_trouble,
+    action=REBOOT,
+)
+
+
+# Errors of disks, arrays and file systems, as the kernel's log tells of them.
+
+_NVME = r"(nvme\d+)"
+_OTHER = r"((?:sd|vd|md|dm-)\w+)"
+_MOUNTED = r"([\w./-]+)"
+# The names of errors in blk_errors (block/blk-core.c) that a disk causes, and not a request that it does not know.
+_FAILED = (
+    r"(?:blk_update_request: |print_req_error: )?(?:I/O|timeout|recoverable transport|protection|device offline"
+    r"|critical (?:medium|target|nexus|space allocation)) error, dev "
+)
+# 28 and 122 are ENOSPC and EDQUOT: users filled it.
+_NOT_FULL = r"error -?(?!28\b|122\b)\d+"
+_LOST = "NHC2023"
+_LOG = "'journalctl -k -b -g {device}' has the lines"
+_REPLACE = f"Redeploy or replace the instance, its scratch is lost anyway; {_LOG}"
+_ARRAY_LOST = (
+    "The array's data are lost where it is RAID 0: redeploy or replace the instance; 'cat /proc/mdstat' tells more"
+)
+
+DISK_ERRORS_SIGNS = (
+    Sign(
+        "nvme_gone",
+        re.compile(
+            rf"nvme {_NVME}: (?:Removing after probe failure status|Disabling device after reset failure"
+            r"|Device not ready; aborting|Identify Controller failed|Reading CAP failed|IO queues (?:lost|not created)"
+            r"|failure state error detected, request disconnect)"
+            rf"|block {_NVME}\w*: no available path - failing I/O"
+        ),
+        FAIL,
+        "NVMe disk {device} went away: its controller could not be reset",
+        _REPLACE,
+        REPLACE,
+        _LOST,
+        source="drivers/nvme/host: core.c, pci.c, multipath.c",
+    ),
+    Sign(
+        "nvme_io",
+        re.compile(
+            rf"{_FAILED}{_NVME}\w*, sector \d+"
+            rf"|Buffer I/O error on dev {_NVME}\w*, logical block \d+"
+            rf"|{_NVME}\w*: writeback error on inode \d+, "
+        ),
+        FAIL,
+        "NVMe disk {device} had errors reading or writing",
+        _REPLACE,
+        REPLACE,
+        _LOST,
+        source="block/blk-core.c, block/blk-mq.c, fs/buffer.c, fs/iomap/buffered-io.c",
+    ),
+    Sign(
+        "nvme_reset",
+        re.compile(
+            rf"nvme {_NVME}: (?:I/O (?:tag )?\d+ (?:\([\w /-]+\) )?(?:opcode 0x[0-9a-f]+ )?(?:\([\w /-]+\) )?QID \d+ "
+            r"timeout, (?:aborting|reset controller|disable controller|completion polled)"
+            r"|controller is down; will reset: |frozen state error detected, reset controller"
+            r"|resetting controller due to |Fw activation timeout, reset controller)"
+            rf"|block {_NVME}\w*: no usable path - requeuing I/O"
+        ),
+        WARN,
+        "NVMe disk {device} did not answer in time",
+        f"Watch it, and redeploy the instance if it comes again; {_LOG}",
+        OBSERVE,
+        "",
+        source="drivers/nvme/host: core.c, pci.c, multipath.c",
+    ),
+    Sign(
+        # raid0 forgets the colon after its name, and the others have it: md/raid0md0, md/raid1:md0, md/raid:md0.
+        "array",
+        re.compile(
+            r"md/raid\d*:?(md[\w-]+): (?:Disk failure on |Cannot continue operation |not enough operational devices "
+            r"|too few disks |[\w-]+: unrecoverable I/O read error )"
+            r"|md: (md[\w-]+): (?:raid0|linear) array has a missing/failed member"
+        ),
+        FAIL,
+        "a disk of array {device} has failed",
+        _ARRAY_LOST,
+        REPLACE,
+        _LOST,
+        source="drivers/md: raid0.c, raid1.c, raid5.c, raid10.c; until Linux 6.0 md.h",
+    ),
+    Sign(
+        "array_superblock",
+        re.compile(r"md: (?:super_written gets error=|disabled device [\w-]+, could not read superblock)"),
+        FAIL,
+        "a disk of an array could not be read or written",
+        _ARRAY_LOST,
+        REPLACE,
+        _LOST,
+        source="drivers/md/md.c",
+    ),
+    Sign(
+        "file_system_down",
+        re.compile(
+            rf"XFS \({_MOUNTED}\): (?:Corruption (?:of|detected)|AGF corruption"
+            r"|Metadata (?:corruption detected|CRC error detected|I/O Error )|metadata I/O error"
+            r"|log I/O error |Log I/O Error |I/O Error Detected|log recovery (?:read|write) I/O error"
+            r"|Block device removal |Filesystem has been shut down|User initiated shutdown|Internal error )"
+        ),
+        FAIL,
+        "file system on {device} is damaged or was shut down (XFS)",
+        f"Unmount and repair it, or make it anew if it is the scratch; {_LOG}",
+        REBOOT,
+        "",
+        source="fs/xfs: xfs_fsops.c, xfs_error.c, xfs_log.c, xfs_log_recover.c, xfs_buf.c, libxfs/xfs_ag.c",
+    ),
+    Sign(
+        "ext4",
+        re.compile(
+            rf"EXT4-fs error \(device {_MOUNTED}\)"
+            rf"|EXT4-fs warning \(device {_MOUNTED}\): ext4_end_bio:\d+: I/O error "
+            rf"|EXT4-fs \({_MOUNTED}\): (?:Remounting filesystem read-only|I/O error while writing superblock"
+            r"|previous I/O error to superblock detected|shut down requested "
+            rf"|Delayed block allocation failed for inode \d+ .*with {_NOT_FULL}"
+            rf"|failed to convert unwritten extents to written extents .*{_NOT_FULL})"
+            rf"|Aborting journal on device {_MOUNTED}-\d+\."
+            r"|JBD2: (?:I/O error when updating journal superblock for|Detected IO errors while flushing file data on"
+            rf"|previous I/O error detected for journal superblock update for) {_MOUNTED}-\d+\b"
+        ),
+        FAIL,
+        "file system on {device} is damaged (ext4)",
+        "Restart the machine, so that it is repaired; 'journalctl -k -b -g EXT4' has the lines",
+        REBOOT,
+        "",
+        source="fs/ext4: super.c, page-io.c, inode.c, ioctl.c; fs/jbd2: journal.c, commit.c",
+    ),
+    Sign(
+        "ext4_marked",
+        re.compile(rf"EXT4-fs \({_MOUNTED}\): (?:warning: mounting fs with errors|error count since last fsck: )"),
+        WARN,
+        "file system on {device} had errors earlier (ext4)",
+        "Restart the machine, so that it is checked; 'journalctl -k -b -g EXT4' has the lines",
+        OBSERVE,
+        "",
+        source="fs/ext4/super.c",
+    ),
+    Sign(
+        "other_io",
+        re.compile(
+            rf"{_FAILED}{_OTHER}, sector \d+"
+            rf"|Buffer I/O error on dev {_OTHER}, logical block \d+"
+            rf"|{_OTHER}: writeback error on inode \d+, "
+        ),
+        FAIL,
+        "disk {device} had errors reading or writing",
+        f"A managed disk may have been detached or throttled; {_LOG}; restart the machine if it stays so",
+        REBOOT,
+        "",
+        source="block/blk-core.c, block/blk-mq.c, fs/buffer.c, fs/iomap/buffered-io.c",
+    ),
+)
+
+
+def _measure_disks(context: Context) -> Answer:
+    return look_for(
+        context, DISK_ERRORS_SIGNS, "disk_errors", "no disk, array or file system has had an error since the last look"
+    )
+
+
+DISK_ERRORS = Check(
+    name="disk_errors",
+    title="errors of disks and file systems in the kernel's log",
+    explain=(
+        "Looks in the kernel's log of this boot for errors reading or writing, NVMe disks that went away, failed disks "
+        "of arrays, and file systems that are damaged or were shut down: they fail. An NVMe disk that did not answer "
+        "in time warns. It stays until the machine restarts. Optical drives, which only bring settings, do not count."
+    ),
+    tiers=(PERIODIC, EPILOG, BOOT),
+    measure=_measure_disks,
+    action=REPLACE,
+    fault=_LOST,
+)

@@ -1,0 +1,225 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Local NVMe disks: as many as expected, with live controllers, and what they say of their own health (SMART)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...machine.disks import BlockDevice, read_block_devices
+from ...machine.pci import NVME_CLASS, read_pci
+from ...setup.scratch.facts import select
+from ...setup.scratch.promise import Promise, read_wanted
+from ...setup.scratch.wanted import Wanted, parse
+from ...sku.types import VmSize
+from ..check import BOOT, DEEP, FAIL, PERIODIC, REBOOT, REPLACE, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
+
+# Local NVMe disks: as many as promised are there, and their controllers are alive.
+
+_CONTROLLERS = "/sys/class/nvme"
+_LIVE, _GIVEN_UP = "live", ("dead", "deleting", "deleting (no IO)")
+"""Of a controller's state; it is also new, resetting or connecting for a while (drivers/nvme/host/sysfs.c)."""
+_SERIALS, _AT_WORK = "serials", "not_live"
+_LOST = "Azure gives the instance other disks when it is redeployed; what lies on the scratch is lost with that"
+
+
+def _measure_count(context: Context) -> Answer:
+    root = context.root
+    wanted = read_wanted(root) or parse({})
+    promise = _promised(wanted, context.size)
+    if promise is None or promise.count == 0:
+        return Answer(skipped="no local NVMe disks are promised" if promise else "nobody says how many disks there are")
+    devices = read_block_devices(root)
+    if not devices:
+        return Answer(findings=(Finding(UNKNOWN, "sysfs shows no block device at all", hint="Run it as root"),))
+    names, _absent = select(wanted, devices, root)
+    disks = [devices[name] for name in names if name in devices]
+    known = context.history.get(_SERIALS) or []
+    context.history.keep(_SERIALS, sorted({*known, *(disk.serial for disk in disks if disk.serial)}))
+    findings = [*_judge_count(disks, promise, known), *_controllers(context)]
+    return Answer(
+        good=f"{len(disks)} local NVMe disks are there",
+        readings=(Reading("nvme_disks", len(disks), limit=promise.count),),
+        findings=tuple(findings),
+        limit=f"{promise.count} ({promise.origin})",
+    )
+
+
+def _promised(wanted: Wanted, size: VmSize | None) -> Promise | None:
+    if wanted.expected_count is not None:
+        return Promise(wanted.expected_count, "expected_count of the scratch's settings")
+    if wanted.devices:
+        return Promise(len(wanted.devices), "devices of the scratch's settings")
+    if size is None or size.nvme_count is None:
+        return None
+    return Promise(size.nvme_count, size.name)
+
+
+def _judge_count(disks: list[BlockDevice], promise: Promise, known: list[str]) -> Iterator[Finding]:
+    if len(disks) < promise.count:
+        lost = sorted(set(known) - {disk.serial for disk in disks})
+        there = ", ".join(disk.serial or disk.name for disk in disks) or "none"
+        named = f"gone since the boot: {', '.join(lost)}" if lost else f"there are {there}"
+        words = f"{len(disks)} of {promise.count} local NVMe disks are there; {named}"
+        yield Finding(FAIL, words, hint=_LOST)
+    elif len(disks) > promise.count:
+        words = f"there are {len(disks)} local NVMe disks, and {promise.origin} says {promise.count}"
+        yield Finding(WARN, words, hint="Correct the facts of this VM size (hpcai_vm_sizes), or expected_count")
+
+
+def _controllers(context: Context) -> Iterator[Finding]:
+    """Yield controllers that the driver has given up, or never took. One that is being reset is given another run."""
+    root = context.root
+    before = context.history.get(_AT_WORK) or []
+    at_work = []
+    for number, folder in root.numbered(_CONTROLLERS, "nvme"):
+        name, state = f"nvme{number}", root.text(f"{folder}/state")
+        if not state or state == _LIVE:
+            continue
+        words = f"NVMe controller {name} ({root.text(f'{folder}/address') or 'without address'}) is {state}"
+        if state in _GIVEN_UP or name in before:
+            hint = "'journalctl -k -b' tells why; a controller that is dead stays so until the machine restarts"
+            yield Finding(FAIL, words, name, hint, REBOOT)
+        else:
+            yield Finding(WARN, words, name, "The next run tells whether it comes back")
+        at_work.append(name)
+    context.history.keep(_AT_WORK, at_work)
+    for device in read_pci(root):
+        if device.class_code == NVME_CLASS and not root.entries(f"/sys/bus/pci/devices/{device.busid}/nvme"):
+            words = f"NVMe controller {device.busid} is on the PCI bus, and no driver has it"
+            hint = "The nvme driver gave it up, or was told to: 'journalctl -k -b' tells why; restart the machine"
+            yield Finding(FAIL, words, device.busid, hint, REBOOT)
+
+
+NVME_COUNT = Check(
+    name="nvme_count",
+    title="Local NVMe disks",
+    explain=(
+        "As many local NVMe disks are there as expected_count of the scratch or the VM size promises "
+        "(azurehpc-health-checks, check_nvme_count), known by their model; disks that were there earlier in this boot "
+        "are named by their serial number. The state of each NVMe controller is live, "
+        "or soon again."
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure_count,
+    action=REPLACE,
+    fault="NHC2023",
+)
+
+
+# Local NVMe disks: what they say of their own health (SMART).
+
+_BITS = (
+    "spare blocks are below their threshold",
+    "its temperature is out of range",
+    "its reliability is degraded by many media errors",
+    "its media can only be read",
+    "its backup of volatile memory failed",
+    "its persistent memory region can only be read",
+)
+"""Of critical_warning (NVM Express base specification, SMART / health information log)."""
+_WORN = 100
+"""percentage_used at which the life that the maker promises is used up; more is allowed (same source)."""
+_MISSING, _NO_ANSWER = 127, 124
+_NOT_KEPT = (
+    "invalid_opcode",
+    "invalid opcode",
+    "invalid log page",
+    "invalid_log_page",
+    "not supported",
+    "inappropriate ioctl",
+)
+_ERRORS = "media_errors"
+
+
+def _measure_smart(context: Context) -> Answer:
+    root = context.root
+    devices = read_block_devices(root)
+    names, _absent = select(read_wanted(root) or parse({}), devices, root)
+    disks = [devices[name] for name in names if name in devices and name.startswith("nvme")]
+    if not disks:
+        return Answer(skipped="there is no local NVMe disk; check nvme_count tells whether there should be")
+    before = context.history.get(_ERRORS) or {}
+    errors, readings, findings, silent = dict(before), [], [], []
+    for disk in disks:
+        answer = context.run(["nvme", "smart-log", "--output-format=json", disk.path])
+        if answer.rc == _MISSING:
+            hint = "Install nvme-cli"
+            return Answer(findings=(Finding(UNKNOWN, "the tool nvme is not installed", hint=hint),))
+        said = f"{answer.stderr} {answer.stdout}".lower()
+        if answer.rc not in (0, _NO_ANSWER) and any(words in said for words in _NOT_KEPT):
+            silent.append(disk.name)
+            continue
+        log = _parse(answer.stdout) if answer.rc == 0 else {}
+        if not log:
+            why = (answer.stderr.strip() or "its answer is no JSON").splitlines()[0]
+            findings.append(Finding(UNKNOWN, f"nvme smart-log of {disk.name} failed: {why}", disk.name))
+            continue
+        readings += [Reading(f"nvme_{name}", value, device=disk.name) for name, value in log.items()]
+        findings += _judge_smart(disk.name, disk.serial, log, before.get(disk.serial or disk.name))
+        errors[disk.serial or disk.name] = log.get(_ERRORS, 0)
+    if len(silent) == len(disks):
+        return Answer(skipped="these disks keep no health log")
+    context.history.keep(_ERRORS, errors)
+    return Answer(
+        good=f"{len(disks) - len(silent)} NVMe disks say that they are well",
+        readings=tuple(readings),
+        findings=tuple(findings),
+        limit=f"critical_warning 0; percentage_used below {_WORN}; no new media_errors (NVM Express specification)",
+    )
+
+
+def _parse(text: str) -> dict[str, int]:
+    """Return what matters of the log under the specification's names; nothing where there is no warning word in it."""
+    try:
+        given = json.loads(text)
+        log = {
+            "critical_warning": _number(given["critical_warning"]),
+            "percentage_used": _number(given.get("percent_used", given.get("percentage_used"))),
+            _ERRORS: _number(given.get(_ERRORS)),
+        }
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return {}
+    return {name: value for name, value in log.items() if value is not None}
+
+
+def _number(value: Any) -> int | None:
+    # Some versions write large numbers as text, and with --verbose a mapping with the bits.
+    if isinstance(value, Mapping):
+        value = value["value"]
+    return None if value is None else int(value)
+
+
+def _judge_smart(name: str, serial: str, log: Mapping[str, int], errors_before: int | None) -> Iterator[Finding]:
+    what = f"NVMe disk {name} ({serial})" if serial else f"NVMe disk {name}"
+    warning = log["critical_warning"]
+    if warning:
+        told = [words for bit, words in enumerate(_BITS) if warning >> bit & 1] or ["a warning of unknown meaning"]
+        yield Finding(FAIL, f"{what} warns: {', '.join(told)}", name, "Redeploy or replace the instance")
+    if log.get("percentage_used", 0) >= _WORN:
+        words = f"{what} has used up {log['percentage_used']} % of the life that its maker promises"
+        yield Finding(WARN, words, name, "It may go on for long; expect it to fail")
+    if errors_before is not None and log.get(_ERRORS, 0) > errors_before:
+        words = f"{what} has {log[_ERRORS] - errors_before} new media errors"
+        yield Finding(WARN, words, name, "Data was lost there; replace the instance if it goes on")
+
+
+NVME_SMART = Check(
+    name="nvme_smart",
+    title="Health of the local NVMe disks",
+    explain=(
+        "critical_warning of each local NVMe disk is 0 (else it fails), percentage_used is below 100 and media_errors "
+        "have not grown since the last run (else it warns), by 'nvme smart-log' (NVM Express base specification, SMART "
+        "/ health information log)."
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure_smart,
+    limit_s=5.0,
+    action=REPLACE,
+    fault="NHC2023",
+    asks_device=True,
+)

@@ -1,0 +1,178 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""NUMA nodes, and on which of them GPUs and InfiniBand adapters are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...machine.config import read_config
+from ...machine.cpuset import CpuSet
+from ...machine.numa import NodeFacts, read_cpus
+from ...machine.pci import PciFacts, read_pci
+from ...machine.root import Root
+from ...setup.nccl.elements import NoTopology, meaning, parse
+from ...setup.nccl.options import PRESENT, options_of
+from ...setup.nccl.topology import Topology, as_element, topology_of
+from ...sku.types import VmSize
+from ..applies import where_expected
+from ..check import BOOT, DEEP, FAIL, PERIODIC, REPLACE, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
+from ..settings import source_in_words
+
+# NUMA nodes: as many as promised, each with its CPUs and with memory.
+
+_NODES = "/sys/devices/system/node"
+_HINT = "Masks and bindings of jobs go by these facts: redeploy the VM, or correct them (hpcai_vm_sizes)"
+
+
+def _measure_numa(context: Context) -> Answer:
+    size, root = context.known_size, context.root
+    if not list(root.numbered(_NODES, "node")):
+        return Answer(findings=(Finding(UNKNOWN, f"{_NODES} tells of no NUMA node"),))
+    machine = read_cpus(root)
+    offline = CpuSet.parse_list(root.text("/sys/devices/system/cpu/present") or "") - machine.online
+    # Nodes of memory alone (CXL, a GPU's memory) are none that a size promises.
+    nodes = {node.id: node for node in machine.nodes if node.cpus}
+    return Answer(
+        good=f"{len(nodes)} NUMA nodes have their CPUs and memory",
+        readings=(
+            Reading("numa_nodes", len(nodes), limit=len(size.numa_nodes or ())),
+            *(
+                Reading("numa_memory", node.memory_mib, "MiB", f"node{node.id}")
+                for node in nodes.values()
+                if node.memory_mib
+            ),
+        ),
+        findings=tuple(_judge_numa(size, nodes, CpuSet(offline))),
+        limit=f"the nodes of {size.name} ({source_in_words(size.sources['numa_nodes'])})",
+    )
+
+
+def _judge_numa(size: VmSize, nodes: dict[int, NodeFacts], offline: CpuSet) -> Iterator[Finding]:
+    promised = {node.id: CpuSet.parse_list(node.cpus) for node in size.numa_nodes or ()}
+    for number in sorted(promised.keys() | nodes.keys()):
+        device, node = f"node{number}", nodes.get(number)
+        if number not in promised:
+            yield Finding(FAIL, f"NUMA node {number} is there, and {size.name} has none of this number", device, _HINT)
+        elif node is None:
+            # With all of its CPUs offline a node has none that could be seen: check cpu tells of that.
+            if promised[number] - offline:
+                yield Finding(FAIL, f"NUMA node {number} of {size.name} is not there", device, _HINT)
+        elif promised[number] - offline != node.cpus:
+            expected, found = promised[number].as_list(), node.cpus.as_list()
+            yield Finding(FAIL, f"NUMA node {number} has CPUs {found} instead of {expected}", device, _HINT)
+        elif node.memory_mib == 0:
+            words = f"NUMA node {number} has CPUs and no memory"
+            yield Finding(WARN, words, device, "What runs there works on another node's memory: redeploy the VM")
+
+
+NUMA = Check(
+    name="numa",
+    title="NUMA nodes",
+    explain=(
+        "The NUMA nodes are those of the VM size, each with the CPUs that the size's topology gives it (azhpc-images, "
+        "topology/*.xml), and each has memory. A CPU that is offline is check cpu's business."
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure_numa,
+    applies=where_expected("numa_nodes", "NUMA nodes"),
+    action=REPLACE,
+)
+
+
+# GPUs and InfiniBand adapters: each on the NUMA node where its VM size has it, and NCCL's topology file says so.
+
+_MOVED = "Bindings of jobs and NCCL's topology go by these facts: redeploy the VM, or correct them (hpcai_vm_sizes)"
+_FILE = "'hpcnode boot run nccl' writes it anew"
+
+
+def _applies(size: VmSize | None) -> str:
+    if size is None:
+        return ""
+    if not size.gpus and not size.hcas:
+        return f"nobody says where GPUs and adapters of {size.name} hang, or it has none"
+    return ""
+
+
+def _measure_pci(context: Context) -> Answer:
+    size = context.known_size
+    there = {device.busid: device for device in read_pci(context.root) if device.is_gpu or device.is_hca}
+    promised = _promised(size)
+    looked_at = [there[busid] for busid in promised if busid in there]
+    if not looked_at:
+        words = f"none of the {len(promised)} GPUs and adapters of {size.name} is on the PCI bus"
+        hint = "Checks gpu_count and ib_ports tell what is missing"
+        return Answer(findings=(Finding(UNKNOWN, words, hint=hint),))
+    source = source_in_words(size.sources["gpus" if size.gpus else "hcas"])
+    return Answer(
+        good=f"{len(looked_at)} GPUs and adapters are on the NUMA nodes of {size.name}",
+        readings=tuple(
+            Reading("pci_numa_node", f"node{device.numa_node}", device=device.busid)
+            for device in looked_at
+            if device.numa_node is not None
+        ),
+        findings=(*_judge_pci(size, there, promised), *_judge_file(context.root, size)),
+        limit=f"the NUMA nodes of {size.name} ({source})",
+    )
+
+
+def _promised(size: VmSize) -> dict[str, int]:
+    gpus = {gpu.busid: gpu.numa_node for gpu in size.gpus or ()}
+    return {**gpus, **{hca.busid: hca.numa_node for hca in size.hcas or ()}}
+
+
+def _judge_pci(size: VmSize, there: dict[str, PciFacts], promised: dict[str, int]) -> Iterator[Finding]:
+    for busid, device in there.items():
+        kind = "GPU" if device.is_gpu else "InfiniBand adapter"
+        if busid not in promised:
+            # Of one kind the addresses may be unknown; then nobody can say that one is wrong.
+            if size.gpus if device.is_gpu else size.hcas:
+                words = f"{kind} {busid} is at an address where {size.name} has none"
+                yield Finding(WARN, words, busid, _MOVED)
+        elif device.numa_node is None:
+            yield Finding(UNKNOWN, f"the machine does not say on which NUMA node {kind} {busid} is", busid)
+        elif device.numa_node != promised[busid]:
+            words = f"{kind} {busid} is on NUMA node {device.numa_node} instead of {promised[busid]}"
+            yield Finding(FAIL, words, busid, _MOVED)
+
+
+def _judge_file(root: Root, size: VmSize) -> Iterator[Finding]:
+    """Hold the topology file against what belongs to the size, where the node's settings ask for one."""
+    settings = read_config(root, "nccl")
+    topology = topology_of(size)
+    if settings is None or not isinstance(topology, Topology):
+        return
+    options = options_of(settings)
+    text = root.text(options.topology_path)
+    if options.state != PRESENT:
+        return
+    if text is None:
+        yield Finding(WARN, f"NCCL's topology file {options.topology_path} is not there", hint=_FILE, fault="")
+    elif not _says(text, topology):
+        words = f"NCCL's topology file {options.topology_path} is not the one of {size.name}"
+        yield Finding(WARN, words, hint=_FILE, fault="")
+
+
+def _says(text: str, topology: Topology) -> bool:
+    try:
+        return meaning(parse(text)) == meaning(as_element(topology))
+    except NoTopology:
+        return False
+
+
+PCI_TOPOLOGY = Check(
+    name="pci_topology",
+    title="PCI topology",
+    explain=(
+        "Each GPU and InfiniBand adapter is on the NUMA node where its VM size has it, by sysfs (azurehpc-health-"
+        "checks, check_hw_topology; azhpc-images, topology/*.xml); otherwise it fails. NCCL's topology file says the "
+        "same where the node's settings ask for one; otherwise it warns."
+    ),
+    tiers=(PERIODIC, BOOT, DEEP),
+    measure=_measure_pci,
+    applies=_applies,
+    action=REPLACE,
+    fault="NHC2010",
+)

@@ -1,0 +1,260 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What the checks of the deep tier share: tools and GPUs within a limit, no job disturbed, values against limits."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable
+
+from ..machine.child import Died, Overdue, within
+from ..machine.cpuset import CpuSet
+from ..machine.gpu import compute_processes, nvidia_gpus
+from ..machine.numa import read_cpus
+from ..machine.owners import is_slurmstepd
+from ..machine.pci import PciFacts, read_pci
+from ..machine.proc import ancestors, read_processes
+from ..machine.run import Result
+from ..sku.types import Threshold
+from .check import FAIL, UNKNOWN, WARN, CannotTell, Check, Context, Finding, Reading
+from .cuda import BROKEN
+
+DISTURBING: Mapping[str, Any] = {"while_busy": False}
+"""Of a check that must be alone: ``idle.must_be_idle`` asks for it."""
+WITH_PROGRAM: Mapping[str, Any] = {**DISTURBING, "program": ""}
+"""Of one that also runs a tool, which may lie elsewhere: ``tools.program_of`` asks for it."""
+
+
+_STEP = "slurmstepd: ["
+"""How the command line of a job's step begins: ``slurmstepd: [42.batch]``. The daemon that only holds Slurm's control
+group has another one."""
+
+
+def must_be_idle(context: Context, check: Check) -> None:
+    """Let a check of the deep tier go on, unless it would disturb somebody: its figures would be wrong as well.
+
+    The site's option ``while_busy`` of the check lets it go on at all times.
+
+    :raises CannotTell: a job runs here, or processes compute on the GPUs, or that cannot be told.
+    """
+    if context.option(check, "while_busy"):
+        return
+    mine = ancestors(context.root, os.getpid())
+    steps = [
+        process.command[len(_STEP) :].split("]")[0]
+        for process in read_processes(context.root)
+        if process.command.startswith(_STEP) and process.pid not in mine and is_slurmstepd(context.root, process.pid)
+    ]
+    if steps:
+        raise CannotTell(f"it would disturb job {steps[0]}, which runs here: drain the node and wait for its end")
+    if not nvidia_gpus(context.root):
+        return
+    computing = compute_processes(context.root)
+    if computing is None:
+        raise CannotTell("whether somebody computes on the GPUs cannot be told: the driver does not say")
+    others = sorted(pid for pid in computing if pid != os.getpid())
+    if others:
+        which = ", ".join(map(str, others[:5])) + (" and more" if len(others) > 5 else "")
+        raise CannotTell(f"it would disturb what computes on the GPUs (process {which}): drain the node, or end it")
+
+
+OVERDUE, MISSING = 124, 127
+KILLED_BY = 128
+"""What the exit status of a program that a signal ended is above, where another program reports it."""
+_USUAL = ("/usr/local/bin", "/usr/bin", "/usr/local/cuda/bin", "/opt/hpcai/bin")
+_KILL_AFTER_S = 5
+_UNUSABLE = ("error while loading shared libraries", "No such file or directory", "Permission denied")
+_FULL = ("out of memory", "Cannot allocate memory")
+
+
+def program_of(context: Context, check: Check, name: str, folders: Sequence[str] = ()) -> str | None:
+    """Return the path of a tool: the one in the site's option ``program``, else the first that is found.
+
+    :param folders: where it is looked for before the folders of programs.
+    """
+    given: str = context.option(check, "program")
+    if given:
+        return given
+    paths = (f"{folder}/{name}" for folder in (*folders, *_USUAL))
+    return next((path for path in paths if context.root.exists(path)), None)
+
+
+def needed(context: Context, check: Check, name: str, folders: Sequence[str] = (), source: str = "") -> str:
+    """Return the path of a tool without which nothing can be measured.
+
+    :param source: where it comes from, for people.
+    :raises CannotTell: it is not there.
+    """
+    path = program_of(context, check, name, folders)
+    if path is None:
+        comes = f" ({source})" if source else ""
+        raise CannotTell(f"{name}{comes} is not installed, or set options.{check.name}.program in health_checks_*")
+    return path
+
+
+def call(
+    context: Context, command: Sequence[str], within_s: float, environment: Mapping[str, str] | None = None
+) -> Result:
+    """Run a tool, which is ended with exit status 124 when its time is over."""
+    words = ["timeout", f"--kill-after={_KILL_AFTER_S}", f"{within_s:g}"]
+    if environment:
+        words += ["env", *(f"{name}={value}" for name, value in sorted(environment.items()))]
+    return context.run([*words, *command])
+
+
+def last_line(result: Result) -> str:
+    """Return the last line that says something, of the errors first."""
+    lines = [line.strip() for text in (result.stderr, result.stdout) for line in reversed(text.splitlines())]
+    return next((line for line in lines if line.strip("#-=* ")), "nothing was printed")
+
+
+def no_answer(context: Context, what: str, within_s: float, device: str = "") -> Finding:
+    """Return what it means that a measurement did not end in its time: twice running, it is the device's fault."""
+    silent = _silent(what, device)
+    before = bool(context.history.get(silent))
+    context.history.keep(silent, True)
+    of = f" for {device}" if device else ""
+    words = f"{what} did not end within {within_s:g} s{of}{', twice running' if before else ''}"
+    hint = "See 'journalctl -k -b' for what does not answer" if before else "Run the check again"
+    return Finding(FAIL if before else UNKNOWN, words, device, hint)
+
+
+def answered(context: Context, what: str, device: str = "") -> None:
+    """Forget that a measurement did not end the last time."""
+    if context.history.get(_silent(what, device)):
+        context.history.keep(_silent(what, device), None)
+
+
+def _silent(what: str, device: str) -> str:
+    return f"silent: {what} {device}".strip()
+
+
+def refusal(context: Context, result: Result, what: str, within_s: float, device: str = "") -> Finding | None:
+    """Return what is wrong with a run as such; None where it came to a good end.
+
+    A tool that does not end in its time is UNKNOWN, and a FAIL when that happens twice running: then it is the device.
+    One that cannot be started, or finds the memory taken, says nothing of the device. One that crashes does.
+
+    :param what: the tool and what it was to measure, for people.
+    """
+    if result.rc in (OVERDUE, KILLED_BY + 9):
+        return no_answer(context, what, within_s, device)
+    answered(context, what, device)
+    if result.rc == 0:
+        return None
+    said = last_line(result)
+    whole = f"{result.stdout}\n{result.stderr}"
+    if result.rc in (126, MISSING) or any(words in whole for words in _UNUSABLE):
+        return Finding(UNKNOWN, f"{what} cannot be started: {said}", device, "Install it with its libraries")
+    if any(words in whole for words in _FULL):
+        hint = "See what holds the memory: nvidia-smi, free"
+        return Finding(UNKNOWN, f"{what} found too little memory: {said}", device, hint)
+    return Finding(FAIL, f"{what} failed (exit status {result.rc}): {said}", device)
+
+
+_NVIDIA = 0x10DE
+
+
+def present_gpus(context: Context) -> list[PciFacts]:
+    """Return the NVIDIA GPUs that PCI has, in their order.
+
+    :raises CannotTell: there is none.
+    """
+    found = [device for device in read_pci(context.root) if device.is_gpu and device.vendor == _NVIDIA]
+    if not found:
+        raise CannotTell("PCI has no NVIDIA GPU, so there is nothing to be measured")
+    return found
+
+
+def cpus_near(context: Context, gpu: PciFacts) -> CpuSet:
+    """Return the CPUs of the GPU's NUMA node; none where that is not known."""
+    nodes = read_cpus(context.root).nodes
+    return next((node.cpus for node in nodes if node.id == gpu.numa_node), CpuSet())
+
+
+def ask_gpu(
+    context: Context, what: str, within_s: float, function: Callable[[], Mapping[str, Any]], device: str = ""
+) -> tuple[Mapping[str, Any], Finding | None]:
+    """Return what a function of ``cuda`` measures, and what is wrong where it measures nothing.
+
+    :param what: what is measured, for people.
+    """
+    try:
+        answer = within(within_s, function)
+    except Overdue:
+        return {}, no_answer(context, what, within_s, device)
+    except Died as error:
+        return {}, Finding(UNKNOWN, f"{what} could not be measured{_on(device)}: {error}", device)
+    answered(context, what, device)
+    if "error" not in answer:
+        return answer, None
+    verdict = FAIL if answer["error"] in BROKEN else UNKNOWN
+    hint = "See 'journalctl -k -b | grep NVRM' for what the driver says of it" if verdict == FAIL else ""
+    return {}, Finding(verdict, f"{what} could not be measured{_on(device)}: {answer['words']}", device, hint)
+
+
+def _on(device: str) -> str:
+    return f" on {device}" if device else ""
+
+
+MARGIN = 1.05
+"""Below the limit times this, a GPU's bandwidth is worth a warning: azurehpc-health-checks warns there too."""
+
+_SCORE = 3.5
+"""A modified z-score beyond which a value is an outlier (Iglewicz and Hoaglin, 1993)."""
+_TO_SIGMA = 0.6745
+"""The median absolute deviation of a normal distribution, in standard deviations."""
+_LEAST_FOR_OUTLIERS = 4
+
+
+def compared(readings: Sequence[Reading], threshold: Threshold | None, what: str, hint: str) -> list[Finding]:
+    """Return a finding for each reading that misses its limit or is near it.
+
+    :param readings: the values, whose ``limit`` is the threshold's.
+    :param threshold: the limit; with ``warn`` None there is nothing near it.
+    :param what: what was measured, for people.
+    """
+    found = []
+    for reading in readings:
+        value = float(reading.value)
+        if threshold is None:
+            continue
+        figure = f"{what}{' of ' + reading.device if reading.device else ''} is {value:.4g} {reading.unit}"
+        bound = "most" if threshold.at_most else "least"
+        if _misses(value, threshold.limit, threshold.at_most):
+            words = f"{figure}, and should be at {bound} {threshold.limit:g}"
+            found.append(Finding(FAIL, words, reading.device, hint))
+        elif threshold.warn is not None and _misses(value, threshold.warn, threshold.at_most):
+            words = f"{figure}, near the limit of {threshold.limit:g}"
+            found.append(Finding(WARN, words, reading.device, "Watch it: good machines have a margin"))
+    return found
+
+
+def outliers(readings: Sequence[Reading], what: str) -> list[Finding]:
+    """Return a warning for each device whose value is far worse than the median of the node's devices.
+
+    Far is a modified z-score beyond 3.5 and 5 percent. Fewer than four devices have no outliers.
+    """
+    values = [float(reading.value) for reading in readings]
+    if len(values) < _LEAST_FOR_OUTLIERS:
+        return []
+    median = statistics.median(values)
+    deviation = statistics.median(abs(value - median) for value in values)
+    found = []
+    for reading, value in zip(readings, values):
+        behind = value - median if reading.at_most else median - value
+        if behind > median * (MARGIN - 1) and _TO_SIGMA * behind > _SCORE * deviation:
+            words = (
+                f"{what} of {reading.device} is {value:.4g} {reading.unit}, the median of this node's is {median:.4g}"
+            )
+            found.append(Finding(WARN, words, reading.device, "Compare it with other nodes, and watch it"))
+    return found
+
+
+def _misses(value: float, limit: float, at_most: bool) -> bool:
+    # Not a number misses every limit.
+    return not value <= limit if at_most else not value >= limit

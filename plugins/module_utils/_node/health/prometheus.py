@@ -1,0 +1,125 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""A run of a tier as a text file for Prometheus, which the node exporter's textfile collector reads.
+
+One file a tier. Such a file may carry no time stamps, so the time of the run is a metric.
+
+Each series of each node costs Prometheus memory, so nothing is written twice: a verdict only as the one that it is,
+readings only by one tier, and a limit once for all devices that share it.
+"""
+
+from __future__ import annotations
+
+import calendar
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..machine.atomic import write_file
+from ..machine.root import Root
+from .catalog import NAMES, load
+from .check import PERIODIC, PROLOG
+from .record import TIME
+from .settings import Settings
+
+FOLDER = "/var/lib/prometheus/node-exporter"
+"""Where Debian's and Ubuntu's node exporter looks for such files."""
+_LONG_S = 1.0
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+_HELP = {
+    "run_timestamp_seconds": "When the last run of this tier began, in seconds since the epoch.",
+    "run_seconds": "How long the last run of this tier took.",
+    "run_verdict": "1 with the verdict of the last run of this tier as a label.",
+    "check_verdict": "1 with the verdict of a check as a label.",
+    "check_seconds": "How long a check took, in a prolog, or if that was a second or more.",
+    "check_latched": "1 if the verdict comes from what an earlier run has found; absent otherwise.",
+    "reading": "What a check measured, in its tier periodic where it has that.",
+    "reading_limit": "What a measured value was compared with; without device where several have the same.",
+    "node_info": "Which machine this is.",
+}
+"""Names of the metrics without ``hpcai_health_``; all are gauges."""
+
+Labels = tuple[tuple[str, str], ...]
+Samples = dict[Labels, float]
+"""The values of a metric by labels: one series is never written twice."""
+
+
+def folder_of(root: Root, settings: Settings) -> str:
+    """Return the folder for the files; nothing where none is wanted."""
+    if settings.prometheus is not None:
+        return settings.prometheus
+    return FOLDER if root.exists(FOLDER) else ""
+
+
+def write(root: Root, folder: str, document: Mapping[str, Any]) -> None:
+    """Replace the file of the document's tier.
+
+    :raises OSError: it cannot be written.
+    """
+    write_file(root.at(f"{folder}/hpcai_health_{document['tier']}.prom"), as_text(document))
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    """Return the file's text."""
+    lines = []
+    for name, samples in _metrics(document).items():
+        lines += [f"# HELP hpcai_health_{name} {_HELP[name]}", f"# TYPE hpcai_health_{name} gauge"]
+        for labels, value in samples.items():
+            told = ",".join(f'{label}="{words.translate(_ESCAPES)}"' for label, words in labels)
+            lines.append(f"hpcai_health_{name}{{{told}}} {_number(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _metrics(document: Mapping[str, Any]) -> dict[str, Samples]:
+    tier = ("tier", str(document["tier"]))
+    metrics: dict[str, Samples] = {name: {} for name in _HELP}
+    metrics["run_timestamp_seconds"][(tier,)] = calendar.timegm(time.strptime(document["time"], TIME))
+    metrics["run_seconds"][(tier,)] = document["seconds"]
+    metrics["node_info"][(tier, *((key, str(words)) for key, words in document["node"].items()))] = 1
+    metrics["run_verdict"][(tier, ("verdict", document["verdict"]))] = 1
+    for check in document["checks"]:
+        which = (tier, ("check", check["name"]))
+        metrics["check_verdict"][(*which, ("verdict", check["verdict"]))] = 1
+        if document["tier"] == PROLOG or check["seconds"] >= _LONG_S:
+            metrics["check_seconds"][which] = check["seconds"]
+        if check["latched"]:
+            metrics["check_latched"][which] = 1
+        if document["tier"] == _tier_of_readings(check["name"], str(document["tier"])):
+            readings = [one for one in check["readings"] if isinstance(one["value"], (int, float))]
+            metrics["reading"].update({(*which, *_labels(one, with_device=True)): one["value"] for one in readings})
+            metrics["reading_limit"].update(_limits(which, readings))
+    return {name: samples for name, samples in metrics.items() if samples}
+
+
+def _tier_of_readings(check: str, tier: str) -> str:
+    """Return the one tier that writes what a check measured: the most frequent, or the only one of some."""
+    tiers = load(check).tiers if check in NAMES else (tier,)
+    return PERIODIC if PERIODIC in tiers else tiers[0]
+
+
+def _labels(reading: Mapping[str, Any], with_device: bool) -> Labels:
+    device = str(reading["device"]) if with_device else ""
+    return (("name", str(reading["name"])), ("device", device), ("unit", str(reading["unit"])))
+
+
+def _limits(which: Labels, readings: Sequence[Mapping[str, Any]]) -> Samples:
+    """Return the limits: one without device where several devices have the same, else one for each."""
+    of_name: dict[str, list[float | None]] = {}
+    for one in readings:
+        of_name.setdefault(one["name"], []).append(one["limit"])
+    found = {}
+    for one in readings:
+        if one["limit"] is not None:
+            limits = of_name[one["name"]]
+            labels = _labels(one, with_device=len(limits) == 1 or len(set(limits)) > 1)
+            found[(*which, *labels, ("bound", "max" if one["at_most"] else "min"))] = float(one["limit"])
+    return found
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return "NaN" if math.isnan(value) else repr(float(value)) if value != int(value) else str(int(value))

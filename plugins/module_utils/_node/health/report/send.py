@@ -1,0 +1,190 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Sending the report into the node's record at slurmctld, and waiting for the arbiter where a prolog or epilog asks.
+
+Not from inside these: Slurm's commands there would hang where slurmctld does.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ...machine.config import ConfigError
+from ...machine.root import Root
+from ...machine.run import CommandFailed, Run
+from ...slurm import node_queries, slurmd_env
+from ...slurm.arbiter import observed
+from ...slurm.arbiter.report import FORM, Fault, Report, decode, encode
+from ...slurm.node_queries import FindOwnAddress, NoController
+from ...slurm.slurmd_env import SlurmdEnv
+from .. import record
+from ..check import OBSERVE, TIERS
+from . import files
+from .content import report_of
+from .files import Answered, LastReport, ReportSettings, read_settings
+
+RENEW_S = 600.0
+"""A report that says nothing new is written anew after so long, so that the arbiter can tell silence from health."""
+ANSWER_S = 40.0
+"""How long the arbiter may take to decide: it looks every ten seconds."""
+_SPREAD = 0.2
+"""Nodes renew their reports up to this share earlier, each at its own time: not all at once because all started so."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 8.0
+
+Clock = Callable[[], float]
+Pause = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of telling.
+
+    :ivar known: whether slurmctld knows, or need not.
+    """
+
+    known: bool
+    words: str
+
+
+def send(
+    root: Root,
+    run: Run,
+    reach: FindOwnAddress = node_queries.find_own_address,
+    clock: Clock = time.time,
+    pause: Pause = time.sleep,
+) -> Sent:
+    """Tell slurmctld how the node is, if that is new or old, and answer who waits.
+
+    :param reach: what tells this machine's address as the controllers see it.
+    """
+    question = files.asked(root)
+    try:
+        env, settings = slurmd_env.read(root), read_settings(root)
+    except ConfigError as error:
+        return _not_sent(root, question, f"Slurm could not be told: {error}")
+    if env is None:
+        return _not_sent(root, question, f"this machine has no name in Slurm: {slurmd_env.ENV_FILE} is not there", True)
+    said = _send_newest(root, run, env, settings, reach, clock(), bool(question))
+    if said is None:
+        return _not_sent(root, question, "no tier of checks has run in this boot", True)
+    if question:
+        # systemd forgets what it saw while this waits, and the next results may be minutes away.
+        def send_newest() -> Sent:
+            return _send_newest(root, run, env, settings, reach, clock(), False) or said
+
+        words = _wait(question, root, run, env, reach, clock, pause, send_newest)
+        return Sent(send_newest().known, f"{said.words}; {words}")
+    return said
+
+
+def _send_newest(
+    root: Root, run: Run, env: SlurmdEnv, settings: ReportSettings, reach: FindOwnAddress, now: float, urgent: bool
+) -> Sent | None:
+    """Tell what the records say now; None if there are none."""
+    before = files.read_last_report(root)
+    report, runs = report_of([found for found in (record.read(root, tier) for tier in TIERS) if found], before.runs)
+    if report is None:
+        return None
+    fault = files.asked_fault(root)
+    if fault:
+        # Newer than the newest check, so that it counts although the node was brought back meanwhile.
+        first = Fault(fault.kind, OBSERVE, fault.summary, blocks=True)
+        report = replace(report, time=max(report.time, fault.time), faults=(first, *report.faults))
+    # As it will stand there, with what there is no room for left out: that is what the next one is compared with.
+    return _send_if_due(
+        decode(encode(report)), replace(before, runs=runs), root, run, env, settings, reach, now, urgent
+    )
+
+
+def _not_sent(root: Root, question: str, words: str, known: bool = False) -> Sent:
+    if question:
+        files.answer(root, Answered(question, False, words))
+    return Sent(known, words)
+
+
+def _send_if_due(
+    report: Report,
+    before: LastReport,
+    root: Root,
+    run: Run,
+    env: SlurmdEnv,
+    settings: ReportSettings,
+    reach: FindOwnAddress,
+    now: float,
+    urgent: bool,
+) -> Sent:
+    due = RENEW_S * (1 - _SPREAD * _share(env.node_name))
+    if not urgent and report.is_like(before.report) and now - before.sent < due:
+        files.write_last_report(root, before)
+        return Sent(True, "slurmctld knows")
+    try:
+        reach(env.controllers)
+        problem = _foreign_text(env, settings, run)
+        if problem:
+            return Sent(False, problem)
+        if not node_queries.update_node(env.node_name, [f"{settings.field}={encode(report)}"], env.controllers, run):
+            return Sent(False, f"Slurm could not be told: slurmctld knows no node {env.node_name}")
+    except (NoController, CommandFailed) as error:
+        # What is counted is kept, and the next run tells.
+        files.write_last_report(root, replace(before, report=None))
+        return Sent(False, f"Slurm could not be told: {error}")
+    files.write_last_report(root, replace(before, report=report, sent=now))
+    return Sent(True, f"told slurmctld of node {env.node_name}: {report.failed} checks failed")
+
+
+def _foreign_text(env: SlurmdEnv, settings: ReportSettings, run: Run) -> str:
+    """Why the field must not be written: what stands there is somebody else's."""
+    text = node_queries.query_text(env.node_name, settings.field, env.controllers, run)
+    if not text or text.startswith(f"{FORM}/"):
+        return ""
+    other = next(field for field in observed.FIELDS if field != settings.field)
+    return (
+        f"{settings.field} of node {env.node_name} is somebody else's ({text[:40]}): it stays, and nothing is "
+        f"reported. Set health_checks_report.field to {other}, or clear it"
+    )
+
+
+def _wait(
+    question: str,
+    root: Root,
+    run: Run,
+    env: SlurmdEnv,
+    reach: FindOwnAddress,
+    clock: Clock,
+    pause: Pause,
+    send_newest: Callable[[], Sent],
+) -> str:
+    """Wait until the node is drained, and answer. What is found meanwhile is told: it may be good again."""
+    given = Answered(question, False, f"the arbiter has not drained this node within {ANSWER_S:g} s: see its journal")
+    for pause_s in _pauses(clock() + ANSWER_S, clock, env.node_name):
+        pause(pause_s)
+        send_newest()
+        try:
+            reach(env.controllers)
+            node = node_queries.query_node(env.node_name, env.controllers, run)
+        except (NoController, CommandFailed) as error:
+            given = replace(given, words=f"slurmctld cannot be asked: {error}")
+            continue
+        if node and node.drained:
+            given = Answered(question, True, node.reason)
+            break
+    files.answer(root, given)
+    return f"{'the node is out' if given.refuse else 'the node stays in scheduling'}: {given.words}"
+
+
+def _pauses(deadline: float, clock: Clock, name: str) -> Iterator[float]:
+    """Yield the pauses between questions, of each node at other moments: all nodes of a job may ask at once."""
+    wait = _FIRST_PAUSE_S * (1 + _share(name))
+    while clock() + wait < deadline:
+        yield wait
+        wait = min(wait * 1.4, _LONGEST_PAUSE_S)
+
+
+def _share(name: str) -> float:
+    """A number from 0 to 1 of a node's own."""
+    return zlib.crc32(name.encode()) % 1000 / 1000

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The site's settings as a file holds them: reading them, and what is wrong with a name or a value.
+
+Where Ansible runs it is an error before anything is written, and on a node it is why nothing is judged. Which names a
+check knows, its manifest says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from ..machine.config import ConfigError, read_config
+from ..machine.root import Root
+from . import catalog
+from .settings import CONFIG, FILE, Settings, is_like
+
+OFF = "off"
+"""The key of the checks that are not run. In an inventory it goes by another name, since YAML takes this for false."""
+
+
+_MEND = "mend health_checks_config in the inventory and run the playbook again"
+
+
+def read_settings(root: Root) -> Settings:
+    """Return the site's settings; those of an empty file where there is none.
+
+    :raises ConfigError: the file cannot be used, or names what no check knows; the message says what to do.
+    """
+    said = read_config(root, CONFIG) or {}
+    wrong = list(problems_of(said))
+    if wrong:
+        raise ConfigError(f"{root.at(FILE)}: {'; '.join(wrong)}: {_MEND}.")
+    return Settings(
+        off=tuple(said.get(OFF) or ()),
+        warn_only=tuple(said.get("warn_only") or ()),
+        limits=said.get("limits") or {},
+        options=said.get("options") or {},
+        prometheus=said.get("prometheus"),
+    )
+
+
+def problems_of(said: Mapping[str, Any], off: str = OFF) -> Iterator[str]:
+    """Yield what is wrong with settings, each in words that begin with the key.
+
+    :param off: the name of the key ``OFF``.
+    """
+    yield from unknown_names("", said, (off, "warn_only", "limits", "options", "prometheus"), "key")
+    for key in (off, "warn_only"):
+        listed = said.get(key) or []
+        if _is_list_of_strings(listed):
+            yield from unknown_names(f"{key}: ", listed, catalog.NAMES, "check")
+        else:
+            yield f"{key} is no list of names of checks"
+    if said.get("limits") or said.get("options"):
+        # Not before: a job waits for its prolog, which reads the settings and loads the checks of its tier only.
+        checks = catalog.all_checks()
+        limits = dict.fromkeys(name for check in checks for name in check.limits)
+        yield from _limit_problems(said.get("limits") or {}, limits)
+        yield from _option_problems(said.get("options") or {}, {check.name: check.options for check in checks})
+    folder = said.get("prometheus")
+    if folder is not None and (not isinstance(folder, str) or (folder and not folder.startswith("/"))):
+        yield f"prometheus is {folder!r} and no absolute path of a folder"
+
+
+def _limit_problems(limits: object, known: Collection[str]) -> Iterator[str]:
+    if not isinstance(limits, Mapping):
+        yield "limits is no mapping"
+        return
+    yield from unknown_names("limits: ", limits, known, "limit")
+    for name, value in limits.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            yield f"limits.{name} is {value!r} and no number"
+
+
+def _option_problems(options: object, known: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    if not isinstance(options, Mapping):
+        yield "options is no mapping"
+        return
+    yield from unknown_names("options: ", options, known, "check")
+    for check, given in options.items():
+        defaults = known.get(check)
+        if not isinstance(given, Mapping):
+            yield f"options.{check} is no mapping"
+        elif defaults is not None:
+            yield from unknown_names(f"options.{check}: ", given, defaults, "option")
+            for name, value in given.items():
+                if name in defaults and not is_like(value, defaults[name]):
+                    yield f"options.{check}.{name} is {value!r}, and must be like {defaults[name]!r}"
+
+
+def unknown_names(where: str, names: Collection[object], known: Collection[str], what: str) -> Iterator[str]:
+    """Yield each of the names that is not known, with the nearest one that is.
+
+    :param where: what the words begin with.
+    :param what: what such a name is of, e.g. ``check``.
+    """
+    for name in names:
+        if name not in known:
+            yield f"{where}there is no {what} {name}{_instead(str(name), known)}"
+
+
+def _instead(name: str, known: Collection[str]) -> str:
+    # Not above: a job waits for its prolog.
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return f", did you mean {near[0]}?"
+    return f"; there are {', '.join(known)}" if known else " and none at all"
+
+
+def _is_list_of_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)

@@ -1,0 +1,184 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What is kept between runs: counters until the next boot or for good, and latched findings.
+
+A finding is latched where the next run does not see it: an XID stands in the log once, and the GPU stays broken. It is
+kept until the machine restarts, the device is reset, or somebody clears it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..machine.atomic import make_operators_folder, write_file
+from ..machine.lock import only_one
+from ..machine.root import Root
+from .check import ACTIONS, RESET_GPU, Answer, Check, Finding, History, finding_of
+
+MOST = 64
+"""How many findings of one check are kept, the newest ones: a log may be full of them."""
+
+
+@dataclass(frozen=True)
+class Latched:
+    """A finding that is kept.
+
+    :ivar boot_id: the kernel's name of the boot in which it was found.
+    :ivar since: when it was found first, in seconds since the epoch.
+    """
+
+    finding: Finding
+    boot_id: str
+    since: float
+
+
+def latched_after(
+    kept: Sequence[Latched], check: Check, answer: Answer, boot_id: str, now: float
+) -> tuple[Latched, ...]:
+    """Return what is kept of a check after it has answered."""
+    for device in answer.released:
+        kept = release(kept, check, device)
+    known = {_identity(latched.finding): latched for latched in kept}
+    for finding in answer.findings:
+        if finding.latch:
+            before = known.pop(_identity(finding), None)
+            known[_identity(finding)] = Latched(finding, boot_id, before.since if before else now)
+    return tuple(known.values())[-MOST:]
+
+
+def release(kept: Sequence[Latched], check: Check, device: str) -> tuple[Latched, ...]:
+    """Return what is kept when a device was reset: all but what a reset of this device mends."""
+    mended = ACTIONS[: ACTIONS.index(RESET_GPU) + 1]
+    return tuple(
+        latched
+        for latched in kept
+        if latched.finding.device != device or (latched.finding.action or check.action) not in mended
+    )
+
+
+def latched_in_boot(kept: Iterable[Latched], boot_id: str) -> tuple[Latched, ...]:
+    """Return what is kept in this boot: a restart ends all. Where the boot has no name, nothing is forgotten."""
+    return tuple(latched for latched in kept if not boot_id or latched.boot_id == boot_id)
+
+
+def unseen(kept: Iterable[Latched], answer: Answer) -> tuple[Finding, ...]:
+    """Return what is kept and was not found again."""
+    seen = {_identity(finding) for finding in answer.findings}
+    return tuple(latched.finding for latched in kept if _identity(latched.finding) not in seen)
+
+
+def _identity(finding: Finding) -> tuple[str, str, str]:
+    return finding.verdict, finding.device, finding.summary
+
+
+RUN_FOLDER, KEPT_FOLDER = "/run/hpcai/health", "/var/lib/hpcai/health"
+PASSING_FILE = f"{RUN_FOLDER}/history.json"
+LASTING_FILE = f"{KEPT_FOLDER}/history.json"
+LATCHED_FILE = f"{KEPT_FOLDER}/latched.json"
+SCHEMA = 1
+_LOCK_S = 2.0
+"""How long another run's writing is waited for, in seconds."""
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+@dataclass
+class State:
+    """What is remembered.
+
+    :ivar passing: values until the next boot, by check and key.
+    :ivar lasting: values for good, by check and key.
+    :ivar unanswered: how often running a driver or device did not answer a check.
+    :ivar latched: findings that are kept, by check.
+    :ivar problems: what could not be read, in words.
+    """
+
+    passing: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lasting: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unanswered: dict[str, int] = field(default_factory=dict)
+    latched: dict[str, tuple[Latched, ...]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def history(self, check: str) -> History:
+        """Return what a check has kept."""
+        return History({**self.lasting.get(check, {}), **self.passing.get(check, {})})
+
+    def keep(self, check: str, changed: Mapping[str, tuple[Any, bool]]) -> None:
+        """Take over what a check keeps (``History.changed``)."""
+        for key, (value, for_good) in changed.items():
+            for values in (self.passing, self.lasting):
+                values.get(check, {}).pop(key, None)
+            if value is not None:
+                (self.lasting if for_good else self.passing).setdefault(check, {})[key] = value
+
+
+def boot_id(root: Root) -> str:
+    """Return the kernel's name of this boot; nothing if it cannot be read."""
+    return root.text(_BOOT_ID) or ""
+
+
+def read(root: Root) -> State:
+    """Return what is remembered in this boot."""
+    memory, boot = State(), boot_id(root)
+    passing = _load(root, PASSING_FILE, memory)
+    if passing.get("boot_id") == boot:
+        memory.passing = dict(passing.get("checks") or {})
+        memory.unanswered = dict(passing.get("unanswered") or {})
+    memory.lasting = dict(_load(root, LASTING_FILE, memory).get("checks") or {})
+    for check, entries in (_load(root, LATCHED_FILE, memory).get("checks") or {}).items():
+        try:
+            kept = [Latched(finding_of(one["finding"]), one["boot_id"], one["since"]) for one in entries]
+        except (LookupError, TypeError):
+            memory.problems.append(f"{root.at(LATCHED_FILE)}: what was latched of {check} is lost: it cannot be read")
+            continue
+        memory.latched[check] = latched_in_boot(kept, boot)
+    return memory
+
+
+@contextlib.contextmanager
+def changes(root: Root) -> Iterator[State]:
+    """Give what is remembered to be changed, and write down what was; nobody else writes meanwhile.
+
+    :raises OSError: it cannot be written.
+    :raises Locked: somebody else writes all the time.
+    """
+    make_operators_folder(root, RUN_FOLDER)
+    with only_one(root.at(f"{RUN_FOLDER}/lock"), _LOCK_S):
+        memory = read(root)
+        yield memory
+        for path, text in _files(root, memory).items():
+            # Mostly nothing is new, and to make sure that it is on the disk takes longer than most checks.
+            if text.strip() != root.text(path):
+                write_file(root.at(path), text, mode=0o600)
+
+
+def _files(root: Root, memory: State) -> dict[str, str]:
+    """The texts of the files by path."""
+    latched = {check: [asdict(one) for one in kept] for check, kept in memory.latched.items() if kept}
+    unanswered = {check: count for check, count in memory.unanswered.items() if count}
+    return {
+        PASSING_FILE: _text({"boot_id": boot_id(root), "checks": memory.passing, "unanswered": unanswered}),
+        LASTING_FILE: _text({"checks": {check: values for check, values in memory.lasting.items() if values}}),
+        LATCHED_FILE: _text({"checks": latched}),
+    }
+
+
+def _text(held: Mapping[str, Any]) -> str:
+    return json.dumps({"schema": SCHEMA, **held}, indent=1, sort_keys=True) + "\n"
+
+
+def _load(root: Root, path: str, memory: State) -> dict[str, Any]:
+    if not root.exists(path):
+        return {}
+    try:
+        held = json.loads(root.text(path) or "")
+        if isinstance(held, dict) and held.get("schema") == SCHEMA and isinstance(held.get("checks"), dict):
+            return held
+    except ValueError:
+        pass
+    memory.problems.append(f"{root.at(path)} cannot be read: what earlier runs wrote down there is lost")
+    return {}

@@ -1,0 +1,332 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The GPUs' state: heat, power, clocks, persistence mode, MIG mode."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotTell, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_state import (
+    GPU_CLOCKS,
+    GPU_MIG,
+    GPU_PERSISTENCE,
+    GPU_POWER,
+    GPU_TEMPERATURE,
+    GPU_THROTTLE,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import Clocks, GpuError, GpuFacts, read_load
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.clocks import Lock, write_record
+
+from ..gpu_playing import PlayedGpus, assert_unread_gpus_are_unknown, facts, gpu, look
+
+# As nvml.h numbers them, and not as the product spells them.
+IDLE, SETTING, POWER_CAP, HARDWARE, SYNC_BOOST, THERMAL, HARDWARE_THERMAL, POWER_BRAKE, DISPLAY = (
+    1,
+    2,
+    4,
+    8,
+    0x10,
+    0x20,
+    0x40,
+    0x80,
+    0x100,
+)
+
+
+@pytest.mark.parametrize("reasons", [0, IDLE, SETTING, POWER_CAP, SYNC_BOOST, DISPLAY, IDLE | SETTING | DISPLAY])
+def test_gpu_throttle_passes_where_nothing_is_wrong(reasons: int) -> None:
+    result = look(GPU_THROTTLE, gpu(0, reasons=reasons))
+    assert (result.verdict, result.answer.readings[0].value) == ("pass", reasons)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "why", "fault"),
+    [
+        (HARDWARE_THERMAL, "it is too hot (HW thermal slowdown)", "NHC2017"),
+        (POWER_BRAKE, "its power supply demands it (HW power brake)", "NHC2010"),
+        (HARDWARE, "of heat or power (HW slowdown)", "NHC2010"),
+        # Bits come together: comparing the whole number with one of them finds nothing.
+        (HARDWARE_THERMAL | HARDWARE, "it is too hot (HW thermal slowdown)", "NHC2017"),
+        (POWER_BRAKE | HARDWARE | POWER_CAP, "its power supply demands it (HW power brake)", "NHC2010"),
+        (HARDWARE | IDLE | SETTING | THERMAL, "of heat or power (HW slowdown)", "NHC2010"),
+    ],
+)
+def test_gpu_throttle_fails_where_the_hardware_slows_down(reasons: int, why: str, fault: str) -> None:
+    result = look(GPU_THROTTLE, gpu(0), gpu(1, reasons=reasons))
+    assert (result.verdict, result.fault) == ("fail", fault)
+    assert result.summary == f"the hardware slows GPU 1 (0002:00:00.0) down because {why}"
+
+
+def test_gpu_throttle_heat_that_the_driver_answers_to_is_a_warning() -> None:
+    result = look(GPU_THROTTLE, gpu(0, reasons=THERMAL | SETTING))
+    assert (result.verdict, result.summary) == (
+        "warn",
+        "the driver slows GPU 0 (0001:00:00.0) down because it is too hot (SW thermal slowdown)",
+    )
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(399.0, "warn"), (400.0, "pass"), (None, "pass")])
+def test_gpu_throttle_a_power_cap_is_a_warning_where_somebody_has_lowered_it(limit: float | None, verdict: str) -> None:
+    assert look(GPU_THROTTLE, gpu(0, reasons=POWER_CAP, power_limit=limit)).verdict == verdict
+    assert look(GPU_THROTTLE, gpu(0, reasons=IDLE, power_limit=limit)).verdict == "pass"
+
+
+def test_gpu_throttle_cannot_measure_where_a_gpu_does_not_tell() -> None:
+    result = look(GPU_THROTTLE, gpu(0, reasons=None))
+    assert (result.verdict, result.summary) == (
+        "unknown",
+        "GPU 0 (0001:00:00.0) does not tell why its clocks are not higher",
+    )
+
+
+def test_gpu_throttle_cannot_measure_gpus_that_cannot_be_read() -> None:
+    assert_unread_gpus_are_unknown(GPU_THROTTLE)
+
+
+@pytest.mark.parametrize("degrees", [20, 85])
+def test_gpu_temperature_passes_up_to_the_highest_to_be_used_at(degrees: int) -> None:
+    result = look(GPU_TEMPERATURE, gpu(0, temperature=degrees))
+    (reading,) = result.answer.readings
+    assert (result.verdict, reading.value, reading.limit, reading.at_most) == ("pass", degrees, 89, True)
+
+
+@pytest.mark.parametrize("degrees", [86, 88])
+def test_gpu_temperature_warns_above_it(degrees: int) -> None:
+    result = look(GPU_TEMPERATURE, gpu(0, temperature=degrees))
+    assert (result.verdict, result.summary) == (
+        "warn",
+        f"GPU 0 (0001:00:00.0) is at {degrees} C, above the 85 C that it is to be used at",
+    )
+
+
+@pytest.mark.parametrize("degrees", [89, 95])
+def test_gpu_temperature_fails_from_where_it_is_slowed_down(degrees: int) -> None:
+    result = look(GPU_TEMPERATURE, gpu(0), gpu(1, temperature=degrees))
+    assert (result.verdict, result.fault) == ("fail", "NHC2017")
+    assert result.summary == (f"GPU 1 (0002:00:00.0) is at {degrees} C: from 89 C on the hardware slows it down")
+
+
+def test_gpu_temperature_each_gpu_has_limits_of_its_own() -> None:
+    assert look(GPU_TEMPERATURE, gpu(0, temperature=80, slowdown_at=79)).verdict == "fail"
+    assert look(GPU_TEMPERATURE, gpu(0, temperature=88, most=None)).verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    ("untold", "words"),
+    [
+        ("temperature", "does not tell how hot it is"),
+        ("slowdown_at", "does not tell at which temperature it is slowed"),
+    ],
+)
+def test_gpu_temperature_cannot_measure_where_a_gpu_does_not_tell(untold: str, words: str) -> None:
+    result = look(GPU_TEMPERATURE, gpu(0, **{untold: None}))
+    assert result.verdict == "unknown"
+    assert words in result.summary
+
+
+def test_gpu_temperature_cannot_measure_gpus_that_cannot_be_read() -> None:
+    assert_unread_gpus_are_unknown(GPU_TEMPERATURE)
+
+
+@pytest.mark.parametrize("watts", [400.0, 450.0])
+def test_gpu_power_passes_where_a_gpu_may_draw_what_its_model_may(watts: float) -> None:
+    result = look(GPU_POWER, gpu(0, power_limit=watts, power=312.5))
+    assert result.verdict == "pass"
+    assert [(one.name, one.value, one.limit) for one in result.answer.readings] == [
+        ("gpu_power", 312.5, None),
+        ("gpu_power_limit", watts, 400.0),
+    ]
+
+
+def test_gpu_power_fails_to_be_as_it_should_where_the_limit_was_lowered() -> None:
+    result = look(GPU_POWER, gpu(0), gpu(1, power_limit=399.0))
+    assert (result.verdict, result.summary) == (
+        "warn",
+        "GPU 1 (0002:00:00.0) may draw 399 W only, and its model 400 W",
+    )
+    assert result.hint.startswith("'nvidia-smi -i 1 -pl 400' sets it back")
+
+
+@pytest.mark.parametrize("untold", ["power_limit", "power_default"])
+def test_gpu_power_cannot_measure_where_a_gpu_does_not_tell(untold: str) -> None:
+    result = look(GPU_POWER, gpu(0, errors={untold: "Unknown Error"}, **{untold: None}))
+    assert (result.verdict, result.summary) == (
+        "unknown",
+        "GPU 0 (0001:00:00.0) does not tell what power it may draw: Unknown Error",
+    )
+
+
+def test_gpu_power_cannot_measure_gpus_that_cannot_be_read() -> None:
+    assert_unread_gpus_are_unknown(GPU_POWER)
+
+
+LOW = Clocks(1215, 1095)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A machine whose clocks are to be the highest, and on which no lock was set since the driver was loaded."""
+    want(tmp_path)
+    (tmp_path / "sys/module/nvidia").mkdir(parents=True)
+    boot_id = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot_id.parent.mkdir(parents=True)
+    boot_id.write_text("here-and-now\n", encoding="ascii")
+    load = read_load(Root(str(tmp_path)))
+    assert load is not None
+    write_record(Root(str(tmp_path)), load, {f"GPU-{index}": Lock() for index in range(2)})
+    return tmp_path
+
+
+def want(root: Path, **options: Any) -> None:
+    """Write what is wanted."""
+    (root / "etc/hpcai").mkdir(parents=True, exist_ok=True)
+    (root / "etc/hpcai/clocks.json").write_text(json.dumps({"schema": 1, **options}), encoding="ascii")
+
+
+def clocked(root: Path, *gpus: GpuFacts) -> Result:
+    """Look at the clocks."""
+    return look(GPU_CLOCKS, played=PlayedGpus([], clocks=gpus), root=root)
+
+
+def test_gpu_clocks_passes_where_they_are_as_wanted(root: Path) -> None:
+    result = clocked(root, facts(0), facts(1))
+    assert (result.verdict, result.summary) == ("pass", "the clocks of 2 GPUs are as wanted (max)")
+    assert [(one.name, one.value) for one in result.answer.readings][:2] == [
+        ("gpu_graphics_clock", 1410),
+        ("gpu_memory_clock", 1215),
+    ]
+
+
+def test_gpu_clocks_fails_to_be_as_it_should_where_somebody_changed_them(root: Path) -> None:
+    result = clocked(root, facts(0), facts(1, application=LOW))
+    assert (result.verdict, result.hint) == ("warn", "Run 'hpcnode clocks apply'")
+    assert result.summary.startswith(
+        "GPU 1 (0002:00:00.0) has other clocks than wanted: application clocks are memory 1215 MHz, graphics 1095 MHz"
+    )
+
+
+def test_gpu_clocks_fails_to_be_as_it_should_where_nobody_knows_what_was_locked(root: Path) -> None:
+    (root / "run/hpcai/clocks.json").unlink()
+    result = clocked(root, facts(0))
+    assert result.verdict == "warn"
+    assert result.summary.endswith("whether clocks are locked cannot be read")
+
+
+def test_gpu_clocks_passes_where_the_gpu_that_differs_is_none_of_those_meant(root: Path) -> None:
+    want(root, gpus=["0"])
+    assert clocked(root, facts(0), facts(1, application=LOW)).verdict == "pass"
+    assert clocked(root, facts(0, application=LOW), facts(1)).verdict == "warn"
+
+
+def test_gpu_clocks_warns_where_the_gpu_cannot_have_what_is_wanted_and_that_matters(root: Path) -> None:
+    none = {"application": None, "application_reason": "not supported"}
+    want(root, method="application")
+    assert clocked(root, facts(0, **none)).verdict == "warn"
+    want(root, method="application", on_unsupported="warn")
+    assert clocked(root, facts(0, **none)).verdict == "pass"
+
+
+def test_gpu_clocks_skips_where_no_clocks_are_wanted(tmp_path: Path) -> None:
+    assert clocked(tmp_path, facts(0)).verdict == "skip"
+
+
+def test_gpu_clocks_cannot_measure_where_a_gpu_does_not_tell(root: Path) -> None:
+    result = clocked(
+        root, facts(0), GpuFacts(1, busid="0002:00:00.0", problem="GPU is lost", problem_kind="gpu_is_lost")
+    )
+    assert (result.verdict, result.summary) == (
+        "unknown",
+        "GPU 1 (0002:00:00.0) does not tell its clocks: GPU is lost",
+    )
+    result = clocked(root, facts(0, current=Clocks(None, None)))
+    assert (result.verdict, result.answer.findings[0].device) == ("unknown", "0001:00:00.0")
+
+
+@pytest.mark.parametrize("current", [Clocks(None, 1410), Clocks(1215, None)])
+def test_gpu_clocks_passes_where_a_gpu_tells_one_of_its_clocks(root: Path, current: Clocks) -> None:
+    result = clocked(root, facts(0, current=current))
+    assert (result.verdict, len(result.answer.readings)) == ("pass", 1)
+
+
+def test_gpu_clocks_cannot_measure_without_a_driver_or_the_gpus_that_are_meant(root: Path) -> None:
+    with pytest.raises(CannotTell, match="the GPUs' driver cannot be asked: not loaded"):
+        look(GPU_CLOCKS, played=PlayedGpus([], clocks=GpuError("driver_not_loaded", "not loaded")), root=root)
+    with pytest.raises(GpuError):
+        look(GPU_CLOCKS, played=PlayedGpus([], clocks=GpuError("no_answer", "silence")), root=root)
+    with pytest.raises(CannotTell, match="the driver knows no GPU"):
+        clocked(root)
+    want(root, gpus=["7"])
+    with pytest.raises(CannotTell, match="7 is no GPU of this machine"):
+        clocked(root, facts(0))
+
+
+def test_gpu_persistence_passes_where_it_is_on() -> None:
+    result = look(GPU_PERSISTENCE, gpu(0), gpu(1))
+    assert (result.verdict, [one.value for one in result.answer.readings]) == ("pass", [1, 1])
+
+
+def test_gpu_persistence_fails_to_be_as_it_should_where_it_is_off() -> None:
+    result = look(GPU_PERSISTENCE, gpu(0), gpu(1, persistence=False))
+    assert result.verdict == "warn"
+    assert result.summary.startswith("persistence mode of GPU 1 (0002:00:00.0) is off")
+
+
+def test_gpu_persistence_cannot_measure_where_a_gpu_does_not_tell() -> None:
+    result = look(GPU_PERSISTENCE, gpu(0, persistence=None))
+    assert (result.verdict, result.summary) == (
+        "unknown",
+        "GPU 0 (0001:00:00.0) does not tell whether persistence mode is on",
+    )
+
+
+def test_gpu_persistence_cannot_measure_gpus_that_cannot_be_read() -> None:
+    assert_unread_gpus_are_unknown(GPU_PERSISTENCE)
+
+
+WANTED = {"gpu_mig": {"enabled": True}}
+
+
+@pytest.mark.parametrize(("mig", "told"), [(False, "off"), (None, "none")])
+def test_gpu_mig_passes_where_it_is_off_or_unknown_to_the_model(mig: bool | None, told: str) -> None:
+    result = look(GPU_MIG, gpu(0, mig=mig))
+    assert (result.verdict, result.answer.readings[0].value) == ("pass", told)
+    assert (result.summary, result.answer.limit) == ("MIG mode is off, as wanted", "off")
+
+
+def test_gpu_mig_passes_where_it_is_on_and_wanted() -> None:
+    result = look(GPU_MIG, gpu(0, mig=True), options=WANTED)
+    assert (result.verdict, result.answer.readings[0].value) == ("pass", "on")
+    assert (result.summary, result.answer.limit) == ("MIG mode is on, as wanted", "on")
+
+
+def test_gpu_mig_fails_to_be_as_it_should_where_it_is_on() -> None:
+    result = look(GPU_MIG, gpu(0), gpu(1, mig=True))
+    assert result.verdict == "warn"
+    assert result.summary.startswith("MIG mode of GPU 1 (0002:00:00.0) is on")
+    assert result.hint.startswith("'nvidia-smi -i 1 -mig 0' on the drained node")
+
+
+@pytest.mark.parametrize("mig", [False, None])
+def test_gpu_mig_fails_to_be_as_it_should_where_it_is_off_and_wanted(mig: bool | None) -> None:
+    result = look(GPU_MIG, gpu(0, mig=mig), options=WANTED)
+    assert (result.verdict, result.summary) == ("warn", "MIG mode of GPU 0 (0001:00:00.0) is off, and is wanted")
+
+
+def test_gpu_mig_cannot_measure_where_a_gpu_does_not_tell() -> None:
+    result = look(GPU_MIG, gpu(0, mig=None, errors={"mig": "Unknown Error"}))
+    assert (result.verdict, result.summary) == (
+        "unknown",
+        "GPU 0 (0001:00:00.0) does not tell whether MIG mode is on: Unknown Error",
+    )
+
+
+def test_gpu_mig_cannot_measure_gpus_that_cannot_be_read() -> None:
+    assert_unread_gpus_are_unknown(GPU_MIG)

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Telling slurmctld how the node is: when, in which field, and whose text is left alone."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report import files, send
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.files import ScriptFault
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.send import Sent
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import Report, decode
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.node_queries import NoController
+
+from ..playing import NOW
+from .playing import Node, check
+
+
+@pytest.fixture
+def node(tmp_path: pathlib.Path) -> Node:
+    """A node that has run its periodic checks."""
+    made = Node(tmp_path)
+    made.ran("periodic", check("gpu_count"))
+    return made
+
+
+def told(node: Node) -> Sent:
+    """Tell."""
+    return send.send(node.root, node.run, node.reach, node.clock, node.pause)
+
+
+def updates(node: Node) -> list[str]:
+    """The changes it asked for, and forget them."""
+    found = [command for command in node.commands if command.startswith("update")]
+    node.commands.clear()
+    return found
+
+
+def test_news_are_told_at_once_and_the_same_only_after_a_while(node: Node) -> None:
+    assert told(node).known
+    assert len(updates(node)) == 1
+    node.now += 300
+    node.ran("periodic", check("gpu_count"))
+    assert told(node) == Sent(True, "slurmctld knows")
+    assert node.commands == []
+    node.ran("periodic", check("gpu_count", "fail"))
+    told(node)
+    assert len(updates(node)) == 1
+    assert decode(node.extra).faults[0].check == "gpu_count"
+
+
+def test_what_is_not_new_is_told_again_when_it_is_old(node: Node) -> None:
+    told(node)
+    began = node.now
+    for seconds, sent in ((0.7 * send.RENEW_S, 1), (1.01 * send.RENEW_S, 2)):
+        node.now = began + seconds
+        node.ran("periodic", check("gpu_count"))
+        told(node)
+        assert len([command for command in node.commands if command.startswith("update")]) == sent
+    assert decode(node.extra).time == int(node.now)
+
+
+def test_a_report_that_does_not_fit_is_not_new_each_time(node: Node) -> None:
+    many = [check(f"check_{n}", "fail", summary="x" * 400) for n in range(30)]
+    node.ran("periodic", *many)
+    for _turn in range(6):
+        told(node)
+        node.now += 10
+        node.ran("periodic", *many)
+    updates(node)
+    told(node)
+    assert updates(node) == []
+
+
+@pytest.mark.parametrize("theirs", ["rack", '{"rack":4}', "hpcai-healthy"])
+def test_a_text_of_somebody_elses_stays(node: Node, theirs: str) -> None:
+    node.extra = theirs
+    said = told(node)
+    assert not said.known
+    assert "Extra of node compute-0 is somebody else's" in said.words
+    assert "health_checks_report.field to Comment" in said.words
+    assert (node.extra, updates(node)) == (theirs, [])
+
+
+def test_the_site_may_take_the_other_field(node: Node) -> None:
+    node.extra = "rack"
+    node.write("/etc/hpcai/health_report.json", json.dumps({"schema": 1, "field": "Comment"}))
+    assert told(node).known
+    assert node.extra == "rack"
+    assert decode(node.comment).vm_id == "vm-0"
+
+
+def test_what_slurmctld_did_not_take_is_told_the_next_time(node: Node) -> None:
+    node.answer_rc = 1
+    assert not told(node).known
+    node.answer_rc = 0
+    assert told(node).known
+    assert decode(node.extra)
+
+
+def test_where_no_controller_listens_it_says_so(node: Node) -> None:
+    def nobody(_controllers: object) -> str:
+        raise NoController("10.0.0.4:6817: Connection refused")
+
+    said = send.send(node.root, node.run, nobody, node.clock, node.pause)
+    assert said == Sent(False, "Slurm could not be told: 10.0.0.4:6817: Connection refused")
+    assert node.commands == []
+
+
+def test_settings_that_make_no_sense_are_named(node: Node) -> None:
+    node.write("/etc/hpcai/health_report.json", json.dumps({"schema": 1, "field": "Reason"}))
+    said = told(node)
+    assert not said.known
+    assert "field is 'Reason', and may be Extra or Comment" in said.words
+
+
+def test_a_machine_without_a_name_in_slurm_has_nobody_to_tell(node: Node, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "etc/hpcai/slurmd.env").unlink()
+    assert told(node).known
+    assert node.commands == []
+
+
+def test_nodes_renew_at_different_times() -> None:
+    assert len({send._share(f"compute-{n}") for n in range(100)}) > 80
+    assert all(0 <= send._share(f"compute-{n}") < 1 for n in range(100))
+
+
+def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node) -> None:
+    files.ask(node.root, "7.1")
+    node.ran("prolog", check("gpu_count", "fail"))
+
+    def pause(seconds: float) -> None:
+        node.now += seconds
+        if node.now > node_began + 8:
+            node.state, node.reason = "IDLE+DRAIN", "hpcai: health: gpu_count: x"
+
+    node_began = node.now
+    said = send.send(node.root, node.run, node.reach, node.clock, pause)
+    assert said.words.endswith("the node is out: hpcai: health: gpu_count: x")
+    given = files.answered(node.root, "7.1")
+    assert given
+    assert (given.refuse, given.words) == (True, "hpcai: health: gpu_count: x")
+    assert files.asked(node.root) == ""
+    assert node.now - node_began < 16
+
+
+def test_what_is_found_while_a_prolog_waits_is_told_at_once(node: Node) -> None:
+    """Otherwise the arbiter would drain a node for what has been mended since."""
+    node.ran("prolog", check("ib_ports", "fail"))
+    files.ask(node.root, "7.1")
+    mended, told_after = node.now + 10, []
+
+    def pause(seconds: float) -> None:
+        if not decode(node.extra).faults:
+            told_after.append(node.now - mended)
+        if node.now < mended <= node.now + seconds:
+            node.now = mended
+            node.ran("periodic", check("ib_ports"))
+        node.now += seconds
+
+    send.send(node.root, node.run, node.reach, node.clock, pause)
+    assert len(updates(node)) == 2
+    assert decode(node.extra).faults == ()
+    assert told_after[0] < 10
+
+
+def test_a_script_that_failed_stands_first_in_the_report_until_it_is_answered(node: Node) -> None:
+    node.ran("periodic", check("gpu_count", "fail"), age=200)
+    files.ask(node.root, "7.1", ScriptFault("prolog", "50-mine: no licence (job 7)", int(node.now)))
+    seen: list[Report] = []
+
+    def pause(seconds: float) -> None:
+        seen.append(decode(node.extra))
+        node.now += seconds
+        node.state, node.reason = "IDLE+DRAIN", "hpcai: prolog: 50-mine: no licence (job 7)"
+
+    send.send(node.root, node.run, node.reach, node.clock, pause)
+    first = seen[0].faults[0]
+    assert (first.check, first.summary, first.blocks) == ("prolog", "50-mine: no licence (job 7)", True)
+    # Newer than the last check: what an operator resumed since then is drained for it all the same.
+    assert seen[0].time == int(NOW)
+    assert [fault.check for fault in decode(node.extra).faults] == ["gpu_count"]
+
+
+def test_a_prolog_that_waits_may_not_refuse_where_the_arbiter_does_nothing(node: Node) -> None:
+    files.ask(node.root, "7.1")
+    began = node.now
+    told(node)
+    given = files.answered(node.root, "7.1")
+    assert given
+    assert (given.refuse, given.words) == (False, "the arbiter has not drained this node within 40 s: see its journal")
+    assert 20 < node.now - began <= send.ANSWER_S
+    # Not a question every second from each node of a large job.
+    assert len([command for command in node.commands if "show" in command]) < 15
+
+
+def test_a_prolog_is_answered_also_where_slurmctld_is_silent(node: Node) -> None:
+    files.ask(node.root, "7.1")
+    node.answer_rc = 124
+    told(node)
+    given = files.answered(node.root, "7.1")
+    assert given
+    assert not given.refuse
+    assert "gave no answer" in given.words

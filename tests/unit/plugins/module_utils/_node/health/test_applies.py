@@ -1,0 +1,38 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which VM sizes have what a check measures."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import applies
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
+
+
+@pytest.mark.parametrize(
+    ("name", "several", "infiniband"),
+    [
+        ("Standard_ND96asr_v4", "", ""),
+        ("Standard_ND96is_H100_v5", "", "Standard_ND96is_H100_v5 has no InfiniBand"),
+        ("Standard_NC24ads_A100_v4", "Standard_NC24ads_A100_v4 has one GPU only", None),
+        ("Standard_ND96isr_MI300X_v5", "Standard_ND96isr_MI300X_v5 has GPUs of AMD's", ""),
+    ],
+)
+def test_a_size_says_what_it_has_not(name: str, several: str, infiniband: str | None) -> None:
+    size = find_size(name)
+    assert applies.with_several_nvidia_gpus(size) == several
+    if infiniband is not None:
+        assert applies.with_infiniband(size) == infiniband
+        assert applies.with_nvidia_gpus_and_infiniband(size) == (several or infiniband)
+
+
+def test_of_an_unknown_size_nothing_is_left_out() -> None:
+    assert (
+        applies.with_several_nvidia_gpus(None)
+        == applies.with_infiniband(None)
+        == applies.with_nvidia_gpus_and_infiniband(None)
+        == ""
+    )

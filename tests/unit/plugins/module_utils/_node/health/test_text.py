@@ -1,0 +1,153 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What people read of a run, and of the checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health import perform, text
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
+    FAIL,
+    PASS,
+    SKIP,
+    UNKNOWN,
+    USER,
+    WARN,
+    Answer,
+    Finding,
+    Reading,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.measure import Machine
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import Settings
+
+GOOD = Answer("8 GPUs", readings=(Reading("gpus", 8),))
+
+
+def failing(words: str, **given: Any) -> Answer:
+    """An answer that fails."""
+    return Answer(findings=(Finding(FAIL, words, **given),))
+
+
+def without_times(told: Any) -> list[str]:
+    """The lines, each with its seconds replaced."""
+    return [line.replace("(0.0 s)", "(T)") for line in told]
+
+
+def test_each_check_is_one_line_and_all_are_one(node: Any, make_check: Any) -> None:
+    lost = failing("7 of 8 GPUs", hint="Replace it.", fault="NHC2009", latch=True)
+    checks = [make_check(GOOD, "a"), make_check(lost, "b"), make_check(Answer(skipped="none"), "c")]
+    told = without_times(text.of_run(node.tier(*checks), {}))
+    assert told[:3] == [
+        "a: pass (T): 8 GPUs.",
+        "b: fail (T): 7 of 8 GPUs [NHC2009]. To do: Replace it.",
+        "c: skip (T): none.",
+    ]
+    assert told[3].startswith("periodic: fail: 3 checks, 1 fail (")
+    later = without_times(text.of_run(node.tier(make_check(GOOD, "b")), {}))
+    assert later[0] == (
+        "b: fail (T): 7 of 8 GPUs [NHC2009]. It is kept until the machine restarts or 'hpcnode health clear' is "
+        "called. To do: Replace it."
+    )
+    assert later[1].startswith("periodic: fail: 1 check, 1 fail (")
+
+
+def test_the_journal_is_told_how_bad_a_line_is(node: Any, make_check: Any) -> None:
+    checks = [make_check(GOOD, "a"), make_check(failing("x"), "b"), make_check(Answer(), "c")]
+    told = list(text.of_run(node.tier(*checks), text.LEVELS))
+    assert [line[:3] for line in told[:3]] == ["a: ", "<3>", "<3>"]
+
+
+def test_the_reason_names_the_first_failure_and_counts_the_others(node: Any, make_check: Any) -> None:
+    users = failing("left behind", cause=USER)
+    checks = [
+        make_check(GOOD, "a"),
+        make_check(users, "b"),
+        make_check(failing("7 of 8"), "c"),
+        make_check(failing("no link"), "d"),
+    ]
+    document = perform.as_document(node.tier(*checks), {})
+    assert text.reason_of(document["checks"]) == "hpcai: health: c: 7 of 8 (and 2 more)"
+    assert text.reason_of(document["checks"][:2]) == "hpcai: health: b: left behind"
+    assert text.reason_of(document["checks"][:1]) == ""
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "tier", "status"),
+    [
+        ((PASS,), "periodic", 0),
+        ((PASS, WARN), "periodic", 0),
+        ((PASS, UNKNOWN), "periodic", 2),
+        ((FAIL, UNKNOWN), "periodic", 1),
+        ((SKIP,), "periodic", 2),
+        ((SKIP, PASS), "periodic", 0),
+        ((SKIP,), "epilog", 2),
+        ((UNKNOWN,), "prolog", 0),
+        ((FAIL,), "prolog", 0),
+        ((FAIL,), "epilog", 1),
+    ],
+)
+def test_the_exit_status_of_a_run(
+    node: Any, make_check: Any, verdicts: tuple[str, ...], tier: str, status: int
+) -> None:
+    findings = {verdict: () if verdict in (PASS, SKIP) else (Finding(verdict, "x"),) for verdict in verdicts}
+    answers = {
+        verdict: Answer(skipped="none here") if verdict == SKIP else Answer("x", (Reading("n", 1),), found)
+        for verdict, found in findings.items()
+    }
+    checks = [make_check(answer, verdict) for verdict, answer in answers.items()]
+    assert perform.status_of(node.tier(*checks, tier=tier)) == status
+
+
+def test_a_prolog_fails_for_what_a_job_must_not_meet(node: Any, make_check: Any) -> None:
+    blocking = make_check(failing("7 of 8"), blocks_job=True)
+    assert perform.status_of(node.tier(blocking, tier="prolog")) == 1
+    node.settings = Settings(warn_only=("demo",))
+    assert perform.status_of(node.tier(blocking, tier="prolog")) == 0
+
+
+def test_the_list_tells_the_limit_on_this_machine_and_its_source(node: Any, make_check: Any) -> None:
+    check = make_check(GOOD, thresholds=("gpu_host_bandwidth", "none_such"), fault="NHC2020", blocks_job=True)
+    machine = Machine(node.root, lambda _command, _seconds: pytest.fail("no command"), node.size)
+    told = "\n".join(text.of_checks([check], machine))
+    assert "demo: Checks demo\n    Measures. No limit.\n" in told
+    assert "limit gpu_host_bandwidth: at least 21 GB/s (azurehpc-health-checks, conf/<size>.conf)" in told
+    assert "limit none_such: none is known for this VM size" in told
+    assert "keeps from starting: jobs" in told
+    assert "NHC2020" in told
+    plain = perform.of_check(check, machine)
+    assert plain["limits"]["gpu_host_bandwidth"]["limit"] == 21
+    assert plain["limits"]["none_such"] is None
+    assert plain["blocks_job"] is True
+
+
+def test_the_list_tells_all_that_a_site_may_set(node: Any, make_check: Any) -> None:
+    check = make_check(
+        GOOD, further_limits=("nvlinks", "own"), options={"zombies": 5, "paths": (), "folders": ["/a", "/b"]}
+    )
+    settings = Settings(limits={"own": 7}, options={"demo": {"zombies": 9}})
+    machine = Machine(node.root, lambda _command, _seconds: pytest.fail("no command"), None, settings)
+    told = "\n".join(text.of_checks([check], machine))
+    assert "limit nvlinks: as above, where limits in /etc/hpcai/health.json sets none" in told
+    assert "limit own: at least 7 (/etc/hpcai/health.json)" in told
+    assert "option zombies: 9 (/etc/hpcai/health.json)" in told
+    assert "option paths: none\n" in told
+    assert "option folders: /a, /b\n" in told
+    plain = perform.of_check(check, machine)
+    assert plain["limits"]["nvlinks"] is None
+    assert plain["options"] == {"zombies": 9, "paths": (), "folders": ["/a", "/b"]}
+
+
+def test_the_list_tells_what_is_otherwise_here(node: Any, make_check: Any) -> None:
+    settings = Settings(off=("a",), warn_only=("b",))
+    machine = Machine(node.root, lambda _command, _seconds: pytest.fail("no command"), None, settings)
+    names = {"a": "it is turned off", "b": "a failure is a warning", "c": "it is skipped: none here"}
+    for name, words in names.items():
+        check = make_check(GOOD, name, applies=lambda _size, name=name: "none here" if name == "c" else "")
+        assert f"here: {words}" in "\n".join(text.of_checks([check], machine))
+    limited = make_check(GOOD, "d", thresholds=("gpu_host_bandwidth",))
+    assert "not known: the VM size is not" in "\n".join(text.of_checks([limited], machine))
