@@ -2,14 +2,13 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Enroot's settings on a node, for the module enroot_setup and for the boot."""
+"""Enroot's settings on a node, for the module container_node and for the boot."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...machine.config import ConfigError
 from ...machine.root import Root
@@ -136,8 +135,3 @@ def _profile(options: Options, run: Run, check: bool) -> list[str]:
         if verb == "--replace":
             must(result)
     return [f"apparmor_parser {verb} {APPARMOR}"]
-
-
-def as_result(done: Done) -> dict[str, Any]:
-    """Return it as a module answers."""
-    return {"changed": bool(done.actions), "actions": done.actions, "diff": done.diff}

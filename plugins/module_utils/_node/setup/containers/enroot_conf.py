@@ -17,7 +17,7 @@ from typing import Any
 from ...machine.config import ConfigError
 
 DROP_IN = "/etc/enroot/enroot.conf.d/50-hpcai.conf"
-_HEADER = "# Written by hpcai.azure.enroot_setup, which overwrites it.\n"
+_HEADER = "# Written by hpcai.azure.container_node, which overwrites it.\n"
 
 KEYS = (
     "LIBRARY_PATH",

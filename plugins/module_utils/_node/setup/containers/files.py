@@ -16,7 +16,7 @@ from ..managed_file import FileChange, change_of
 from .enroot_conf import DROP_IN, drop_in
 from .options import SETTINGS, Options
 
-HEADER = "# Written by hpcai.azure.enroot_setup, which overwrites it.\n"
+HEADER = "# Written by hpcai.azure.container_node, which overwrites it.\n"
 TMPFILES = "/etc/tmpfiles.d/hpcai-containers.conf"
 SYSCTL = "/etc/sysctl.d/60-hpcai-containers.conf"
 NVIDIA = "/etc/enroot/environ.d/50-hpcai-nvidia.env"

@@ -23,14 +23,13 @@ from .slurm_version import PREFIX
 
 SET = "containers"
 """Name of the set of directories in /etc/hpcai/directories.json."""
-_PYXIS = ("source", "sha256", "version", "prefix")
 
 
 @dataclass(frozen=True)
 class Wanted:
     """What a node needs.
 
-    :ivar pyxis: options of the module pyxis_plugin; empty where the plugin is left alone.
+    :ivar pyxis: the option pyxis of the module container_node; empty where the plugin is left alone.
     :ivar folders: directories on the scratch.
     :ivar make_folders: whether they are made now.
     :ivar apply: whether settings of the running machine are made.
@@ -59,9 +58,6 @@ def wanted(
 
     :raises ConfigError: an option that there is not, or a value that it cannot have.
     """
-    unknown = sorted(set(pyxis) - set(_PYXIS))
-    if unknown:
-        raise ConfigError(f"pyxis has unknown options: {', '.join(unknown)}; known are {', '.join(_PYXIS)}.")
     stated = {name: str(value) for name, value in pyxis.items() if value is not None}
     if stated and not (stated.get("source") and stated.get("version")):
         raise ConfigError("pyxis needs source and version.")

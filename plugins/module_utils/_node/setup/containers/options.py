@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is wanted of enroot: the options of the module enroot_setup, which are also those of its file in /etc/hpcai."""
+"""What is wanted of enroot: the option enroot of the module container_node, also the file of it in /etc/hpcai."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 @dataclass(frozen=True)
 class Options:
-    """See the documentation of the module enroot_setup, whose options these are.
+    """See the option enroot of the module container_node.
 
     :ivar settings: of enroot.conf, as text.
     """
