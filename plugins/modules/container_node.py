@@ -204,7 +204,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import node
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.build import BuildFailed
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import OptionError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import OptionError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
 ENROOT: dict[str, dict[str, Any]] = {

@@ -178,7 +178,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.seconds import check_seconds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.ensure import Outcome, ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import check_count
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import check_count
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
 FOLDER: dict[str, dict[str, Any]] = {

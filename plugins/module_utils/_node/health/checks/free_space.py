@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ...machine.config import read_config
 from ...machine.ext_reserve import reserved_bytes
 from ...machine.mounts import Mount, read_mounts
-from ...setup.scratch.wanted import parse
+from ...setup.scratch.options import parse
 from ..check import (
     BOOT,
     EPILOG,

@@ -12,8 +12,7 @@ from typing import Any
 
 from ...machine.disks import read_block_devices
 from ...setup.scratch.facts import select
-from ...setup.scratch.promise import read_wanted
-from ...setup.scratch.wanted import parse
+from ...setup.scratch.options import parse, read_options
 from ..check import BOOT, DEEP, FAIL, PERIODIC, REPLACE, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 
 _BITS = (
@@ -42,7 +41,7 @@ _ERRORS = "media_errors"
 def _measure(context: Context) -> Answer:
     root = context.root
     devices = read_block_devices(root)
-    names, _absent = select(read_wanted(root) or parse({}), devices, root)
+    names, _absent = select(read_options(root) or parse({}), devices, root)
     disks = [devices[name] for name in names if name in devices and name.startswith("nvme")]
     if not disks:
         return Answer(skipped="there is no local NVMe disk; check nvme_count tells whether there should be")

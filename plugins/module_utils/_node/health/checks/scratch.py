@@ -17,7 +17,7 @@ from ...machine.root import Root
 from ...machine.writing import why_not_written
 from ...setup.directories.wanted import DIRECTORY
 from ...setup.scratch.facts import RECORD
-from ...setup.scratch.wanted import parse
+from ...setup.scratch.options import parse
 from ..check import FAIL, REBOOT, REPLACE, TIERS, Answer, Check, Context, Finding, Reading
 
 _DIRECTORIES = "/run/hpcai/boot/directories.json"

@@ -14,10 +14,10 @@ from ...machine.lock import Locked, only_one
 from ...machine.patience import wait_until
 from ...machine.root import Root
 from ...machine.run import Run
-from ..scratch import wanted as scratch_wanted
+from ..scratch import options as scratch_wanted
+from ..scratch.disk_count import DiskCount, expected_disks
 from ..scratch.mounting import uid_of
-from ..scratch.promise import Promise, promised
-from ..scratch.promise import read_wanted as read_scratch
+from ..scratch.options import read_options as read_scratch
 from ..scratch.refusal import Refused
 from .fallback import take_place
 from .folders import FolderProblem, make, opened
@@ -88,7 +88,7 @@ def _ensure(wanted: Wanted, root: Root, run: Run, check: bool, nvme_count: int |
     facts = look(wanted, root)
     promise = None
     if facts.here is None or facts.is_fallback:
-        promise = promised(scratch, root, nvme_count)
+        promise = expected_disks(scratch, root, nvme_count)
         if check and promise.count and facts.here is None:
             return _foreseen(wanted, promise)
     if not check and _is_awaited(facts, promise):
@@ -127,7 +127,7 @@ def _ensure(wanted: Wanted, root: Root, run: Run, check: bool, nvme_count: int |
     )
 
 
-def _foreseen(wanted: Wanted, promise: Promise) -> Outcome:
+def _foreseen(wanted: Wanted, promise: DiskCount) -> Outcome:
     """In check mode the task before did not mount the disks either."""
     warning = (
         f"{wanted.mountpoint} is not mounted yet, and {promise.count} local NVMe disks are expected "
@@ -140,7 +140,7 @@ def _all(wanted: Wanted) -> tuple[str, ...]:
     return tuple(f"make {wanted.mountpoint}/{folder.path} {folder}" for folder in wanted.folders)
 
 
-def _is_awaited(facts: Facts, promise: Promise | None) -> bool:
+def _is_awaited(facts: Facts, promise: DiskCount | None) -> bool:
     """Whether the temporary disk is needed, and somebody is about to mount it."""
     disk = facts.temporary
     needed = facts.here is None and promise is not None and promise.count == 0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ...machine.disks import read_block_devices
 from ...machine.mounts import Mount, read_mounts
 from ...machine.root import Root
-from ..scratch.promise import Promise
+from ..scratch.disk_count import DiskCount
 from ..scratch.refusal import Refused
 from .temporary import TemporaryDisk, configured_mounts, find_temporary_disk
 from .wanted import DIRECTORY, TEMPORARY_DISK, Wanted
@@ -79,7 +79,7 @@ def look(wanted: Wanted, root: Root) -> Facts:
     )
 
 
-def choose(facts: Facts, wanted: Wanted, promise: Promise | None) -> Place:
+def choose(facts: Facts, wanted: Wanted, promise: DiskCount | None) -> Place:
     """Return where the directories belong.
 
     :param promise: how many local disks there must be; needed unless something else than our folder is mounted there.
@@ -133,7 +133,7 @@ def _hidden(facts: Facts, wanted: Wanted) -> tuple[str, ...]:
     return ()
 
 
-def _lacking(facts: Facts, wanted: Wanted, promise: Promise | None) -> str:
+def _lacking(facts: Facts, wanted: Wanted, promise: DiskCount | None) -> str:
     disks = f"{promise.count} local NVMe disks are expected here ({promise.origin})" if promise else "disks are missing"
     if facts.is_fallback:
         return (

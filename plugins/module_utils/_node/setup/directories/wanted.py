@@ -14,7 +14,7 @@ from typing import Any
 
 from ...machine.config import FOLDER, ConfigError, as_config, read_config
 from ...machine.root import Root
-from ..scratch.wanted import OptionError, check_path_of_mount, octal_mode
+from ..scratch.options import OptionError, check_path_of_mount, octal_mode
 
 CONFIG = "directories"
 SETTINGS = f"{FOLDER}/{CONFIG}.json"

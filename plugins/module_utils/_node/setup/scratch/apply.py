@@ -19,11 +19,10 @@ from ...machine.mounts import processes_below, read_mounts
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Result, Run
 from ...machine.signatures import read_signatures
-from .facts import RECORD
-from .identity import filesystem_uuid
+from .facts import RECORD, filesystem_uuid
 from .mounting import gid_of, uid_of
+from .options import ScratchOptions
 from .steps import NEW, Plan, Step
-from .wanted import Wanted
 
 _BLOCK_BYTES = 4096
 _LOG_UNIT_BYTES = 32 * 1024
@@ -39,7 +38,7 @@ def settle(run: Run) -> None:
 class Applier:
     """Carries out steps. It knows what was made in this run, and that is all it ever undoes."""
 
-    def __init__(self, wanted: Wanted, root: Root, run: Run) -> None:
+    def __init__(self, wanted: ScratchOptions, root: Root, run: Run) -> None:
         self.wanted, self.root, self.run = wanted, root, run
         self.array = ""
         self.array_uuid = ""
@@ -240,7 +239,7 @@ class Applier:
         write_file(self.root.at(RECORD), json.dumps(record) + "\n")
 
 
-def mkfs_command(wanted: Wanted, device: str, disks: int, filesystem_id: str) -> list[str]:
+def mkfs_command(wanted: ScratchOptions, device: str, disks: int, filesystem_id: str) -> list[str]:
     """Return the command that makes the file system.
 
     It tells mkfs the stripes instead of leaving them to its guess, and spares the discard of the whole disks, which

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from ...machine.disks import Array
 from ...machine.mounts import Mount
 from ...machine.signatures import RAID_MEMBER, Signature
-from .facts import Facts
-from .identity import filesystem_uuid, is_our_array, is_our_filesystem
-from .wanted import Wanted
+from .facts import ScratchFacts, filesystem_uuid, is_our_array, is_our_filesystem
+from .options import ScratchOptions
 
 # Of the states of Documentation/admin-guide/md.rst those in which an array without redundancy can be used.
 _USABLE = ("clean", "active", "active-idle", "write-pending", "readonly", "read-auto")
@@ -52,7 +51,7 @@ class Existing:
         return (self.device,) != self.members
 
 
-def find_ours(facts: Facts, wanted: Wanted) -> tuple[Existing, ...]:
+def find_ours(facts: ScratchFacts, wanted: ScratchOptions) -> tuple[Existing, ...]:
     """Return all that is ours, what is complete first."""
     held = [found for name in facts.devices if (found := _running_array(facts, wanted, name))]
     taken = {member for found in held for member in found.members}
@@ -61,7 +60,7 @@ def find_ours(facts: Facts, wanted: Wanted) -> tuple[Existing, ...]:
     return tuple(sorted([*held, *loose, *single], key=lambda found: (not found.complete, not found.mounts)))
 
 
-def _running_array(facts: Facts, wanted: Wanted, name: str) -> Existing | None:
+def _running_array(facts: ScratchFacts, wanted: ScratchOptions, name: str) -> Existing | None:
     array = facts.devices[name].array
     if array is None:
         return None
@@ -89,12 +88,12 @@ def _running_array(facts: Facts, wanted: Wanted, name: str) -> Existing | None:
     )
 
 
-def _member_mark(facts: Facts, name: str, wanted: Wanted) -> Signature | None:
+def _member_mark(facts: ScratchFacts, name: str, wanted: ScratchOptions) -> Signature | None:
     signatures = facts.signatures.get(name) or ()
     return next((s for s in signatures if s.type == RAID_MEMBER and is_our_array(s.label, wanted.array_name)), None)
 
 
-def _loose_arrays(facts: Facts, wanted: Wanted, taken: set[str]) -> list[Existing]:
+def _loose_arrays(facts: ScratchFacts, wanted: ScratchOptions, taken: set[str]) -> list[Existing]:
     members: dict[str, list[str]] = {}
     for name in facts.signatures:
         mark = _member_mark(facts, name, wanted)
@@ -110,7 +109,7 @@ def _loose_arrays(facts: Facts, wanted: Wanted, taken: set[str]) -> list[Existin
     return found
 
 
-def _single_disk(facts: Facts, name: str) -> Existing | None:
+def _single_disk(facts: ScratchFacts, name: str) -> Existing | None:
     signatures = facts.signatures.get(name) or ()
     if not facts.devices[name].is_disk or not any(is_our_filesystem(s.uuid) for s in signatures):
         return None
@@ -121,7 +120,7 @@ def _single_disk(facts: Facts, name: str) -> Existing | None:
     return Existing(name, (name,), serial, whole, whole, 1, 0, filesystem, foreign, facts.mounts_of(name))
 
 
-def _content(facts: Facts, name: str, uuid: str) -> tuple[Signature | None, str]:
+def _content(facts: ScratchFacts, name: str, uuid: str) -> tuple[Signature | None, str]:
     signatures = facts.signatures.get(name)
     if signatures is None:
         return None, "something that cannot be read"
@@ -130,7 +129,7 @@ def _content(facts: Facts, name: str, uuid: str) -> tuple[Signature | None, str]
     return (usable[0] if usable else None), foreign
 
 
-def find_adoptable(facts: Facts, wanted: Wanted) -> tuple[Existing, ...]:
+def find_adoptable(facts: ScratchFacts, wanted: ScratchOptions) -> tuple[Existing, ...]:
     """Return the healthy arrays that are not ours and lie on nothing but chosen disks."""
     found = []
     for name, device in facts.devices.items():

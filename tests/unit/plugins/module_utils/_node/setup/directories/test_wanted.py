@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.settings import with_set, without_set
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.wanted import parse, read_wanted
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import OptionError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import OptionError
 
 from .machine import Machine
 

@@ -12,7 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...machine.config import FOLDER, ConfigError, read_config
+from ...machine.root import Root
 from ...machine.signatures import parse_size
+
+CONFIG = "scratch"
+SETTINGS = f"{FOLDER}/{CONFIG}.json"
 
 LOCAL_MODELS = ("Microsoft NVMe Direct Disk", "Microsoft NVMe Direct Disk v2")
 """Azure's local NVMe disks (azure-vm-utils, 80-azure-disk.rules)."""
@@ -68,7 +73,7 @@ class OptionError(ValueError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ScratchOptions:
     """The options of the scratch, see module nvme_raid.
 
     :ivar chunk_bytes: stripe unit in bytes.
@@ -92,7 +97,7 @@ class Wanted:
     adopt: bool
 
 
-def parse(options: Mapping[str, Any]) -> Wanted:
+def parse(options: Mapping[str, Any]) -> ScratchOptions:
     """Return checked options; those that are missing or None get their default.
 
     :raises OptionError: a value makes no sense.
@@ -101,7 +106,7 @@ def parse(options: Mapping[str, Any]) -> Wanted:
     if unknown:
         raise OptionError(f"unknown options {', '.join(unknown)}; known are {', '.join(sorted(DEFAULTS))}")
     given = {name: default if options.get(name) is None else options[name] for name, default in DEFAULTS.items()}
-    wanted = Wanted(
+    wanted = ScratchOptions(
         devices=tuple(given["devices"]),
         models=tuple(given["models"]),
         expected_count=given["expected_count"],
@@ -122,6 +127,20 @@ def parse(options: Mapping[str, Any]) -> Wanted:
     return wanted
 
 
+def read_options(root: Root) -> ScratchOptions | None:
+    """Return the settings for the boot; None where there are none.
+
+    :raises ConfigError: they cannot be used.
+    """
+    settings = read_config(root, CONFIG)
+    if settings is None:
+        return None
+    try:
+        return parse(settings)
+    except (OptionError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{root.at(SETTINGS)}: {error}") from error
+
+
 def as_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options as /etc/hpcai/scratch.json keeps them."""
     return {
@@ -131,7 +150,7 @@ def as_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check(wanted: Wanted) -> None:
+def _check(wanted: ScratchOptions) -> None:
     if wanted.on_count_mismatch not in ("fail", "warn", "ignore"):
         raise OptionError(f"on_count_mismatch must be fail, warn or ignore, not {wanted.on_count_mismatch!r}")
     check_count("expected_count", wanted.expected_count)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import (
     DEFAULTS,
     OptionError,
     as_settings,
