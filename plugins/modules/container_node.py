@@ -202,7 +202,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import node
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import ensure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.build import BuildFailed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import OptionError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
@@ -250,8 +250,8 @@ def main() -> NoReturn:
     )
     asked = module.params
     try:
-        wanted = node.wanted(asked["enroot"], asked["pyxis"], asked["folders"], asked["make_folders"])
-        done = node.prepare(wanted, Root("/"), run, module.check_mode)
+        wanted = ensure.parse(asked["enroot"], asked["pyxis"], asked["folders"], asked["make_folders"])
+        done = ensure.ensure_all(wanted, Root("/"), run, module.check_mode)
     except (BuildFailed, CommandFailed, ConfigError, OptionError, UnknownVmSize, OSError) as error:
         module.fail_json(msg=str(error))
     for warning in done.warnings:

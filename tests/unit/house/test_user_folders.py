@@ -75,11 +75,11 @@ ALLOWED: dict[str, dict[str, str]] = {
         "_unpack": NEW_NAME,
         "_give_away": "for the account nobody, as which no job runs, and no link is followed",
     },
-    "setup/containers/files.py": {"LinkChange.apply": ROOTS_OWN},
+    "setup/containers/enroot.py": {"LinkChange.apply": ROOTS_OWN},
     "setup/containers/importer.py": dict.fromkeys(("get", "release", "evict", "_fetch", "_mark"), AS_USER),
-    "setup/containers/pyxis.py": {"bring": ROOTS_OWN, "_link": ROOTS_OWN},
-    "setup/directories/fallback.py": {
-        "take_place": MOUNT_POINT,
+    "setup/containers/pyxis.py": {"install": ROOTS_OWN, "_link": ROOTS_OWN},
+    "setup/directories/apply.py": {
+        "make_fallback": MOUNT_POINT,
         "_bind": "mounts the open folder that walk() gives",
     },
     "setup/image/accounts.py": {"lock": ROOTS_OWN},

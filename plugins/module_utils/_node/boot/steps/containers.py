@@ -14,8 +14,8 @@ import os
 
 from ...machine.atomic import write_file
 from ...setup.containers import sweep
-from ...setup.containers.configure import at_boot
-from ...setup.containers.options import SETTINGS, Options, read_options
+from ...setup.containers.enroot import at_boot
+from ...setup.containers.options import SETTINGS, EnrootOptions, read_options
 from ...setup.containers.pyxis import fits
 from ..step import PASS, SKIP, WARN, Context, Outcome, Step
 
@@ -42,7 +42,7 @@ def _perform(context: Context) -> Outcome:
     return Outcome(PASS, f"enroot has its settings, and pyxis fits Slurm{swept}", "", tuple(changes), details)
 
 
-def _sweep(options: Options, context: Context) -> tuple[list[str], list[str]]:
+def _sweep(options: EnrootOptions, context: Context) -> tuple[list[str], list[str]]:
     """Once a boot: later a job may be about to start, whose container is here before its steps are."""
     marker = context.root.at(sweep.SWEPT)
     if os.path.exists(marker):

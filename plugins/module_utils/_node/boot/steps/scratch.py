@@ -16,7 +16,7 @@ from ...machine.run import CommandFailed
 from ...machine.user_folders import opened
 from ...machine.user_removal import remove_empty
 from ...machine.vm_size import VmSizeNotTold
-from ...setup.directories.wanted import read_wanted as read_directories
+from ...setup.directories.options import read_options as read_directories
 from ...setup.scratch.disk_count import expected_disks, wait_for_disks, with_count
 from ...setup.scratch.ensure import PRESENT, as_results, ensure
 from ...setup.scratch.facts import count_selected, select

@@ -15,7 +15,7 @@ from ...machine.disks import Array, read_block_devices
 from ...machine.mounts import Mount, device_of, read_mounts
 from ...machine.root import Root
 from ...machine.writing import why_not_written
-from ...setup.directories.wanted import DIRECTORY
+from ...setup.directories.options import DIRECTORY
 from ...setup.scratch.facts import RECORD
 from ...setup.scratch.options import parse
 from ..check import FAIL, REBOOT, REPLACE, TIERS, Answer, Check, Context, Finding, Reading

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,7 +22,62 @@ from ...machine.atomic import write_file
 from ...machine.root import Root
 from ...machine.run import Run
 from .build import BuildFailed, build
-from .slurm_version import HEADER, PREFIX, Slurm, headers_version, installed_slurm
+
+HEADER = "slurm/slurm_version.h"
+PREFIX = "/usr"
+"""Below which Slurm is, where nobody says."""
+_HEADER_NUMBER = re.compile(r"#define\s+SLURM_VERSION_NUMBER\s+(0x[0-9a-fA-F]+)")
+_VERSION = re.compile(r"\b(\d+\.\d+\.\d+)")
+
+
+@dataclass(frozen=True)
+class InstalledSlurm:
+    """The Slurm of a machine.
+
+    :ivar version: such as ``22.05.8``.
+    :ivar package: the package's version and release; empty where no package manager knows it.
+    """
+
+    version: str
+    package: str
+
+
+def installed_slurm(run: Run, prefix: str = PREFIX) -> InstalledSlurm | None:
+    """Return the Slurm that is installed below ``prefix``; None if there is none.
+
+    The package database comes first: Slurm's clients do not tell their version without a configuration, which an image
+    has not. Its daemons do.
+    """
+    scontrol = f"{prefix}/bin/scontrol"
+    package = _package(run, scontrol)
+    found = _VERSION.search(package)
+    for command in ([f"{prefix}/sbin/slurmd", "-V"], [f"{prefix}/sbin/slurmctld", "-V"], [scontrol, "--version"]):
+        if found:
+            break
+        answer = run(command)
+        found = _VERSION.search(answer.stdout) if answer.rc == 0 else None
+    return InstalledSlurm(found[1], package) if found else None
+
+
+def _package(run: Run, scontrol: str) -> str:
+    """The release of the package that has scontrol."""
+    owner = run(["dpkg-query", "--search", scontrol])
+    if owner.rc == 0 and ":" in owner.stdout:
+        name = owner.stdout.partition(":")[0].split(",")[0]
+        shown = run(["dpkg-query", "--show", "--showformat=${Version}", name])
+    else:
+        shown = run(["rpm", "--query", "--file", "--queryformat=%{VERSION}-%{RELEASE}", scontrol])
+    return shown.stdout.strip() if shown.rc == 0 else ""
+
+
+def headers_version(root: Root, include: str) -> str | None:
+    """Return which Slurm the headers below ``include`` are of; None if there are none."""
+    found = _HEADER_NUMBER.search(root.text(f"{include}/{HEADER}") or "")
+    if not found:
+        return None
+    number = int(found[1], 16)
+    return f"{number >> 16 & 0xFF}.{number >> 8 & 0xFF:02d}.{number & 0xFF}"
+
 
 RECORD = "/var/lib/hpcai/pyxis.json"
 FOLDER = "/usr/lib/hpcai/pyxis"
@@ -32,7 +88,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Made:
+class BuildRecord:
     """What a plugin was made of: the record.
 
     :ivar slurm: Slurm's version.
@@ -57,7 +113,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """What has to be done.
 
     :ivar wanted: what the plugin has to be made of.
@@ -65,12 +121,12 @@ class Plan:
     :ivar before: what the present one was made of; None where there is none.
     """
 
-    wanted: Made
+    wanted: BuildRecord
     reason: str
-    before: Made | None
+    before: BuildRecord | None
 
 
-def look(source: str, sha256: str, version: str, root: Root, run: Run, prefix: str = PREFIX) -> Plan:
+def plan_build(source: str, sha256: str, version: str, root: Root, run: Run, prefix: str = PREFIX) -> BuildPlan:
     """Return what has to be done. Without a source on this machine the recorded one counts as the wanted one.
 
     :param source: path of the source's archive.
@@ -90,11 +146,11 @@ def look(source: str, sha256: str, version: str, root: Root, run: Run, prefix: s
     digest = sha256 or found or (before.source_sha256 if before and before.pyxis == version else "")
     if not digest:
         raise BuildFailed(f"{source} is not there, and no plugin of pyxis {version} was built: run the role's install.")
-    wanted = Made(slurm.version, slurm.package, version, digest, prefix)
-    return Plan(wanted, _reason(wanted, before, root), before)
+    wanted = BuildRecord(slurm.version, slurm.package, version, digest, prefix)
+    return BuildPlan(wanted, _reason(wanted, before, root), before)
 
 
-def _reason(wanted: Made, before: Made | None, root: Root) -> str:
+def _reason(wanted: BuildRecord, before: BuildRecord | None, root: Root) -> str:
     if before is None:
         return "none was built yet"
     for name, words in (
@@ -109,7 +165,7 @@ def _reason(wanted: Made, before: Made | None, root: Root) -> str:
     return damage(before, root)
 
 
-def damage(made: Made, root: Root) -> str:
+def damage(made: BuildRecord, root: Root) -> str:
     """Return what is wrong with the plugin that was made; empty where nothing is."""
     path = root.at(LINK)
     if not os.path.islink(path) or os.readlink(path) != f"{made.folder}/{NAME}" or not os.path.exists(path):
@@ -117,7 +173,7 @@ def damage(made: Made, root: Root) -> str:
     return "" if file_digest(path) == made.plugin_sha256 else f"{LINK} is not what was built"
 
 
-def bring(plan: Plan, source: str, root: Root, run: Run) -> None:
+def install(plan: BuildPlan, source: str, root: Root, run: Run) -> None:
     """Build the plugin and put it in place. Until it is there the old one stays.
 
     :raises BuildFailed: it cannot be built; nothing was changed.
@@ -150,7 +206,7 @@ def bring(plan: Plan, source: str, root: Root, run: Run) -> None:
     write_file(root.at(RECORD), json.dumps({"schema": SCHEMA, **made}, indent=2, sort_keys=True) + "\n")
 
 
-def _named(made: Made) -> str:
+def _named(made: BuildRecord) -> str:
     return f"{made.slurm} ({made.slurm_package})" if made.slurm_package else made.slurm
 
 
@@ -162,12 +218,12 @@ def _link(path: str, target: str) -> None:
     os.replace(temporary, path)
 
 
-def read_record(root: Root) -> Made | None:
+def read_record(root: Root) -> BuildRecord | None:
     """Return what the present plugin was made of; None where there is no record that can be read."""
     try:
         kept: dict[str, Any] = json.loads(root.text(RECORD) or "{}")
         kept.pop("schema", None)
-        made = Made(**kept)
+        made = BuildRecord(**kept)
     except (ValueError, TypeError, AttributeError):
         return None
     return made if all(isinstance(value, str) for value in asdict(made).values()) else None
@@ -181,13 +237,13 @@ def fits(root: Root, run: Run) -> str:
     slurm = installed_slurm(run, made.prefix)
     if slurm is None:
         return "Slurm is not installed"
-    if Slurm(made.slurm, made.slurm_package) != slurm:
+    if InstalledSlurm(made.slurm, made.slurm_package) != slurm:
         has = f"{slurm.version} ({slurm.package})"
         return f"pyxis was built for Slurm {made.slurm} ({made.slurm_package}), and this is {has}"
     return damage(made, root)
 
 
-def as_diff(plan: Plan) -> dict[str, str]:
+def as_diff(plan: BuildPlan) -> dict[str, str]:
     """Return the change of the record in the form of Ansible's diff; an empty one where nothing is built."""
     if not plan.reason:
         return {}

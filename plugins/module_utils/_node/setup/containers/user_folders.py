@@ -18,11 +18,11 @@ import os
 import stat
 
 from ...machine.root import Root
-from ...machine.user_folders import adapt
+from ...machine.user_folders import Base, FolderProblem, adapt, opened
 from ...machine.writing import is_full
-from ..directories.folders import Base, FolderProblem, make, opened
-from ..directories.wanted import Folder
-from .options import Options
+from ..directories.apply import make
+from ..directories.options import Folder
+from .options import EnrootOptions
 
 _MODE = 0o700
 _USERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -32,7 +32,7 @@ SPARES = 64
 _SPARE = ".spare-"
 
 
-def make_all(options: Options, uid: int, gid: int, root: Root) -> tuple[list[str], list[str]]:
+def make_all(options: EnrootOptions, uid: int, gid: int, root: Root) -> tuple[list[str], list[str]]:
     """Make the folders of a user, mode 0700, where only root can write; return what was made, and what could not be."""
     made: list[str] = []
     problems: list[str] = []

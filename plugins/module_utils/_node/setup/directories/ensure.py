@@ -14,15 +14,15 @@ from ...machine.lock import Locked, only_one
 from ...machine.patience import wait_until
 from ...machine.root import Root
 from ...machine.run import Run
+from ...machine.user_folders import FolderProblem, opened
 from ..scratch import options as scratch_wanted
 from ..scratch.disk_count import DiskCount, expected_disks
 from ..scratch.mounting import uid_of
 from ..scratch.options import read_options as read_scratch
 from ..scratch.refusal import Refused
-from .fallback import take_place
-from .folders import FolderProblem, make, opened
-from .place import MOUNT, Facts, Place, choose, look
-from .wanted import Folder, Wanted
+from .apply import make, make_fallback
+from .options import DirectoryOptions, Folder
+from .plan import MOUNT, DirectoryFacts, Location, choose, look
 
 LOCK = "/run/hpcai/directories.lock"
 """Not in /run/lock, where a user could hold a file of this name."""
@@ -54,7 +54,7 @@ class Outcome:
 
 
 def ensure(
-    wanted: Wanted,
+    wanted: DirectoryOptions,
     root: Root,
     run: Run,
     check: bool = False,
@@ -83,7 +83,9 @@ def ensure(
         raise Refused(f"another run is at work on the directories: {error}") from error
 
 
-def _ensure(wanted: Wanted, root: Root, run: Run, check: bool, nvme_count: int | None, wait_s: float) -> Outcome:
+def _ensure(
+    wanted: DirectoryOptions, root: Root, run: Run, check: bool, nvme_count: int | None, wait_s: float
+) -> Outcome:
     scratch = read_scratch(root) or scratch_wanted.parse({})
     facts = look(wanted, root)
     promise = None
@@ -99,7 +101,7 @@ def _ensure(wanted: Wanted, root: Root, run: Run, check: bool, nvme_count: int |
     actions: list[str] = []
     moved: list[str] = []
     if place.kind != MOUNT:
-        actions += take_place(place, facts.folder, wanted.mountpoint, top, root, run, check, moved.append)
+        actions += make_fallback(place, facts.folder, wanted.mountpoint, top, root, run, check, moved.append)
     if check and (facts.folder == "missing" or place.bound_from):
         return Outcome(
             place.kind, wanted.mountpoint, (*actions, *_all(wanted)), (*_warnings(place, wanted, ""), *moved)
@@ -127,7 +129,7 @@ def _ensure(wanted: Wanted, root: Root, run: Run, check: bool, nvme_count: int |
     )
 
 
-def _foreseen(wanted: Wanted, promise: DiskCount) -> Outcome:
+def _foreseen(wanted: DirectoryOptions, promise: DiskCount) -> Outcome:
     """In check mode the task before did not mount the disks either."""
     warning = (
         f"{wanted.mountpoint} is not mounted yet, and {promise.count} local NVMe disks are expected "
@@ -136,18 +138,18 @@ def _foreseen(wanted: Wanted, promise: DiskCount) -> Outcome:
     return Outcome(None, wanted.mountpoint, _all(wanted), (warning,))
 
 
-def _all(wanted: Wanted) -> tuple[str, ...]:
+def _all(wanted: DirectoryOptions) -> tuple[str, ...]:
     return tuple(f"make {wanted.mountpoint}/{folder.path} {folder}" for folder in wanted.folders)
 
 
-def _is_awaited(facts: Facts, promise: DiskCount | None) -> bool:
+def _is_awaited(facts: DirectoryFacts, promise: DiskCount | None) -> bool:
     """Whether the temporary disk is needed, and somebody is about to mount it."""
     disk = facts.temporary
     needed = facts.here is None and promise is not None and promise.count == 0
     return needed and disk is not None and disk.mount is None and bool(disk.awaited)
 
 
-def _owners(wanted: Wanted) -> frozenset[int]:
+def _owners(wanted: DirectoryOptions) -> frozenset[int]:
     """The users whom directories are made for; of their own, parents of other directories may be."""
     found = set()
     for folder in wanted.folders:
@@ -156,13 +158,13 @@ def _owners(wanted: Wanted) -> frozenset[int]:
     return frozenset(found)
 
 
-def _filesystem(wanted: Wanted, root: Root) -> str:
+def _filesystem(wanted: DirectoryOptions, root: Root) -> str:
     """What the mountpoint lies on, in words."""
     here = look(wanted, root).here
     return f"{here.filesystem} of {here.source}" if here else "the operating system's disk"
 
 
-def _warnings(place: Place, wanted: Wanted, space: str) -> tuple[str, ...]:
+def _warnings(place: Location, wanted: DirectoryOptions, space: str) -> tuple[str, ...]:
     if place.kind == MOUNT:
         return place.warnings
     return (f"{wanted.mountpoint} is not on NVMe disks: {place.words}{space}", *place.warnings)
@@ -172,7 +174,7 @@ def _in_words(size: int, free: int) -> str:
     return f", {size / 1e9:.1f} GB, of which {free / 1e9:.1f} GB are free"
 
 
-def _fullness(space: os.statvfs_result, wanted: Wanted) -> tuple[str, ...]:
+def _fullness(space: os.statvfs_result, wanted: DirectoryOptions) -> tuple[str, ...]:
     free_bytes = f"{space.f_bavail * space.f_frsize} bytes"
     if space.f_blocks and space.f_bavail < _LEAST_FREE * space.f_blocks:
         return (f"{wanted.mountpoint} is full: {free_bytes} and {space.f_favail} inodes are free",)

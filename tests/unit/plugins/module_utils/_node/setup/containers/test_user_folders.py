@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.options import Options, options_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.options import (
+    EnrootOptions,
+    options_of,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.user_folders import SPARES, make_all
 
 USER = os.getuid() + 4001 if os.getuid() == 0 else os.getuid()
@@ -28,7 +31,7 @@ SETTINGS = {
 }
 
 
-def options(**more: object) -> Options:
+def options(**more: object) -> EnrootOptions:
     """The role's options on a compute node."""
     return options_of(
         {"settings": SETTINGS, "cache_path": "/scratch/enroot/images", "root_makes_folders": True, **more}

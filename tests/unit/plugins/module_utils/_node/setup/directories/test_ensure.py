@@ -22,7 +22,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.re
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
 from .machine import ME, Machine
-from .test_temporary import CLOUD_INIT
+from .test_plan import CLOUD_INIT
 
 JOBS = {"path": "jobs", "mode": "1777"}
 OWNERS = f"{ME['owner']}:{ME['group']}"

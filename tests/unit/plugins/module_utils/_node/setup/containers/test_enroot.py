@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import configure
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import enroot
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.options import (
     options_of,
     read_options,
@@ -27,7 +27,7 @@ DATA = "/scratch/enroot/data/user-$(id -u)"
 
 def do(node: Node, check: bool = False, apply: bool = True, **given: Any) -> list[str]:
     """Do it; return what was done, with paths as the node has them."""
-    done = configure.configure(options_of(given), node.root, node.run, check, apply)
+    done = enroot.configure(options_of(given), node.root, node.run, check, apply)
     return [action.replace(str(node.folder), "") for action in done.actions]
 
 
@@ -123,10 +123,10 @@ def test_gpus_are_asked_for_only_where_something_can_give_them(node: Node) -> No
     # As a boot does it on a machine of another size than the image was made on.
     options = read_options(node.root)
     assert options
-    assert len(configure.at_boot(options, node.root, check=False)) == 2
+    assert len(enroot.at_boot(options, node.root, check=False)) == 2
     assert "NVIDIA_VISIBLE_DEVICES=all" in (node.text("/etc/enroot/environ.d/50-hpcai-nvidia.env") or "")
     (node.folder / "usr/bin/nvidia-container-cli").unlink()
-    configure.at_boot(options, node.root, check=False)
+    enroot.at_boot(options, node.root, check=False)
     assert node.text("/etc/enroot/environ.d/50-hpcai-nvidia.env") is None
 
 

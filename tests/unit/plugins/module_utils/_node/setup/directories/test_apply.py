@@ -16,14 +16,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import user_folders
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_folders import Base, FolderProblem, opened
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_removal import remove_empty
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.folders import (
-    Base,
-    FolderProblem,
-    make,
-    opened,
-)
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.wanted import Folder
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.apply import make
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.options import Folder
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
 
 from .machine import ME

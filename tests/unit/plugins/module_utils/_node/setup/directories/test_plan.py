@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.disks import read_block_devices
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.mounts import read_mounts
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.temporary import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.plan import (
     TemporaryDisk,
     configured_mounts,
     find_temporary_disk,

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is wanted: the settings in /etc/hpcai/directories.json, checked."""
+"""The settings in /etc/hpcai/directories.json: checked, and changed by several roles, each for its own directories."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 from ...machine.config import FOLDER, ConfigError, as_config, read_config
 from ...machine.root import Root
+from ..managed_file import FileChange, change_of
 from ..scratch.options import OptionError, check_path_of_mount, octal_mode
 
 CONFIG = "directories"
@@ -53,7 +54,7 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DirectoryOptions:
     """The settings, see module node_directories.
 
     :ivar fallback: what may take the place of NVMe disks, in this order.
@@ -75,7 +76,7 @@ def read_settings(root: Root) -> dict[str, Any] | None:
     return read_config(root, CONFIG)
 
 
-def read_wanted(root: Root) -> Wanted | None:
+def read_options(root: Root) -> DirectoryOptions | None:
     """Return the settings, checked; None where there are none.
 
     :raises ConfigError: they cannot be used.
@@ -89,7 +90,7 @@ def read_wanted(root: Root) -> Wanted | None:
         raise ConfigError(f"{root.at(SETTINGS)}: {error}") from error
 
 
-def parse(settings: Mapping[str, Any]) -> Wanted:
+def parse(settings: Mapping[str, Any]) -> DirectoryOptions:
     """Return checked settings; those that are missing or None get their default.
 
     :raises OptionError: a value makes no sense.
@@ -114,7 +115,7 @@ def parse(settings: Mapping[str, Any]) -> Wanted:
                 f"mountpoint {mountpoint} lies on the temporary disk's {path}, whose mount hides it: choose another, "
                 f"such as /scratch"
             )
-    return Wanted(mountpoint, fallback, mounts, _folders(given["folders"], mountpoint))
+    return DirectoryOptions(mountpoint, fallback, mounts, _folders(given["folders"], mountpoint))
 
 
 def as_text(settings: Mapping[str, Any]) -> str:
@@ -178,3 +179,69 @@ def _below(path: str, mountpoint: str, named: str) -> str:
     if not parts or ".." in parts or "." in parts or posixpath.normpath("/".join(parts)) != "/".join(parts):
         raise OptionError(f"path of {named} must be a directory below {mountpoint} without '.' and '..', not {path!r}")
     return "/".join(parts)
+
+
+# The settings file that several roles write to, each its own set of directories.
+
+
+@dataclass(frozen=True)
+class SettingsChange:
+    """What becomes of the settings.
+
+    :ivar file: the file, before and after.
+    :ivar wanted: what it says afterwards; None where it is gone.
+    :ivar warnings: what the user should know.
+    """
+
+    file: FileChange
+    wanted: DirectoryOptions | None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """What is done, in words."""
+        return (f"{'write' if self.wanted else 'remove'} {SETTINGS}",) if self.file.changes else ()
+
+
+def with_set(root: Root, name: str, folders: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> SettingsChange:
+    """Return the change after which the set ``name`` consists of these directories; other sets stay.
+
+    :param given: other settings; those that are None stay as they are.
+    :raises OptionError: a value makes no sense, or two sets do not agree.
+    """
+    settings, warnings = read_or_defaults(root)
+    settings.update(_given(given))
+    filled = [{**FOLDER_DEFAULTS, **_given(item)} for item in folders]
+    settings["folders"] = {**settings["folders"], name: filled}
+    wanted = parse(settings)
+    return SettingsChange(change_of(root.at(SETTINGS), as_text(settings)), wanted, warnings)
+
+
+def without_set(root: Root, name: str | None) -> SettingsChange:
+    """Return the change after which the set ``name`` is gone; without a name, all of the settings.
+
+    :raises OptionError: what is left makes no sense.
+    """
+    settings, warnings = read_or_defaults(root)
+    if name is None or not root.exists(SETTINGS):
+        return SettingsChange(change_of(root.at(SETTINGS), None), None, warnings)
+    settings["folders"] = {key: folders for key, folders in settings["folders"].items() if key != name}
+    wanted = parse(settings)
+    return SettingsChange(change_of(root.at(SETTINGS), as_text(settings)), wanted, warnings)
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def read_or_defaults(root: Root) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the settings, and warnings; the defaults where the file cannot be used: each role writes its set again."""
+    try:
+        found = read_settings(root) or {}
+        if not isinstance(found.get("folders", {}), dict):
+            raise ConfigError(f"{root.at(SETTINGS)}: folders is no mapping.")
+        warnings: tuple[str, ...] = ()
+    except ConfigError as error:
+        found = {}
+        warnings = (f"{error} It is written anew, and other roles bring their sets again.",)
+    return {name: found.get(name, default) for name, default in DEFAULTS.items()}, warnings

@@ -13,20 +13,19 @@ from typing import Any
 from ...machine.config import ConfigError
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
-from ..directories import settings as directories
+from ..directories import options as directories
 from ..directories.ensure import ensure
 from .build import BuildFailed
-from .configure import configure
-from .options import Options, options_of
-from .pyxis import LINK, Plan, as_diff, bring, look
-from .slurm_version import PREFIX
+from .enroot import configure
+from .options import EnrootOptions, options_of
+from .pyxis import LINK, PREFIX, BuildPlan, as_diff, install, plan_build
 
 SET = "containers"
 """Name of the set of directories in /etc/hpcai/directories.json."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ContainerOptions:
     """What a node needs.
 
     :ivar pyxis: the option pyxis of the module container_node; empty where the plugin is left alone.
@@ -35,7 +34,7 @@ class Wanted:
     :ivar apply: whether settings of the running machine are made.
     """
 
-    enroot: Options
+    enroot: EnrootOptions
     pyxis: Mapping[str, str]
     folders: Sequence[Mapping[str, Any]]
     make_folders: bool
@@ -43,7 +42,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Done:
+class Outcome:
     """What was done, or in check mode would be."""
 
     actions: tuple[str, ...]
@@ -51,9 +50,9 @@ class Done:
     warnings: tuple[str, ...]
 
 
-def wanted(
+def parse(
     enroot: Mapping[str, Any], pyxis: Mapping[str, Any], folders: Sequence[Mapping[str, Any]], make_folders: bool
-) -> Wanted:
+) -> ContainerOptions:
     """Return what the options of the module container_node say.
 
     :raises ConfigError: an option that there is not, or a value that it cannot have.
@@ -62,10 +61,10 @@ def wanted(
     if stated and not (stated.get("source") and stated.get("version")):
         raise ConfigError("pyxis needs source and version.")
     options = {name: value for name, value in enroot.items() if name != "apply"}
-    return Wanted(options_of(options), stated, folders, make_folders, bool(enroot.get("apply", True)))
+    return ContainerOptions(options_of(options), stated, folders, make_folders, bool(enroot.get("apply", True)))
 
 
-def prepare(asked: Wanted, root: Root, run: Run, check: bool) -> Done:
+def ensure_all(asked: ContainerOptions, root: Root, run: Run, check: bool) -> Outcome:
     """Do it. The plugin comes last: until it is there, and slurmd is told of it, no job can start a container.
 
     :raises BuildFailed: the plugin cannot be built.
@@ -88,19 +87,21 @@ def prepare(asked: Wanted, root: Root, run: Run, check: bool) -> Done:
     diff = [*([change.file.as_diff()] if change.file.changes else []), *done.diff]
     if plan and plan.reason:
         if not check:
-            bring(plan, asked.pyxis["source"], root, run)
+            install(plan, asked.pyxis["source"], root, run)
         actions.append(f"build {LINK}: {plan.reason}")
         diff.append(as_diff(plan))
-    return Done(tuple(actions), tuple(diff), tuple(warnings))
+    return Outcome(tuple(actions), tuple(diff), tuple(warnings))
 
 
-def _look(asked: Wanted, root: Root, run: Run, check: bool) -> tuple[Plan | None, tuple[str, ...]]:
+def _look(asked: ContainerOptions, root: Root, run: Run, check: bool) -> tuple[BuildPlan | None, tuple[str, ...]]:
     """What has to be done about the plugin, and what check mode cannot know of it: no task before this did anything."""
     if not asked.pyxis:
         return None, ()
     given = asked.pyxis
     try:
-        plan = look(given["source"], given.get("sha256", ""), given["version"], root, run, given.get("prefix", PREFIX))
+        plan = plan_build(
+            given["source"], given.get("sha256", ""), given["version"], root, run, given.get("prefix", PREFIX)
+        )
     except BuildFailed as error:
         if not check:
             raise

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.settings import with_set, without_set
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.wanted import parse, read_wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.options import (
+    parse,
+    read_options,
+    with_set,
+    without_set,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import OptionError
 
 from .machine import Machine
@@ -74,14 +78,14 @@ def test_world_writable_with_the_sticky_bit_is_allowed() -> None:
 def test_each_role_has_a_set_of_its_own(machine: Machine) -> None:
     with_set(machine.root, "site", [{"path": "jobs"}], {"mountpoint": "/fast"}).file.apply()
     with_set(machine.root, "enroot", [{"path": "enroot", "mode": "0711"}], {"mountpoint": None}).file.apply()
-    wanted = read_wanted(machine.root)
+    wanted = read_options(machine.root)
     assert wanted is not None
     assert [(folder.path, folder.named) for folder in wanted.folders] == [("enroot", "enroot"), ("jobs", "site")]
     assert wanted.mountpoint == "/fast"
     assert not with_set(machine.root, "site", [{"path": "jobs"}], {}).file.changes
     with_set(machine.root, "site", [], {}).file.apply()
     without_set(machine.root, "other").file.apply()
-    left = read_wanted(machine.root)
+    left = read_options(machine.root)
     assert left is not None
     assert [folder.path for folder in left.folders] == ["enroot"]
 
@@ -103,8 +107,8 @@ def test_sets_that_do_not_agree_leave_the_file_as_it_was(machine: Machine) -> No
 def test_a_broken_file_is_named_at_boot_and_written_anew_by_the_role(machine: Machine, text: str) -> None:
     machine.file(SETTINGS, text)
     with pytest.raises(ConfigError, match=SETTINGS):
-        read_wanted(machine.root)
+        read_options(machine.root)
     change = with_set(machine.root, "site", [{"path": "jobs"}], {})
     assert "It is written anew" in change.warnings[0]
     change.file.apply()
-    assert read_wanted(machine.root) is not None
+    assert read_options(machine.root) is not None
