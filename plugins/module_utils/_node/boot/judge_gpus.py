@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..machine.gpu import GpuError, GpuFacts
 from ..machine.gpu.errors import LOST, MISMATCH, NO_ANSWER, NO_BINDINGS, NO_DRIVER, NO_LIBRARY, NO_PERMISSION
-from ..setup.gpu.settings import version_of
+from ..setup.gpu_boot import version_of
 from .finding import Finding
 from .step import FAIL, UNKNOWN, WARN
 

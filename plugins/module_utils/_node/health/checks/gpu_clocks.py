@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ...machine.gpu import GpuError, GpuFacts, read_load
 from ...machine.gpu.errors import DIED, NO_ANSWER
-from ...setup.clocks import Lock, Wanted, chosen, plan, read_boot, read_record
+from ...setup.clocks import ClockOptions, Lock, chosen, plan, read_options, read_record
 from ..check import BOOT, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, CannotTell, Check, Context, Finding, Reading
 from ..gpu_answers import Told, gather
 from ..gpus import PATIENCE_S
@@ -18,7 +18,7 @@ from ..nvidia_sizes import with_nvidia_gpus
 
 
 def _measure(context: Context) -> Answer:
-    wanted = read_boot(context.root)
+    wanted = read_options(context.root)
     if wanted is None:
         return Answer(skipped="no clocks are wanted: there is no /etc/hpcai/clocks.json")
     try:
@@ -37,7 +37,7 @@ def _measure(context: Context) -> Answer:
     return gather(told, f"the clocks of {len(gpus)} GPUs are as wanted ({wanted.state})", limit)
 
 
-def _judge(gpu: GpuFacts, recorded: Lock | None, wanted: Wanted) -> Iterator[Told]:
+def _judge(gpu: GpuFacts, recorded: Lock | None, wanted: ClockOptions) -> Iterator[Told]:
     device = gpu.busid or f"GPU {gpu.index}"
     planned = plan(gpu, recorded, wanted)
     if planned.problem:

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What somebody wants of the GPUs' clocks, and for which GPUs."""
+"""What is wanted of the GPUs' clocks, for which GPUs, and the settings file that a boot reads."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ...machine.config import FOLDER, ConfigError, as_config, read_config
 from ...machine.gpu import LIMIT_S, GpuFacts
 from ...machine.pci import canonical_busid
+from ...machine.root import Root
 from ...machine.seconds import check_seconds
+from ..managed_file import change_of
 
 CONFIG = "clocks"
 """Name of the settings file, ``/etc/hpcai/clocks.json``: these options under the same names."""
@@ -22,7 +25,7 @@ ON_UNSUPPORTED = ("fail", "warn")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ClockOptions:
     """The options of the module gpu_clocks that concern the GPUs.
 
     :ivar state: ``max``, ``default`` or ``explicit``.
@@ -49,18 +52,18 @@ class Wanted:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def wanted_of(options: Mapping[str, Any]) -> Wanted:
+def parse(options: Mapping[str, Any]) -> ClockOptions:
     """Return what the options ask for.
 
     :raises ValueError: an option is not known, has a value of the wrong kind, or does not go with another one.
     """
-    unknown = sorted(set(options) - set(Wanted.__dataclass_fields__))
+    unknown = sorted(set(options) - set(ClockOptions.__dataclass_fields__))
     if unknown:
-        raise ValueError(f"unknown option {unknown[0]}: there are {', '.join(Wanted.__dataclass_fields__)}")
+        raise ValueError(f"unknown option {unknown[0]}: there are {', '.join(ClockOptions.__dataclass_fields__)}")
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(given.get("gpus", []), str) or not all(isinstance(gpu, (str, int)) for gpu in given.get("gpus", [])):
         raise ValueError("gpus is no list of indices, UUIDs or PCI addresses")
-    wanted = Wanted(**{**given, "gpus": tuple(str(gpu) for gpu in given.get("gpus", ("all",)))})
+    wanted = ClockOptions(**{**given, "gpus": tuple(str(gpu) for gpu in given.get("gpus", ("all",)))})
     for name, value, choices in (
         ("state", wanted.state, STATES),
         ("method", wanted.method, METHODS),
@@ -106,3 +109,30 @@ def _is_named(gpu: GpuFacts, name: str) -> bool:
     if busid is not None:
         return gpu.busid == busid
     return name.lower() in {uuid.lower() for uuid in (gpu.uuid, *gpu.mig_instances) if uuid}
+
+
+def read_options(root: Root) -> ClockOptions | None:
+    """Return what is wanted at each boot; None where there is no settings file.
+
+    :raises ConfigError: the file cannot be used.
+    """
+    options = read_config(root, CONFIG)
+    try:
+        return None if options is None else parse(options)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{root.at(FOLDER)}/{CONFIG}.json: {error}: run the playbook again, which writes it."
+        ) from error
+
+
+def write_options(root: Root, options: ClockOptions, check_mode: bool = False) -> dict[str, str]:
+    """Keep the options for each boot; the defaults need no file, as each boot begins with them.
+
+    :return: the change in the form of Ansible's diff; empty where there is none.
+    :raises OSError: the file cannot be written.
+    """
+    default = options.state == "default" and options.persistence is None
+    change = change_of(root.at(f"{FOLDER}/{CONFIG}.json"), None if default else as_config(options.as_options()))
+    if not check_mode:
+        change.apply()
+    return change.as_diff()

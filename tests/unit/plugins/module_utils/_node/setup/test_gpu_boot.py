@@ -14,8 +14,8 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError, as_config
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.gpu.settings import (
-    Settings,
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.gpu_boot import (
+    GpuSettings,
     read_settings,
     settings_of,
     version_of,
@@ -23,14 +23,14 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.gpu.settin
 
 
 def test_without_a_file_the_defaults_count(tmp_path: Path) -> None:
-    assert read_settings(Root(str(tmp_path))) == Settings(None, None, 30)
+    assert read_settings(Root(str(tmp_path))) == GpuSettings(None, None, 30)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     wanted = settings_of({"min_driver": "535.1", "gpu_count": 0, "timeout": 5})
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     (tmp_path / "etc/hpcai/gpu.json").write_text(as_config(wanted.as_options()), encoding="ascii")
-    assert read_settings(Root(str(tmp_path))) == wanted == Settings("535.1", 0, 5)
+    assert read_settings(Root(str(tmp_path))) == wanted == GpuSettings("535.1", 0, 5)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import as_config
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuFacts
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.clocks import Wanted, chosen, wanted_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.clocks import ClockOptions, chosen, parse
 
 GPUS = (
     GpuFacts(index=0, uuid="GPU-aa", busid="0001:00:00.0"),
@@ -23,16 +23,16 @@ GPUS = (
 
 
 def test_options_go_to_the_file_and_back() -> None:
-    wanted = wanted_of({"state": "explicit", "graphics_mhz": 1095, "gpus": [0, "GPU-aa"], "persistence": True})
+    wanted = parse({"state": "explicit", "graphics_mhz": 1095, "gpus": [0, "GPU-aa"], "persistence": True})
     assert wanted.gpus == ("0", "GPU-aa")
-    assert wanted_of(wanted.as_options()) == wanted
+    assert parse(wanted.as_options()) == wanted
     assert "memory_mhz" not in wanted.as_options()
-    assert wanted_of({}) == Wanted()
+    assert parse({}) == ClockOptions()
 
 
 def test_one_wish_has_one_text_in_the_file() -> None:
     """Whoever writes it: modules have a float of this, who calls from Python may have a whole number."""
-    texts = [as_config(wanted_of({"timeout": seconds}).as_options()) for seconds in (9, 9.0)]
+    texts = [as_config(parse({"timeout": seconds}).as_options()) for seconds in (9, 9.0)]
     assert texts[0] == texts[1]
 
 
@@ -59,7 +59,7 @@ def test_one_wish_has_one_text_in_the_file() -> None:
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
-        wanted_of(options)
+        parse(options)
 
 
 @pytest.mark.parametrize(
