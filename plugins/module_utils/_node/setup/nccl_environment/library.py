@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The copies of NCCL on a machine, and which versions they are.
+"""The copies of NCCL on a machine, which versions they are, and whether they are new enough.
 
 NCCL inside containers and in Python environments (PyTorch brings its own) is another one, and is not looked for.
 """
@@ -15,10 +15,47 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...machine.root import Root
 from ...machine.run import Run
-from .versions import Version, version_of_code, version_of_file
+
+Version = tuple[int, int, int]
+
+RECOMMENDED = "2.9.9"
+"""What Microsoft advises for ND A100 v4 at scale: "It is recommended that you use NCCL version >= 2.9.9"."""
+
+_VERSION_TEXT = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:[^0-9.].*)?")
+_VERSIONED_FILE = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)")
+
+
+def parse_version(text: str) -> Version:
+    """Return the version that a text such as ``2.18.5``, ``2.9`` or ``2.18.5-1+cuda12.2`` begins with.
+
+    :raises ValueError: it is no version.
+    """
+    match = _VERSION_TEXT.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"{text!r} is no version of NCCL, such as {RECOMMENDED}.")
+    return int(match[1]), int(match[2]), int(match[3] or 0)
+
+
+def version_of_file(name: str) -> Version | None:
+    """Return the version that a file's name ends in (``libnccl.so.2.18.5``); None where it has none."""
+    match = _VERSIONED_FILE.fullmatch(name)
+    return parse_version(match[1]) if match else None
+
+
+def version_of_code(code: int) -> Version:
+    """Return the version out of NCCL's number of it: 2809 is 2.8.9, and from 2.9 on 20909 is 2.9.9 (``nccl.h``)."""
+    unit = 1000 if code < 10000 else 10000
+    return code // unit, code % unit // 100, code % 100
+
+
+def version_text(version: Version) -> str:
+    """Return it as it is written."""
+    return ".".join(map(str, version))
+
 
 PLACES = (
     "/usr/lib/*-linux-gnu",
@@ -43,7 +80,7 @@ _ASK_LIMIT_S = 10
 
 
 @dataclass(frozen=True)
-class Copy:
+class NcclCopy:
     """A copy of NCCL.
 
     :ivar path: the file, links followed.
@@ -65,7 +102,7 @@ def loader_cache(root: Root, run: Run) -> dict[str, str]:
     return found
 
 
-def find_copies(root: Root, run: Run, cache: dict[str, str], folders: Sequence[str] = ()) -> tuple[Copy, ...]:
+def find_copies(root: Root, run: Run, cache: dict[str, str], folders: Sequence[str] = ()) -> tuple[NcclCopy, ...]:
     """Return the copies of NCCL, the default one first.
 
     :param cache: what ``loader_cache`` returned.
@@ -73,7 +110,7 @@ def find_copies(root: Root, run: Run, cache: dict[str, str], folders: Sequence[s
     """
     first = _resolved(root, cache["libnccl.so.2"]) if "libnccl.so.2" in cache else None
     paths = dict.fromkeys(path for path in (first, *_candidates(root, folders)) if path)
-    return tuple(Copy(path, _version(root, run, path), path == first) for path in paths)
+    return tuple(NcclCopy(path, _version(root, run, path), path == first) for path in paths)
 
 
 def files_in(root: Root, pattern: str) -> list[str]:
@@ -106,3 +143,73 @@ def _version(root: Root, run: Run, path: str) -> Version | None:
     said = run(["timeout", "-k", "1", str(_ASK_LIMIT_S), sys.executable, "-I", "-c", _ASK, root.at(path)])
     text = said.stdout.strip()
     return version_of_code(int(text)) if said.rc == 0 and text.isdecimal() and text.isascii() else None
+
+
+# Is NCCL new enough?
+
+PASS, WARN, FAIL, UNKNOWN = "pass", "warn", "fail", "unknown"
+
+
+@dataclass(frozen=True)
+class VersionVerdict:
+    """What is to be said of the machine's NCCL.
+
+    :ivar verdict: PASS, UNKNOWN, or WARN or FAIL for one that is too old.
+    :ivar version: of the copy that decides; None where it is unknown or there is none.
+    :ivar wanted: the oldest version that is good.
+    :ivar summary: in words.
+    :ivar copies: all that were found.
+    """
+
+    verdict: str
+    version: str | None
+    wanted: str
+    summary: str
+    copies: tuple[NcclCopy, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON takes it."""
+        floor = parse_version(self.wanted)
+        return {
+            "verdict": self.verdict,
+            "version": self.version,
+            "min_version": self.wanted,
+            "summary": self.summary,
+            "copies": [
+                {
+                    "path": copy.path,
+                    "version": version_text(copy.version) if copy.version else None,
+                    "default": copy.default,
+                    "old": None if copy.version is None else copy.version < floor,
+                }
+                for copy in self.copies
+            ],
+        }
+
+
+def check_version(copies: Sequence[NcclCopy], wanted: str, when_old: str) -> VersionVerdict:
+    """Judge the copy that programs get; where the loader names none, each copy counts, the oldest first. Pure.
+
+    :param when_old: the verdict of a version that is too old: WARN or FAIL.
+    :raises ValueError: ``wanted`` is no version.
+    """
+    floor, found = parse_version(wanted), tuple(copies)
+
+    def judgement(verdict: str, version: str | None, summary: str) -> VersionVerdict:
+        return VersionVerdict(verdict, version, wanted, summary, found)
+
+    deciding = [copy for copy in found if copy.default] or list(found)
+    if not deciding:
+        return judgement(UNKNOWN, None, "No NCCL was found on this machine; that of containers was not looked at.")
+    known = sorted((copy.version, copy.path) for copy in deciding if copy.version)
+    if known and known[0][0] < floor:
+        version, path = known[0]
+        text = version_text(version)
+        return judgement(when_old, text, f"{path} is NCCL {text}; {wanted} or newer is needed.")
+    for copy in deciding:
+        if copy.version is None:
+            return judgement(UNKNOWN, None, f"{copy.path}: which version it is cannot be told.")
+    version, path = known[0]
+    old = [copy.path for copy in found if copy.version and copy.version < floor]
+    aside = f" Also here, and older than {wanted}: {', '.join(old)}." if old else ""
+    return judgement(PASS, version_text(version), f"{path} is NCCL {version_text(version)}.{aside}")

@@ -66,7 +66,7 @@ def test_the_vm_size_does_not_matter_where_something_is_mounted(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.mount("/scratch", number="0:60", source="server:/fast", kind="nfs4")
-    monkeypatch.setattr(core, "promised", None)
+    monkeypatch.setattr(core, "expected_disks", None)
     assert machine.ensure(JOBS).kind == "mount"
 
 

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_block import BrokenBlock
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import apply_all
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.mpi_files import mpi_files
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.files import mpi_files
 
 VARIABLES = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "OMPI_MCA_coll_hcoll_enable": "0", "UCX_TLS": "tcp"}
 BEGIN, END = "# BEGIN hpcai.azure nccl_environment\n", "# END hpcai.azure nccl_environment\n"

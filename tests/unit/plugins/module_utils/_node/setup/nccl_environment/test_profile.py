@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.profile import profile
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.files import profile_text
 
 NASTY = "a 'b' \"c\" $HOME `id` \\ } ; # é"
 VARIABLES = {"OMPI_MCA_coll_hcoll_enable": "0", "NASTY": NASTY, "EMPTY": ""}
@@ -36,7 +36,7 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture
 def drop_in(tmp_path: Path) -> Path:
     """The file."""
-    text = profile(VARIABLES, FOLDERS)
+    text = profile_text(VARIABLES, FOLDERS)
     assert text
     file = tmp_path / "hpcai-nccl.sh"
     file.write_text(text, encoding="utf-8")
@@ -95,4 +95,4 @@ def test_a_folder_that_is_part_of_another_is_not_taken_for_it(shell: list[str], 
 
 
 def test_nothing_to_say_is_no_file() -> None:
-    assert profile({}, []) is None
+    assert profile_text({}, []) is None

@@ -13,12 +13,12 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.conf import SettingsError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.plugin import Plugin, find_plugin
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.variables import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.files import (
     _LAUNCH_ONLY,
     _OF_SIZE,
     variables,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.plugin import Plugin, find_plugin
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES, find_size
 
 ALL = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "OMPI_MCA_coll_hcoll_enable": "0"}

@@ -15,13 +15,11 @@ from ...machine.run import Run
 from ...machine.vm_size import AskImds, VmSizeName, remember, size_facts
 from ...sku import VmSize
 from ..managed_file import FileChange, apply_all, change_of, diff_of
-from . import profile
-from .judge import FAIL, Judgement, judge
-from .library import find_copies, loader_cache
-from .mpi_files import mpi_files
-from .options import CONFIG_PATH, PRESENT, Options
+from . import files
+from .files import mpi_files, variables
+from .library import FAIL, VersionVerdict, check_version, find_copies, loader_cache
+from .options import CONFIG_PATH, PRESENT, EnvironmentOptions
 from .plugin import Plugin, find_plugin
-from .variables import variables
 
 
 class TooOld(RuntimeError):
@@ -30,13 +28,13 @@ class TooOld(RuntimeError):
     :ivar judgement: all that is to be said of it.
     """
 
-    def __init__(self, judgement: Judgement) -> None:
+    def __init__(self, judgement: VersionVerdict) -> None:
         super().__init__(f"{judgement.summary} Nothing was written.")
         self.judgement = judgement
 
 
 @dataclass(frozen=True)
-class Found:
+class EnvironmentPlan:
     """What was found, and what is to be done.
 
     :ivar changes: the files, in the order in which they are written.
@@ -50,13 +48,18 @@ class Found:
     changes: tuple[FileChange, ...]
     size: VmSize | None = None
     name: VmSizeName | None = None
-    nccl: Judgement | None = None
+    nccl: VersionVerdict | None = None
     plugin: Plugin | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def configure(
-    root: Root, run: Run, options: Options, check_mode: bool = False, ask: AskImds | None = None, keep: bool = True
+def ensure(
+    root: Root,
+    run: Run,
+    options: EnvironmentOptions,
+    check_mode: bool = False,
+    ask: AskImds | None = None,
+    keep: bool = True,
 ) -> dict[str, Any]:
     """Bring the files to what the options say, and return what the module returns.
 
@@ -70,7 +73,7 @@ def configure(
     :raises BrokenBlock: a file of MPI has half a block of ours.
     :raises OSError: a file cannot be read or written.
     """
-    found = _look(root, run, options, ask) if options.apply else Found(())
+    found = _look(root, run, options, ask) if options.apply else EnvironmentPlan(())
     if found.nccl and found.nccl.verdict == FAIL:
         raise TooOld(found.nccl)
     changes = [*found.changes, *([_settings_file(root, options)] if keep else [])]
@@ -95,18 +98,18 @@ def configure(
     }
 
 
-def _look(root: Root, run: Run, options: Options, ask: AskImds | None) -> Found:
-    at = root.at(profile.PATH)
+def _look(root: Root, run: Run, options: EnvironmentOptions, ask: AskImds | None) -> EnvironmentPlan:
+    at = root.at(files.PROFILE)
     if options.state != PRESENT:
-        return Found((change_of(at, None), *mpi_files(root, {})))
+        return EnvironmentPlan((change_of(at, None), *mpi_files(root, {})))
     size, name = size_facts(root, options.vm_size, options.vm_sizes, ask)
     cache = loader_cache(root, run)
-    nccl = judge(find_copies(root, run, cache, options.library_paths), options.min_version, options.when_old)
+    nccl = check_version(find_copies(root, run, cache, options.library_paths), options.min_version, options.when_old)
     plugin = find_plugin(root, size, options.sharp_plugin, cache, options.library_paths)
     wanted = variables(size, options.mpi_launch_only, options.settings)
-    return Found(
+    return EnvironmentPlan(
         (
-            change_of(at, profile.profile(wanted, plugin.folders)),
+            change_of(at, files.profile_text(wanted, plugin.folders)),
             *mpi_files(root, wanted if options.mpi_files else {}),
         ),
         size,
@@ -117,5 +120,5 @@ def _look(root: Root, run: Run, options: Options, ask: AskImds | None) -> Found:
     )
 
 
-def _settings_file(root: Root, options: Options) -> FileChange:
+def _settings_file(root: Root, options: EnvironmentOptions) -> FileChange:
     return change_of(root.at(CONFIG_PATH), as_config(options.remembered()) if options.persistent else None)

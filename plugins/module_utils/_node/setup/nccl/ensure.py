@@ -12,13 +12,13 @@ from typing import Any
 from ...machine.root import Root, existing_root
 from ...machine.vm_size import AskImds, remember
 from ..managed_file import apply_all, diff_of, printable
-from .facts import CONFIG_PATH, Facts, read_facts, read_settings
-from .options import CONF_PATH, ENROOT_DIR, TOPOLOGY_PATH, Options
+from .facts import CONFIG_PATH, NcclFacts, read_facts, read_settings
+from .options import CONF_PATH, ENROOT_DIR, TOPOLOGY_PATH, NcclOptions
 from .plan import Plan, Refused, outcome, plan, plan_settings
 
 
-def configure(
-    options: Options, check_mode: bool = False, ask: AskImds | None = None, keep: bool = True
+def ensure(
+    options: NcclOptions, check_mode: bool = False, ask: AskImds | None = None, keep: bool = True
 ) -> dict[str, Any]:
     """Bring NCCL's files to what the options say, and return what the module returns.
 
@@ -43,7 +43,7 @@ def configure(
     return answer(made, facts)
 
 
-def answer(made: Plan, facts: Facts) -> dict[str, Any]:
+def answer(made: Plan, facts: NcclFacts) -> dict[str, Any]:
     """Return what the module returns of a plan."""
     told: dict[str, Any] = _printable(
         {
@@ -67,7 +67,7 @@ def _printable(told: Any) -> Any:
     return told
 
 
-def _check_root(options: Options, check_mode: bool) -> None:
+def _check_root(options: NcclOptions, check_mode: bool) -> None:
     """Facts of another machine must not end up in this machine's own files by a default."""
     if options.root == "/" or check_mode:
         return
@@ -82,6 +82,6 @@ def _check_root(options: Options, check_mode: bool) -> None:
         )
 
 
-def _remember(options: Options, facts: Facts) -> None:
+def _remember(options: NcclOptions, facts: NcclFacts) -> None:
     if facts.name and facts.name.compute is not None:
         remember(Root(options.root), facts.name.compute)
