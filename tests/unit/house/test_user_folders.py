@@ -69,7 +69,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "machine/lock.py": {"only_one": ROOTS_OWN},
     "machine/readers.py": {"make_folder": ROOTS_OWN},
     "machine/writing.py": {"why_not_written": NEW_NAME},
-    "setup/access/processes.py": {"apply": "/proc, where only the kernel makes files"},
+    "setup/access/plan.py": {"remount_proc": "/proc, where only the kernel makes files"},
     "setup/containers/build.py": {
         "build": NEW_NAME,
         "_unpack": NEW_NAME,
@@ -82,8 +82,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "make_fallback": MOUNT_POINT,
         "_bind": "mounts the open folder that walk() gives",
     },
-    "setup/image/accounts.py": {"lock": ROOTS_OWN},
-    "setup/image/generalise.py": {"apply": OPERATOR},
+    "setup/image/generalise.py": {"apply": OPERATOR, "_lock_passwords": ROOTS_OWN},
     "setup/scratch/apply.py": dict.fromkeys(
         (
             *("Applier._mount", "Applier._remount", "Applier._own", "Applier._undo"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.own import NAMES
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.identity import NAMES
 from ansible_collections.hpcai.azure.plugins.modules import image_generalise
 
 RunModule = Callable[..., dict[str, Any]]

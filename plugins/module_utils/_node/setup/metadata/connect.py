@@ -21,8 +21,8 @@ from typing import Union
 from ...machine import bpf
 from ...machine.proxy_agent import read_proxy_agent
 from ...machine.root import Root
-from .rules import AGENT, places
-from .wanted import uids_of
+from .options import uids_of
+from .rules import AGENT, guarded
 
 KINDS = (bpf.CONNECT_4, bpf.CONNECT_6)
 _PREFIX = "hpcai_"
@@ -114,7 +114,7 @@ def program(uids: Sequence[int], has_agent: bool, kind: int) -> bytes:
         for offset, value in zip(before, (b"\0\0\0\0", b"\0\0\0\0", b"\0\0\xff\xff")):
             steps += [(_LOAD, 1, 6, offset, 0), (_IF_OTHER, 1, 0, "allow", _signed(value))]
     steps += [(_LOAD, 1, 6, address, 0), (_LOAD, 2, 6, _PORT, 0)]
-    for place in places(has_agent):
+    for place in guarded(has_agent):
         # The kernel connects to this machine where the address is 0.0.0.0.
         for goal in (place.address, "0.0.0.0") if place.address == AGENT else (place.address,):
             steps += [(_IF_OTHER, 1, 0, f"not {goal}", _signed(socket.inet_aton(goal)))]

@@ -16,7 +16,7 @@ from ...machine.mounts import read_mounts
 from ...machine.root import Root
 from ...machine.user_folders import FolderProblem, is_open, walk
 from ..managed_block import BrokenBlock, with_block, without_block
-from .wanted import User, UserProblem
+from .options import User, UserProblem
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 MODES = (AUTO, ALWAYS, NEVER)

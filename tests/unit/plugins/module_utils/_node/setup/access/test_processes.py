@@ -15,15 +15,15 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import processes
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.wanted import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.options import (
     SETTINGS,
-    Wanted,
+    AccessOptions,
     as_text,
-    read_wanted,
+    read_options,
 )
 
-OPEN = Wanted(True, (), ("sudo",), "gpu-0", (), False, "/var/lib/slurm/slurmd")
+OPEN = AccessOptions(True, (), ("sudo",), "gpu-0", (), False, "/var/lib/slurm/slurmd")
 HIDDEN = dataclasses.replace(OPEN, hide_processes=True)
 
 
@@ -49,7 +49,7 @@ def mounted(folder: Path, options: str) -> Root:
 )
 @pytest.mark.parametrize("check", [True, False])
 def test_proc_is_mounted_anew_only_to_change_it(
-    tmp_path: Path, options: str, wanted: Wanted, remount: str, check: bool
+    tmp_path: Path, options: str, wanted: AccessOptions, remount: str, check: bool
 ) -> None:
     asked: list[str] = []
 
@@ -57,15 +57,15 @@ def test_proc_is_mounted_anew_only_to_change_it(
         asked.append(" ".join(command))
         return Result(tuple(command), 0, "", "")
 
-    done = processes.apply(mounted(tmp_path, options), wanted, run, check)
+    done = plan.remount_proc(mounted(tmp_path, options), wanted, run, check)
     assert len(done) == bool(remount)
     assert len(asked) == (bool(remount) and not check)
     assert all(one.startswith(f"mount -o {remount}") and one.endswith(" /proc") for one in asked)
 
 
 def test_logind_sees_all_processes_where_users_do_not() -> None:
-    assert "SupplementaryGroups=adm" in (processes.files(HIDDEN)[processes.LOGIND] or "")
-    assert processes.files(OPEN) == {processes.LOGIND: None}
+    assert "SupplementaryGroups=adm" in (plan.hidepid_files(HIDDEN)[plan.LOGIND] or "")
+    assert plan.hidepid_files(OPEN) == {plan.LOGIND: None}
 
 
 @pytest.mark.parametrize("hide", [True, False])
@@ -74,12 +74,12 @@ def test_each_boot_knows_what_is_wanted(tmp_path: Path, hide: bool) -> None:
     file.parent.mkdir(parents=True)
     text = as_text(dataclasses.replace(OPEN, hide_processes=hide))
     file.write_text(text, encoding="utf-8")
-    kept = read_wanted(Root(str(tmp_path)), "gpu-0")
+    kept = read_options(Root(str(tmp_path)), "gpu-0")
     assert kept is not None
     assert kept.hide_processes is hide
     file.write_text(text.replace(str(hide).lower(), '"maybe"').replace('"nss_slurm": "maybe"', '"nss_slurm": false'))
     with pytest.raises(ConfigError, match="has no usable hide_processes"):
-        read_wanted(Root(str(tmp_path)), "gpu-0")
+        read_options(Root(str(tmp_path)), "gpu-0")
 
 
 def test_an_image_of_an_earlier_version_hides_nothing(tmp_path: Path) -> None:
@@ -87,6 +87,6 @@ def test_an_image_of_an_earlier_version_hides_nothing(tmp_path: Path) -> None:
     file.parent.mkdir(parents=True)
     lines = [line for line in as_text(OPEN).splitlines() if "hide_processes" not in line]
     file.write_text("\n".join(lines), encoding="utf-8")
-    kept = read_wanted(Root(str(tmp_path)), "gpu-0")
+    kept = read_options(Root(str(tmp_path)), "gpu-0")
     assert kept is not None
     assert not kept.hide_processes

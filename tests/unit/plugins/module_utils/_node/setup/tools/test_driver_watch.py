@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import catalog
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import driver_watch, files, units
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import layout, services, units
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError
 
-[(PATH, RULE)] = driver_watch.RULES.items()
+[(PATH, RULE)] = services.UDEV_RULES.items()
 
 
 def line_of(text: str, key: str) -> str:
@@ -31,12 +31,12 @@ def test_the_rule_wants_the_unit_that_is_installed_when_the_module_comes() -> No
     [rule] = [line for line in RULE.splitlines() if not line.startswith("#")]
     parts = rule.split(", ")
     assert parts[:3] == ['ACTION=="add"', 'SUBSYSTEM=="module"', 'KERNEL=="nvidia"']
-    assert parts[3:] == ['TAG+="systemd"', f'ENV{{SYSTEMD_WANTS}}+="{driver_watch.SERVICE}"']
-    assert driver_watch.SERVICE in units.UNITS
+    assert parts[3:] == ['TAG+="systemd"', f'ENV{{SYSTEMD_WANTS}}+="{services.DRIVER_LOADED}"']
+    assert services.DRIVER_LOADED in units.UNITS
 
 
 def test_the_unit_runs_the_steps_in_their_order_with_time_for_both() -> None:
-    text = units.UNITS[driver_watch.SERVICE]
+    text = units.UNITS[services.DRIVER_LOADED]
     *command, first, second = line_of(text, "ExecStart").split()
     assert command == ["/usr/bin/hpcnode", "boot", "run"]
     steps = catalog.chosen([first, second])
@@ -45,28 +45,28 @@ def test_the_unit_runs_the_steps_in_their_order_with_time_for_both() -> None:
 
 
 def test_the_unit_leaves_the_boot_alone_and_runs_each_time_anew() -> None:
-    text = units.UNITS[driver_watch.SERVICE]
+    text = units.UNITS[services.DRIVER_LOADED]
     assert line_of(text, "After") == units.TARGET
     # With either it would run once and never again, or at each boot by itself.
     assert "RemainAfterExit" not in text
     assert "[Install]" not in text
-    assert driver_watch.SERVICE not in [name for names in units.ENABLED.values() for name in names]
+    assert services.DRIVER_LOADED not in [name for names in units.ENABLED.values() for name in names]
 
 
 def test_the_rule_comes_and_goes_with_the_tool(machine: Any) -> None:
     machine.install("1.0")
     assert machine.path(PATH).read_text(encoding="utf-8") == RULE
     assert not machine.plan("1.0").changed
-    machine.path(PATH).write_text(f"{files.MARK}\n# edited\n", encoding="utf-8")
+    machine.path(PATH).write_text(f"{layout.MARK}\n# edited\n", encoding="utf-8")
     assert machine.install("1.0").restored == (PATH,)
     machine.remove()
     assert not machine.path(PATH).exists()
 
 
 def test_a_rule_of_another_version_goes_and_those_of_others_stay(machine: Any) -> None:
-    folder = machine.path(driver_watch.RULES_FOLDER)
+    folder = machine.path(services.UDEV_FOLDER)
     folder.mkdir(parents=True)
-    (folder / "70-hpcai-old.rules").write_text(f"{files.MARK}\n", encoding="utf-8")
+    (folder / "70-hpcai-old.rules").write_text(f"{layout.MARK}\n", encoding="utf-8")
     (folder / "70-hpcai-site.rules").write_text("# theirs\n", encoding="utf-8")
     machine.install("1.0")
     assert sorted(path.name for path in folder.iterdir()) == ["70-hpcai-site.rules", pathlib.Path(PATH).name]

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import kinds, record, report
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import files, job_hooks, units
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import layout, services, units
 
-PROLOG = f"{job_hooks.LIBEXEC}/prolog"
+PROLOG = f"{services.LIBEXEC}/prolog"
 
 
 def below(folder: pathlib.Path, text: str) -> str:
@@ -26,7 +26,7 @@ def below(folder: pathlib.Path, text: str) -> str:
 
 def call(folder: pathlib.Path) -> str:
     """Call the prolog as slurmd does, without a PATH, and return what it printed."""
-    command = ["/bin/sh", "-c", below(folder, job_hooks.PROGRAMS[PROLOG])]
+    command = ["/bin/sh", "-c", below(folder, services.HOOKS[PROLOG])]
     done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 0
     return done.stdout
@@ -42,10 +42,10 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def test_programs_and_folders_are_those_of_the_kinds() -> None:
-    assert list(job_hooks.PROGRAMS) == [f"{job_hooks.LIBEXEC}/{kind}" for kind in kinds.KINDS]
-    assert set(job_hooks.FOLDERS) == {job_hooks.LIBEXEC, *(kinds.folder(kind) for kind in kinds.KINDS)}
-    for kind, text in zip(kinds.KINDS, job_hooks.PROGRAMS.values(), strict=True):
-        assert text.startswith(f"#!/bin/sh\n{files.MARK}\n")
+    assert list(services.HOOKS) == [f"{services.LIBEXEC}/{kind}" for kind in kinds.KINDS]
+    assert set(services.HOOK_FOLDERS) == {services.LIBEXEC, *(kinds.folder(kind) for kind in kinds.KINDS)}
+    for kind, text in zip(kinds.KINDS, services.HOOKS.values(), strict=True):
+        assert text.startswith(f"#!/bin/sh\n{layout.MARK}\n")
         assert text.endswith(f"exec /usr/bin/hpcnode job run {kind}\n")
 
 
@@ -74,7 +74,7 @@ def test_after_a_failure_a_run_without_scripts_is_noted(folder: pathlib.Path) ->
 def test_they_come_and_go_with_the_tool(machine: Any) -> None:
     machine.install("1.0")
     program = machine.path(PROLOG)
-    assert program.read_text(encoding="utf-8") == job_hooks.PROGRAMS[PROLOG]
+    assert program.read_text(encoding="utf-8") == services.HOOKS[PROLOG]
     assert program.stat().st_mode & 0o7777 == 0o755
     assert machine.path("/etc/hpcai/health.d").is_dir()
     program.chmod(0o644)
@@ -82,12 +82,12 @@ def test_they_come_and_go_with_the_tool(machine: Any) -> None:
     own = machine.path("/etc/hpcai/prolog.d/50-own")
     own.write_text("mine", encoding="utf-8")
     machine.remove()
-    assert not machine.path(job_hooks.LIBEXEC).exists()
+    assert not machine.path(services.LIBEXEC).exists()
     assert own.read_text(encoding="utf-8") == "mine"
 
 
 def test_the_unit_watches_what_the_runner_leaves_and_has_time_for_all_of_it() -> None:
-    assert f"PathExistsGlob={record.TO_REPORT}/*.json" in units.UNITS[job_hooks.PATH].splitlines()
-    [limit] = [line for line in units.UNITS[job_hooks.SERVICE].splitlines() if line.startswith("TimeoutStartSec=")]
+    assert f"PathExistsGlob={record.TO_REPORT}/*.json" in units.UNITS[services.HOOK_REPORT_PATH].splitlines()
+    [limit] = [line for line in units.UNITS[services.HOOK_REPORT].splitlines() if line.startswith("TimeoutStartSec=")]
     assert int(limit.partition("=")[2]) > len(kinds.SLURMS_REASONS) * (report.LIMIT_S + 15)
-    assert job_hooks.PATH in units.ENABLED["slurmd.service.wants"]
+    assert services.HOOK_REPORT_PATH in units.ENABLED["slurmd.service.wants"]

@@ -13,19 +13,19 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.nccl import STEP
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.conf import BLOCK
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.options import CONF_PATH
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import nccl_watch, units
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import services, units
 
 
 @pytest.fixture
 def watch() -> configparser.ConfigParser:
     """The path unit."""
-    return read(nccl_watch.PATH)
+    return read(services.NCCL_PATH)
 
 
 @pytest.fixture
 def service() -> configparser.ConfigParser:
     """The service that it starts."""
-    return read(nccl_watch.SERVICE)
+    return read(services.NCCL_AGAIN)
 
 
 def read(name: str) -> configparser.ConfigParser:
@@ -37,8 +37,8 @@ def read(name: str) -> configparser.ConfigParser:
 
 
 def test_the_file_that_the_images_rewrite_is_watched(watch: configparser.ConfigParser) -> None:
-    assert dict(watch["Path"]) == {"PathChanged": CONF_PATH, "Unit": nccl_watch.SERVICE}
-    assert nccl_watch.PATH in units.ENABLED[f"{units.TARGET}.wants"]
+    assert dict(watch["Path"]) == {"PathChanged": CONF_PATH, "Unit": services.NCCL_AGAIN}
+    assert services.NCCL_PATH in units.ENABLED[f"{units.TARGET}.wants"]
 
 
 def test_watching_begins_after_the_step_and_in_no_circle(watch: configparser.ConfigParser) -> None:

@@ -2,16 +2,13 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What one part of the image's settings comes to: files to write and links to change, and what is left as it is."""
+"""What has to change for one subject of the image: files, links, values of the kernel, and what is left as it is."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ...machine.atomic import remove_file
 from ...machine.root import Root
 from ..managed_file import FileChange, change_of
 
@@ -19,7 +16,7 @@ MARK = "# Written by the module hpcai.azure.image_settings, which overwrites it.
 
 
 @dataclass(frozen=True)
-class Part:
+class ImageChanges:
     """One part's plan.
 
     :ivar files: what is written, and files of ours that go.
@@ -36,7 +33,7 @@ class Part:
     remarks: tuple[str, ...] = ()
 
 
-def own_file(root: Root, path: str, lines: Iterable[str]) -> FileChange:
+def file_of(root: Root, path: str, lines: Iterable[str]) -> FileChange:
     """Return the change that gives our file these lines; without lines it goes."""
     body = "".join(f"{line}\n" for line in lines)
     return change_of(root.at(path), f"{MARK}\n{body}" if body else None)
@@ -45,24 +42,3 @@ def own_file(root: Root, path: str, lines: Iterable[str]) -> FileChange:
 def present(root: Root, paths: Iterable[str]) -> tuple[str, ...]:
     """Return those of the paths that are there, dangling links included."""
     return tuple(path for path in paths if root.exists(path))
-
-
-def apply(root: Root, part: Part) -> None:
-    """Do it, but for the running kernel.
-
-    :raises OSError: something cannot be written.
-    """
-    for change in part.files:
-        change.apply()
-    for path in part.unlink:
-        remove_file(root.at(path))
-
-
-def set_live(root: Root, values: Mapping[str, str]) -> None:
-    """Give the running kernel these values. One that it does not take is no error: the file counts at the next boot."""
-    for path, value in values.items():
-        with (
-            contextlib.suppress(OSError),
-            open(os.path.join(root.at("/proc/sys"), path), "w", encoding="ascii") as file,
-        ):
-            file.write(value)

@@ -27,7 +27,7 @@ _NVIDIA, _DISPLAY = "0x10de", "0x03"
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseImage:
     """The base image.
 
     :ivar os: identifier and version, as ``debian-12``.
@@ -48,11 +48,11 @@ class Base:
     booted: bool
 
 
-def read_base(root: Root) -> Base:
+def read_base(root: Root) -> BaseImage:
     """Return what is known of the base."""
     release = _os_release(root)
     said = root.text(COMPONENT_VERSIONS)
-    return Base(
+    return BaseImage(
         os=f"{release.get('ID', 'unknown')}-{release.get('VERSION_ID', 'unknown')}",
         hpc_image=said is not None,
         versions=_versions(said),

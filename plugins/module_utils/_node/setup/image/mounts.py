@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Which places are the image's own, and which are somebody else's that is mounted into it."""
+"""Which paths belong to the image, and which are mounted into it from somewhere else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MountsUnknown(RuntimeError):
     """It cannot be told what is mounted, and so not what may be removed."""
 
 
-class Places:
+class ImageMounts:
     """Tells by the mounts whether a place belongs to the image.
 
     A folder of the host that is mounted into an image while that is made (a cache of packages, /etc/resolv.conf) must
@@ -58,8 +58,8 @@ class Places:
         return None
 
 
-def read_places(root: Root) -> Places:
-    """Return the places of the image below ``root``.
+def read_image_mounts(root: Root) -> ImageMounts:
+    """Return the mounts of the image below ``root``.
 
     :raises MountsUnknown: the kernel does not tell what is mounted.
     """
@@ -69,4 +69,4 @@ def read_places(root: Root) -> Places:
         raise MountsUnknown(
             "It cannot be told what is mounted into this image, as there is no /proc/self/mountinfo: mount /proc in it."
         )
-    return Places(root, mounts)
+    return ImageMounts(root, mounts)

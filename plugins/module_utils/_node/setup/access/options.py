@@ -18,7 +18,7 @@ _LISTS = ("admins", "admin_groups", "options")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AccessOptions:
     """What is wanted.
 
     :ivar present: whether access depends on jobs at all.
@@ -43,7 +43,7 @@ class Wanted:
     hide_processes: bool = False
 
 
-def as_text(wanted: Wanted) -> str:
+def as_text(wanted: AccessOptions) -> str:
     """Return the text of the settings file. The node's name is no part of it: an image has none."""
     return as_config(
         {
@@ -57,7 +57,7 @@ def as_text(wanted: Wanted) -> str:
     )
 
 
-def read_wanted(root: Root, node_name: str) -> Wanted | None:
+def read_options(root: Root, node_name: str) -> AccessOptions | None:
     """Return what the settings file says for a node of this name; None if there is none, and nothing is asked for.
 
     :raises ConfigError: it cannot be used.
@@ -74,7 +74,7 @@ def read_wanted(root: Root, node_name: str) -> Wanted | None:
     wrong += [] if isinstance(hide, bool) else ["hide_processes"]
     if wrong:
         raise ConfigError(f"{root.at(SETTINGS)} has no usable {', '.join(wrong)}: run site.yml, which writes it.")
-    return Wanted(
+    return AccessOptions(
         present=True,
         admins=tuple(lists["admins"] or ()),
         admin_groups=tuple(lists["admin_groups"] or ()),

@@ -22,7 +22,7 @@ class MetadataProblem(ValueError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MetadataOptions:
     """What is wanted.
 
     :ivar guard: whether only root and ``users`` reach the metadata service.
@@ -59,7 +59,7 @@ def uids_of(root: Root, users: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def as_text(wanted: Wanted) -> str:
+def as_text(wanted: MetadataOptions) -> str:
     """Return the text of the settings file."""
     return as_config({"guard": wanted.guard, "users": list(wanted.users)})
 

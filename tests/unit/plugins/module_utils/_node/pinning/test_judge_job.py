@@ -12,13 +12,13 @@ import pytest
 from stand_ins.machine_tree import ND_A100_GPUS, ND_A100_NODES, MachineTree, smt_siblings
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cpuset import CpuSet
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Inspection
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.finding import (
     CODES,
     SEVERITIES,
     check_wanted,
     matching,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.inspect import Inspection
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection
 
 from .conftest import Look

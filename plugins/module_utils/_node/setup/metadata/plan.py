@@ -14,11 +14,10 @@ from ...machine.root import Root
 from ...machine.run import Run, must
 from .. import daemon
 from ..managed_file import FileChange, apply_all, change_of
-from ..tools.events import SERVICE as EVENTS
+from ..tools.services import EVENTS
 from . import connect
-from .loaded import CannotTell, difference
-from .rules import DROP_IN, HPCNODE, NFT, RULES, SERVICE, TABLE, UNIT, drop_in, rules, unit
-from .wanted import SETTINGS, MetadataProblem, Wanted, as_text, uids_of
+from .options import SETTINGS, MetadataOptions, MetadataProblem, as_text, uids_of
+from .rules import DROP_IN, HPCNODE, NFT, RULES, SERVICE, TABLE, UNIT, CannotTell, difference, drop_in, rules, unit
 
 OPEN = (
     "the metadata service is open to every user of this machine: a job can take the node's identity, and with it read "
@@ -30,7 +29,7 @@ _VERSION = "/usr/lib/hpcai/lib"
 
 
 @dataclass(frozen=True)
-class Plan:
+class MetadataPlan:
     """What is to be done.
 
     :ivar files: in the order in which they are written or removed.
@@ -52,7 +51,7 @@ class Plan:
         return bool(self.files or self.verbs or self.events or self.removes)
 
 
-def plan(root: Root, wanted: Wanted, run: Run, may_come: bool = False) -> Plan:
+def plan(root: Root, wanted: MetadataOptions, run: Run, may_come: bool = False) -> MetadataPlan:
     """Return what turns the machine into what is wanted.
 
     :param may_come: whether packages may still be missing, as in check mode before the first run.
@@ -69,7 +68,7 @@ def plan(root: Root, wanted: Wanted, run: Run, may_come: bool = False) -> Plan:
     changed = {file.path for file in files}
     verbs = [] if facts.enabled else ["enable"]
     if facts.at_rest:
-        return Plan(files, tuple(verbs))
+        return MetadataPlan(files, tuple(verbs))
     if facts.needs_daemon_reload or changed & {root.at(UNIT), root.at(DROP_IN)}:
         verbs.insert(0, "daemon-reload")
     differs = _differs(text, run, may_come) or _unfiltered(root, wanted)
@@ -78,10 +77,10 @@ def plan(root: Root, wanted: Wanted, run: Run, may_come: bool = False) -> Plan:
     elif differs or root.at(RULES) in changed:
         # Not a restart: slurmd requires the service, and would restart too.
         verbs.append("reload")
-    return Plan(files, tuple(verbs), _events(wanted, run), (differs,) if differs else ())
+    return MetadataPlan(files, tuple(verbs), _events(wanted, run), (differs,) if differs else ())
 
 
-def apply(made: Plan, run: Run) -> None:
+def apply(made: MetadataPlan, run: Run) -> None:
     """Do it.
 
     :raises CommandFailed: the rules cannot be loaded, or removed.
@@ -95,7 +94,7 @@ def apply(made: Plan, run: Run) -> None:
     daemon.apply(EVENTS, daemon.Plan(made.events, ()), run)
 
 
-def _events(wanted: Wanted, run: Run) -> tuple[str, ...]:
+def _events(wanted: MetadataOptions, run: Run) -> tuple[str, ...]:
     """Users get the events from a service as soon as they cannot ask for them any more."""
     if not wanted.events:
         return ()
@@ -112,7 +111,7 @@ def _differs(text: str, run: Run, may_come: bool) -> str:
         return str(error)
 
 
-def _unfiltered(root: Root, wanted: Wanted) -> str:
+def _unfiltered(root: Root, wanted: MetadataOptions) -> str:
     """Where the kernel does not say, as in a container, or nothing could attach the filter, it is not missed."""
     try:
         return connect.difference(root, wanted.users) if root.exists(HPCNODE) else ""
@@ -120,16 +119,16 @@ def _unfiltered(root: Root, wanted: Wanted) -> str:
         return ""
 
 
-def _removal(root: Root, wanted: Wanted, run: Run) -> Plan:
+def _removal(root: Root, wanted: MetadataOptions, run: Run) -> MetadataPlan:
     # First the drop-in: nftables.service must not look for a file that is gone.
     files = _changes(root, {DROP_IN: None, SETTINGS: as_text(wanted), UNIT: None, RULES: None})
     loaded = run(["nft", "list", "table", "inet", TABLE]).rc == 0
     events = _events(wanted, run)
     removes = loaded or connect.is_attached(root) or any(file.after is None for file in files)
-    return Plan(files, events=events, removes=removes)
+    return MetadataPlan(files, events=events, removes=removes)
 
 
-def _remove(made: Plan, run: Run) -> None:
+def _remove(made: MetadataPlan, run: Run) -> None:
     # Nothing here is an error where no systemd runs, or the service is not there any more.
     run(["systemctl", "disable", SERVICE])
     run([HPCNODE, "metadata", "detach"])

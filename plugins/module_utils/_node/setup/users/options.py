@@ -57,20 +57,20 @@ class User:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class UserOptions:
     """All of it."""
 
     groups: tuple[Group, ...]
     users: tuple[User, ...]
 
 
-def parse(groups: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]], home_base: str) -> Wanted:
+def parse(groups: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]], home_base: str) -> UserOptions:
     """Return checked wishes.
 
     :param home_base: the folder in which homes lie of whom nobody says otherwise.
     :raises UserProblem: a value makes no sense, or two of them contradict each other.
     """
-    wanted = Wanted(tuple(_group(item) for item in groups), tuple(_user(item, home_base) for item in users))
+    wanted = UserOptions(tuple(_group(item) for item in groups), tuple(_user(item, home_base) for item in users))
     _check_unique("group", [(group.name, group.gid) for group in wanted.groups])
     _check_unique("user", [(user.name, user.uid) for user in wanted.users])
     return wanted
