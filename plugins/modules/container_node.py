@@ -203,7 +203,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config i
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.build import BuildFailed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.pyxis import BuildFailed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import OptionError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 

@@ -248,11 +248,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disk_count import (
-    DiskCount,
-    stated_count,
-    with_count,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disk_count import stated_count, with_count
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.ensure import as_results, ensure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import (
     DEFAULTS,
@@ -297,7 +293,7 @@ def main() -> NoReturn:
     try:
         check_count("nvme_count", nvme_count)
         wanted = parse(options)
-        disks = stated_count(wanted, None if nvme_count is None else DiskCount(nvme_count, "nvme_count"))
+        disks = stated_count(wanted, nvme_count)
         outcome = ensure(
             module.params["state"],
             # Where disks are named, each of them is expected, by whichever path.

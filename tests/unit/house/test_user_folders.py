@@ -70,14 +70,15 @@ ALLOWED: dict[str, dict[str, str]] = {
     "machine/readers.py": {"make_folder": ROOTS_OWN},
     "machine/writing.py": {"why_not_written": NEW_NAME},
     "setup/access/plan.py": {"remount_proc": "/proc, where only the kernel makes files"},
-    "setup/containers/build.py": {
-        "build": NEW_NAME,
+    "setup/containers/enroot.py": {"LinkChange.apply": ROOTS_OWN},
+    "setup/containers/importer.py": dict.fromkeys(("get", "release", "evict", "_fetch", "_mark"), AS_USER),
+    "setup/containers/pyxis.py": {
+        "install": ROOTS_OWN,
+        "_link": ROOTS_OWN,
+        "compile_plugin": NEW_NAME,
         "_unpack": NEW_NAME,
         "_give_away": "for the account nobody, as which no job runs, and no link is followed",
     },
-    "setup/containers/enroot.py": {"LinkChange.apply": ROOTS_OWN},
-    "setup/containers/importer.py": dict.fromkeys(("get", "release", "evict", "_fetch", "_mark"), AS_USER),
-    "setup/containers/pyxis.py": {"install": ROOTS_OWN, "_link": ROOTS_OWN},
     "setup/directories/apply.py": {
         "make_fallback": MOUNT_POINT,
         "_bind": "mounts the open folder that walk() gives",

@@ -13,7 +13,7 @@ import os
 from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.run import run
-from ..setup.containers import check, importer, sweep
+from ..setup.containers import check, importer, user_folders
 from ..setup.containers.options import SETTINGS, EnrootOptions, read_options
 from ..setup.containers.pyxis import fits, read_record
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
@@ -73,8 +73,8 @@ def _execute(args: argparse.Namespace) -> Answer:
     return _status(options, root) if args.action == "status" else _sweep(options, root)
 
 
-def _leftovers(options: EnrootOptions, root: Root) -> list[sweep.Leftover]:
-    return sweep.leftovers(options.data_folder, options.pyxis_runtime_path, root)
+def _leftovers(options: EnrootOptions, root: Root) -> list[user_folders.Leftover]:
+    return user_folders.leftovers(options.data_folder, options.pyxis_runtime_path, root)
 
 
 def _status(options: EnrootOptions, root: Root) -> Answer:
@@ -90,7 +90,7 @@ def _sweep(options: EnrootOptions, root: Root) -> Answer:
     if not root.is_this_machine:
         raise UsageError("sweep removes what is on this machine, and takes no --root")
     found = _leftovers(options, root)
-    problems = sweep.remove(found, run)
+    problems = user_folders.remove_leftovers(found, run)
     paths = [left.path for left in found]
     text = "\n".join(
         [*(f"removed {path}" for path in paths if not any(path in words for words in problems)), *problems]

@@ -81,7 +81,7 @@ def parse(options: Mapping[str, Any]) -> ClockOptions:
         raise ValueError("state=explicit needs graphics_mhz or memory_mhz")
     if not wanted.gpus:
         raise ValueError("gpus is empty: name GPUs, or 'all'")
-    # The settings file has one text for one wish, whoever writes it.
+    # The settings file has one text for the same options, whoever writes it.
     return replace(wanted, timeout=check_seconds("timeout", wanted.timeout))
 
 

@@ -15,10 +15,9 @@ from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
 from ..directories import options as directories
 from ..directories.ensure import ensure
-from .build import BuildFailed
 from .enroot import configure
 from .options import EnrootOptions, options_of
-from .pyxis import LINK, PREFIX, BuildPlan, as_diff, install, plan_build
+from .pyxis import LINK, PREFIX, BuildFailed, BuildPlan, as_diff, install, plan_build
 
 SET = "containers"
 """Name of the set of directories in /etc/hpcai/directories.json."""

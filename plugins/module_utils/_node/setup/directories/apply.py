@@ -11,7 +11,7 @@ import os
 from typing import Callable
 
 from ...machine.root import Root
-from ...machine.run import CommandFailed, Run
+from ...machine.run import CommandFailed, Result, Run
 from ...machine.user_folders import Base, FolderProblem, adapt, as_problem, foreign, opened, take, walk
 from ..scratch.mounting import gid_of, uid_of
 from .options import Folder, parse, read_or_defaults
@@ -120,8 +120,11 @@ def _bind(source: str, mountpoint: str, root: Root, run: Run) -> None:
     except FolderProblem as error:
         raise CommandFailed(str(error)) from error
     if result.rc != 0:
-        said = (result.stderr.strip() or f"exit status {result.rc}").splitlines()[0]
-        raise CommandFailed(f"{source} cannot be mounted on {mountpoint}: {said}")
+        raise CommandFailed(f"{source} cannot be mounted on {mountpoint}: {_reason(result)}")
+
+
+def _reason(result: Result) -> str:
+    return (result.stderr.strip() or f"exit status {result.rc}").splitlines()[0]
 
 
 def unmount_fallback(root: Root, run: Run, check: bool) -> tuple[str, ...]:
@@ -137,6 +140,5 @@ def unmount_fallback(root: Root, run: Run, check: bool) -> tuple[str, ...]:
     if not check:
         result = run(["umount", wanted.mountpoint])
         if result.rc != 0:
-            said = (result.stderr.strip() or f"exit status {result.rc}").splitlines()[0]
-            raise CommandFailed(f"{wanted.mountpoint} cannot be unmounted: {said}")
+            raise CommandFailed(f"{wanted.mountpoint} cannot be unmounted: {_reason(result)}")
     return (f"unmount {wanted.mountpoint}",)

@@ -88,15 +88,15 @@ def _ensure(
 ) -> Outcome:
     scratch = read_scratch(root) or scratch_wanted.parse({})
     facts = look(wanted, root)
-    promise = None
+    expected = None
     if facts.here is None or facts.is_fallback:
-        promise = expected_disks(scratch, root, nvme_count)
-        if check and promise.count and facts.here is None:
-            return _foreseen(wanted, promise)
-    if not check and _is_awaited(facts, promise):
-        wait_until(lambda: not _is_awaited(look(wanted, root), promise), wait_s)
+        expected = expected_disks(scratch, root, nvme_count)
+        if check and expected.count and facts.here is None:
+            return _foreseen(wanted, expected)
+    if not check and _is_awaited(facts, expected):
+        wait_until(lambda: not _is_awaited(look(wanted, root), expected), wait_s)
         facts = look(wanted, root)
-    place = choose(facts, wanted, promise)
+    place = choose(facts, wanted, expected)
     top = Folder("", scratch.owner, scratch.group, scratch.mode, "")
     actions: list[str] = []
     moved: list[str] = []
@@ -129,11 +129,11 @@ def _ensure(
     )
 
 
-def _foreseen(wanted: DirectoryOptions, promise: DiskCount) -> Outcome:
+def _foreseen(wanted: DirectoryOptions, expected: DiskCount) -> Outcome:
     """In check mode the task before did not mount the disks either."""
     warning = (
-        f"{wanted.mountpoint} is not mounted yet, and {promise.count} local NVMe disks are expected "
-        f"({promise.origin}): check mode cannot tell whether this run would mount them; if not, the real run fails"
+        f"{wanted.mountpoint} is not mounted yet, and {expected.count} local NVMe disks are expected "
+        f"({expected.origin}): check mode cannot tell whether this run would mount them; if not, the real run fails"
     )
     return Outcome(None, wanted.mountpoint, _all(wanted), (warning,))
 
@@ -142,10 +142,10 @@ def _all(wanted: DirectoryOptions) -> tuple[str, ...]:
     return tuple(f"make {wanted.mountpoint}/{folder.path} {folder}" for folder in wanted.folders)
 
 
-def _is_awaited(facts: DirectoryFacts, promise: DiskCount | None) -> bool:
+def _is_awaited(facts: DirectoryFacts, expected: DiskCount | None) -> bool:
     """Whether the temporary disk is needed, and somebody is about to mount it."""
     disk = facts.temporary
-    needed = facts.here is None and promise is not None and promise.count == 0
+    needed = facts.here is None and expected is not None and expected.count == 0
     return needed and disk is not None and disk.mount is None and bool(disk.awaited)
 
 

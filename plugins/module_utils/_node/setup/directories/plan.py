@@ -160,22 +160,22 @@ def look(wanted: DirectoryOptions, root: Root) -> DirectoryFacts:
     )
 
 
-def choose(facts: DirectoryFacts, wanted: DirectoryOptions, promise: DiskCount | None) -> Location:
+def choose(facts: DirectoryFacts, wanted: DirectoryOptions, expected: DiskCount | None) -> Location:
     """Return where the directories belong.
 
-    :param promise: how many local disks there must be; needed unless something else than our folder is mounted there.
+    :param expected: how many local disks there must be; needed unless something else than our folder is mounted there.
     :raises Refused: nowhere: local disks are missing, or nothing may take their place.
     """
     warnings = _hidden(facts, wanted)
     if facts.here is not None and not facts.is_fallback:
         return Location(MOUNT, f"{facts.here.filesystem} of {facts.here.source}", warnings=warnings)
-    if promise is None or promise.count > 0:
-        raise Refused(_lacking(facts, wanted, promise))
+    if expected is None or expected.count > 0:
+        raise Refused(_lacking(facts, wanted, expected))
     if facts.folder == "other":
         raise Refused(f"{wanted.mountpoint} is no folder: remove it, or choose another mountpoint.")
     if warnings:
         raise Refused(warnings[0])
-    none = f"there are no local NVMe disks here ({promise.origin}: 0)"
+    none = f"there are no local NVMe disks here ({expected.origin}: 0)"
     disk = facts.temporary.device if facts.temporary else ""
     on_disk = f"{none}, and it is a slow folder on the temporary disk{f' {disk}' if disk else ''}"
     if facts.here is not None:
@@ -214,8 +214,10 @@ def _hidden(facts: DirectoryFacts, wanted: DirectoryOptions) -> tuple[str, ...]:
     return ()
 
 
-def _lacking(facts: DirectoryFacts, wanted: DirectoryOptions, promise: DiskCount | None) -> str:
-    disks = f"{promise.count} local NVMe disks are expected here ({promise.origin})" if promise else "disks are missing"
+def _lacking(facts: DirectoryFacts, wanted: DirectoryOptions, expected: DiskCount | None) -> str:
+    disks = (
+        f"{expected.count} local NVMe disks are expected here ({expected.origin})" if expected else "disks are missing"
+    )
     if facts.is_fallback:
         return (
             f"{wanted.mountpoint} is a folder of the temporary disk, though {disks}: unmount it, then run "

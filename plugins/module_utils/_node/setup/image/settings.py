@@ -76,7 +76,7 @@ def plan(root: Root, wanted: ImageOptions) -> tuple[ImageChanges, ...]:
 
 
 def changes(parts: Sequence[ImageChanges]) -> list[str]:
-    """Return the paths that change, and the kernel's settings that are given anew."""
+    """Return the paths that change, and the kernel's settings that are set."""
     return [
         *(change.path for made in parts for change in made.files if change.changes),
         *(path for made in parts for path in made.unlink),

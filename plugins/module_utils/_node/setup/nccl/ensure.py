@@ -14,7 +14,7 @@ from ...machine.vm_size import AskImds, remember
 from ..managed_file import apply_all, diff_of, printable
 from .facts import CONFIG_PATH, NcclFacts, read_facts, read_settings
 from .options import CONF_PATH, ENROOT_DIR, TOPOLOGY_PATH, NcclOptions
-from .plan import Plan, Refused, outcome, plan, plan_settings
+from .plan import NcclPlan, Refused, outcome, plan, plan_settings
 
 
 def ensure(
@@ -43,7 +43,7 @@ def ensure(
     return answer(made, facts)
 
 
-def answer(made: Plan, facts: NcclFacts) -> dict[str, Any]:
+def answer(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
     """Return what the module returns of a plan."""
     told: dict[str, Any] = _printable(
         {

@@ -37,7 +37,7 @@ class Refused(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class NcclPlan:
     """What is to be done, and what is to be told.
 
     :ivar changes: the files, in the order in which they are written.
@@ -60,7 +60,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
 
 
-def plan(options: NcclOptions, facts: NcclFacts) -> Plan:
+def plan(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
     """Return what to do. Pure.
 
     :raises Refused: the topology is not true of the machine, or a file is somebody else's.
@@ -89,7 +89,7 @@ def plan(options: NcclOptions, facts: NcclFacts) -> Plan:
     conf_change = _conf_change(options, facts, wanted)
     in_effect = conf.effective(conf_change.after or "")
     warnings = [*_warnings(facts, verdict, in_effect), *_left_alone(options, facts, generated)]
-    return Plan(
+    return NcclPlan(
         changes=(
             *topology_changes,
             conf_change,
@@ -106,12 +106,12 @@ def plan(options: NcclOptions, facts: NcclFacts) -> Plan:
     )
 
 
-def plan_settings(options: NcclOptions, facts: NcclFacts) -> Plan:
+def plan_settings(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
     """Return what to do where the options are only kept for the boot. Pure."""
-    return Plan(changes=tuple(_config_change(options, facts)))
+    return NcclPlan(changes=tuple(_config_change(options, facts)))
 
 
-def outcome(made: Plan, facts: NcclFacts) -> dict[str, Any]:
+def outcome(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
     """Return what is told of a plan, as the module's RETURN documents it."""
     verdict = made.verdict
     return {
@@ -135,7 +135,7 @@ def outcome(made: Plan, facts: NcclFacts) -> dict[str, Any]:
     }
 
 
-def _plan_absent(options: NcclOptions, facts: NcclFacts) -> Plan:
+def _plan_absent(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
     """Everything of ours goes; what is not stays, and is named."""
     drop_ins = [
         f"{options.enroot_dir}/{name}" for name in (conf.ENROOT_MOUNTS, conf.ENROOT_ENVIRONMENT) if options.enroot_dir
@@ -143,7 +143,7 @@ def _plan_absent(options: NcclOptions, facts: NcclFacts) -> Plan:
     topology = facts.files[options.topology_path]
     ours = topology.before is not None and is_ours(topology.before)
     conf_change = _conf_change(options, facts, {})
-    return Plan(
+    return NcclPlan(
         # What names the topology file goes before it does.
         changes=(
             *(replace(facts.files[path], after=None) for path in drop_ins),

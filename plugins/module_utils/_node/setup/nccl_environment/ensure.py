@@ -17,9 +17,8 @@ from ...sku import VmSize
 from ..managed_file import FileChange, apply_all, change_of, diff_of
 from . import files
 from .files import mpi_files, variables
-from .library import FAIL, VersionVerdict, check_version, find_copies, loader_cache
+from .library import FAIL, NetPlugin, VersionVerdict, check_version, find_copies, find_plugin, loader_cache
 from .options import CONFIG_PATH, PRESENT, EnvironmentOptions
-from .plugin import Plugin, find_plugin
 
 
 class TooOld(RuntimeError):
@@ -49,7 +48,7 @@ class EnvironmentPlan:
     size: VmSize | None = None
     name: VmSizeName | None = None
     nccl: VersionVerdict | None = None
-    plugin: Plugin | None = None
+    plugin: NetPlugin | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
 

@@ -13,12 +13,14 @@ import glob
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...machine.pci import read_pci
 from ...machine.root import Root
 from ...machine.run import Run
+from ...sku import VmSize
 
 Version = tuple[int, int, int]
 
@@ -57,7 +59,7 @@ def version_text(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-PLACES = (
+LIBRARY_FOLDERS = (
     "/usr/lib/*-linux-gnu",
     "/usr/lib64",
     "/usr/local/lib",
@@ -120,7 +122,7 @@ def files_in(root: Root, pattern: str) -> list[str]:
 
 
 def _candidates(root: Root, folders: Sequence[str]) -> Iterator[str | None]:
-    for folder in (*folders, *PLACES):
+    for folder in (*folders, *LIBRARY_FOLDERS):
         for path in files_in(root, f"{folder}/libnccl.so.2*"):
             yield _resolved(root, path)
 
@@ -213,3 +215,82 @@ def check_version(copies: Sequence[NcclCopy], wanted: str, when_old: str) -> Ver
     old = [copy.path for copy in found if copy.version and copy.version < floor]
     aside = f" Also here, and older than {wanted}: {', '.join(old)}." if old else ""
     return judgement(PASS, version_text(version), f"{path} is NCCL {version_text(version)}.{aside}")
+
+
+# The plugin through which NCCL uses InfiniBand best, and SHARP where the fabric has it: which one, and its folders.
+#
+# Sources: azhpc-images builds it into /usr/local/nccl-rdma-sharp-plugins (components/install_nccl.sh; not for sizes
+# without InfiniBand), and unpacks HPC-X, which has one too, to /opt/hpcx-v... (components/install_mpis.sh). NCCL opens
+# libnccl-net.so by the loader's rules (plugin_open.cc), so its folder has to be among those. One built with SHARP
+# cannot be loaded without SHARP's libraries, also where SHARP itself is not enabled.
+
+PLUGIN = "libnccl-net.so"
+PLUGIN_FOLDERS = ("/usr/local/nccl-rdma-sharp-plugins/lib", "/opt/hpcx*/nccl_rdma_sharp_plugin/lib")
+"""Where it lies, best first: the first is the one that the images' own tests use."""
+_SHARP_LIBRARY = "libsharp_coll.so*"
+_MELLANOX_SHARP = "/opt/mellanox/sharp/lib"
+
+WITHOUT_SHARP = ("Standard_ND96asr_v4",)
+"""Sizes of which Microsoft says that SHARP "is currently not enabled". Of the others no source says anything."""
+
+
+@dataclass(frozen=True)
+class NetPlugin:
+    """What is to be done about the plugin.
+
+    :ivar found: the folders that hold one, best first.
+    :ivar folders: what goes on the library path: the plugin's folder, and that of SHARP's libraries.
+    :ivar reason: why nothing does; empty where something does.
+    :ivar sharp: whether the size's fabric offers SHARP; None where no source says.
+    """
+
+    found: tuple[str, ...]
+    folders: tuple[str, ...]
+    reason: str
+    sharp: bool | None
+
+
+def find_plugin(root: Root, size: VmSize, wanted: bool, cache: Mapping[str, str], folders: Sequence[str]) -> NetPlugin:
+    """Return what is found and what goes on the path.
+
+    :param wanted: whether it is to be used.
+    :param cache: what the loader finds by itself, by library name.
+    :param folders: where to look first.
+    """
+    found = tuple(dict.fromkeys(_plugin_folders(root, folders)))
+    sharp = False if size.name in WITHOUT_SHARP else None
+    reason = _why_no_plugin(root, size, wanted, cache, found)
+    if reason:
+        return NetPlugin(found, (), reason, sharp)
+    beside = [re.sub(r"/nccl_rdma_sharp_plugin/lib$", "/sharp/lib", found[0]), _MELLANOX_SHARP]
+    libraries = [folder for folder in beside if folder != found[0] and files_in(root, f"{folder}/{_SHARP_LIBRARY}")]
+    return NetPlugin(found, (found[0], *libraries[:1]), "", sharp)
+
+
+def _why_no_plugin(root: Root, size: VmSize, wanted: bool, cache: Mapping[str, str], found: Sequence[str]) -> str:
+    if not wanted:
+        return "it was not asked for"
+    if not _has_infiniband(root, size):
+        return f"{size.name} has no InfiniBand"
+    if PLUGIN in cache:
+        return f"the loader finds {cache[PLUGIN]} by itself"
+    return "" if found else "none is installed"
+
+
+def _has_infiniband(root: Root, size: VmSize) -> bool:
+    if size.hca_count is not None:
+        return size.hca_count > 0
+    return any(device.is_hca for device in read_pci(root))
+
+
+def _plugin_folders(root: Root, folders: Sequence[str]) -> list[str]:
+    found = []
+    for pattern in (*folders, *PLUGIN_FOLDERS):
+        files = files_in(root, f"{pattern}/{PLUGIN}")
+        found += [path.rpartition("/")[0] for path in sorted(files, key=_by_version, reverse=True)]
+    return found
+
+
+def _by_version(path: str) -> list[tuple[int, str]]:
+    """The newest of several HPC-X: 2.9 comes before 2.18."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path)]

@@ -22,7 +22,7 @@ from ...machine.signatures import read_signatures
 from .facts import RECORD, filesystem_uuid
 from .mounting import gid_of, uid_of
 from .options import ScratchOptions
-from .steps import NEW, Plan, Step
+from .steps import NEW, ScratchPlan, Step
 
 _BLOCK_BYTES = 4096
 _LOG_UNIT_BYTES = 32 * 1024
@@ -50,7 +50,7 @@ class Applier:
         """What was done so far, as the end of a message about what went wrong."""
         return f"Done before that: {'; '.join(self.done)}." if self.done else "Nothing was changed."
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: ScratchPlan) -> None:
         """Carry out the plan's steps up to the point where one must look again: after an array was assembled.
 
         :raises CommandFailed: a command failed. What this run had made by then is gone again.
@@ -229,7 +229,7 @@ class Applier:
         settle(self.run)
         return [*answers, self.run(["wipefs", "--all", "--quiet", *_paths(self._made)])]
 
-    def _record(self, plan: Plan) -> None:
+    def _record(self, plan: ScratchPlan) -> None:
         device = self._device(plan.device)
         record = {
             "number": self.root.text(f"/sys/block/{device}/dev") or "",

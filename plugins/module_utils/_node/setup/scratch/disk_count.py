@@ -31,16 +31,19 @@ class DiskCount:
     origin: str
 
 
-def stated_count(options: ScratchOptions, of_size: DiskCount | None) -> DiskCount | None:
+def stated_count(
+    options: ScratchOptions, nvme_count: int | None = None, origin: str = "the VM size"
+) -> DiskCount | None:
     """Return the number by ``expected_count``, else ``devices``, else the VM size; None where none of them says. Pure.
 
-    :param of_size: the VM size's number; None where it is not known.
+    :param nvme_count: the VM size's number; None where it is not known.
+    :param origin: what says that one.
     """
     if options.expected_count is not None:
         return DiskCount(options.expected_count, "expected_count")
     if options.devices:
         return DiskCount(len(options.devices), "devices")
-    return of_size
+    return None if nvme_count is None else DiskCount(nvme_count, origin)
 
 
 def expected_disks(
@@ -54,7 +57,7 @@ def expected_disks(
     :raises UnknownVmSize: the size is neither in the table nor described.
     :raises ConfigError: nothing says which size it is.
     """
-    stated = stated_count(options, None if nvme_count is None else DiskCount(nvme_count, "the VM size"))
+    stated = stated_count(options, nvme_count)
     if stated:
         return stated
     size, _name = size_facts(root, ask=ask)
@@ -76,5 +79,5 @@ def wait_for_disks(options: ScratchOptions, root: Root, run: Run, seconds: float
     A boot is early: controllers may still be coming up. Too few disks, and an array of ours would look broken.
     """
     run(["udevadm", "settle", f"--timeout={min(_SETTLE_S, max(1, int(seconds)))}"])
-    stated = stated_count(options, None)
+    stated = stated_count(options)
     wait_until(lambda: count_selected(options, root) >= (stated.count if stated else 0), seconds)

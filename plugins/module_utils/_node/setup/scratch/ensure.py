@@ -24,7 +24,7 @@ from .mounting import check_names
 from .options import SETTINGS, ScratchOptions
 from .plan import plan_absent, plan_down, plan_present
 from .refusal import Refused
-from .steps import NEW, Plan
+from .steps import NEW, ScratchPlan
 
 LOCK = "/run/hpcai/scratch.lock"
 """Not in /run/lock, where a user could hold a file of this name."""
@@ -36,13 +36,13 @@ _MOST_ROUNDS = 4
 PRESENT, ABSENT, DOWN, CONFIGURED = "present", "absent", "down", "configured"
 
 
-def _plan_configured(_facts: ScratchFacts, wanted: ScratchOptions) -> Plan:
+def _plan_configured(_facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
     """Nothing but the settings: an image has no disks to look at."""
     check_names(wanted)
-    return Plan()
+    return ScratchPlan()
 
 
-_PLANNERS: Mapping[str, Callable[[ScratchFacts, ScratchOptions], Plan]] = {
+_PLANNERS: Mapping[str, Callable[[ScratchFacts, ScratchOptions], ScratchPlan]] = {
     PRESENT: plan_present,
     ABSENT: plan_absent,
     DOWN: plan_down,
@@ -149,8 +149,8 @@ def _as_outcome(
     wanted: ScratchOptions,
     root: Root,
     facts: ScratchFacts,
-    first: Plan,
-    last: Plan,
+    first: ScratchPlan,
+    last: ScratchPlan,
     done: tuple[str, ...],
     check: bool,
     settings: tuple[str | None] | None,

@@ -15,10 +15,10 @@ from .facts import ScratchFacts, is_our_array, is_our_filesystem
 from .mounting import check_mountpoint, describe_folder, keep_mounted, mount_steps, unmount_steps
 from .options import ScratchOptions
 from .refusal import Refused, set_up_by, why_not
-from .steps import NEW, Plan, Step
+from .steps import NEW, ScratchPlan, Step
 
 
-def plan_present(facts: ScratchFacts, wanted: ScratchOptions) -> Plan:
+def plan_present(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
     """Return the steps after which the scratch is there and mounted.
 
     :raises Refused: it cannot be had without touching what is not ours, or the disks are not those expected.
@@ -34,7 +34,7 @@ def plan_present(facts: ScratchFacts, wanted: ScratchOptions) -> Plan:
     return adopted or _build(facts, wanted, ours)
 
 
-def _use(facts: ScratchFacts, wanted: ScratchOptions, found: Existing) -> Plan:
+def _use(facts: ScratchFacts, wanted: ScratchOptions, found: Existing) -> ScratchPlan:
     """Use what is there and ours."""
     _compare(wanted, found)
     others = [name for name in found.members if name not in facts.selected]
@@ -81,7 +81,7 @@ def _compare(wanted: ScratchOptions, found: Existing) -> None:
         )
 
 
-def _adopt(facts: ScratchFacts, wanted: ScratchOptions) -> Plan | None:
+def _adopt(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan | None:
     """Use a healthy array that is there and not ours."""
     found = find_adoptable(facts, wanted)
     if not found:
@@ -102,7 +102,7 @@ def _adopt(facts: ScratchFacts, wanted: ScratchOptions) -> Plan | None:
     return _as_plan(facts, wanted, steps, warnings, (array,), array.members, array.device, adopted=True)
 
 
-def _build(facts: ScratchFacts, wanted: ScratchOptions, pieces: tuple[Existing, ...]) -> Plan:
+def _build(facts: ScratchFacts, wanted: ScratchOptions, pieces: tuple[Existing, ...]) -> ScratchPlan:
     """Make it, out of blank disks and pieces of ours."""
     arrays = frozenset(piece.device for piece in pieces if piece.device)
     refusals = {name: reason for name in facts.selected if (reason := why_not(facts, wanted, name, arrays))}
@@ -114,7 +114,7 @@ def _build(facts: ScratchFacts, wanted: ScratchOptions, pieces: tuple[Existing, 
         raise Refused(f"{reasons}{''.join(dict.fromkeys(set_up_by(facts, name) for name in refusals))}.")
     disks = facts.selected
     if not disks and wanted.expected_count == 0:
-        return Plan(before={}, after={})
+        return ScratchPlan(before={}, after={})
     if not disks:
         raise Refused(_no_disks(facts, wanted))
     warnings = _check_count(facts, wanted, disks)
@@ -177,7 +177,7 @@ def _check_count(facts: ScratchFacts, wanted: ScratchOptions, members: Sequence[
     text = f"there are {len(members)} local NVMe disks where {expected} are expected{named}"
     if wanted.on_count_mismatch == "warn":
         return (text,)
-    raise Refused(f"{text}: the node may be ill; on_count_mismatch=warn goes on with what is there.")
+    raise Refused(f"{text}: the node may be faulty; on_count_mismatch=warn goes on with what is there.")
 
 
 def _mkfs(wanted: ScratchOptions, device: str, members: Sequence[str], uuid: str) -> Step:
@@ -193,7 +193,7 @@ def _as_plan(
     members: tuple[str, ...],
     device: str,
     adopted: bool = False,
-) -> Plan:
+) -> ScratchPlan:
     before = describe(facts, wanted, was[0]) if was else {}
     makes = {step.verb for step in steps}
     after: dict[str, Any] = {**before, "devices": list(members)}
@@ -202,7 +202,7 @@ def _as_plan(
         after["chunk"] = f"{wanted.chunk_bytes // 1024}K" if len(members) > 1 else None
     if makes & {"mount", "remount", "own"} or not before:
         after.update(keep_mounted(wanted, adopted))
-    return Plan(tuple(steps), warnings, before, after, members, device, adopted)
+    return ScratchPlan(tuple(steps), warnings, before, after, members, device, adopted)
 
 
 def describe(facts: ScratchFacts, wanted: ScratchOptions, found: Existing) -> Mapping[str, Any]:
@@ -224,7 +224,7 @@ def describe(facts: ScratchFacts, wanted: ScratchOptions, found: Existing) -> Ma
 # Decide what is to be done so that the scratch is gone, or only at rest. Pure.
 
 
-def plan_absent(facts: ScratchFacts, wanted: ScratchOptions) -> Plan:
+def plan_absent(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
     """Return the steps after which nothing of ours is left. An adopted array is unmounted and stays as it is."""
     ours = find_ours(facts, wanted)
     steps: list[Step] = []
@@ -244,7 +244,7 @@ def plan_absent(facts: ScratchFacts, wanted: ScratchOptions) -> Plan:
     return _as_removal_plan(facts, wanted, ours, steps, warnings)
 
 
-def plan_down(facts: ScratchFacts, wanted: ScratchOptions) -> Plan:
+def plan_down(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
     """Return the steps after which the scratch is unmounted and stopped, with all that is in it."""
     steps: list[Step] = []
     ours = find_ours(facts, wanted)
@@ -267,7 +267,7 @@ def _is_only_ours(facts: ScratchFacts, wanted: ScratchOptions, name: str) -> boo
 
 def _as_removal_plan(
     facts: ScratchFacts, wanted: ScratchOptions, ours: tuple[Existing, ...], steps: list[Step], warnings: list[str]
-) -> Plan:
+) -> ScratchPlan:
     here, device = facts.mount_at(wanted.mountpoint)
     adopted = None
     if here is not None and device not in {found.device for found in ours}:
@@ -279,4 +279,4 @@ def _as_removal_plan(
             adopted = None
     was = [*ours, *([adopted] if adopted else [])]
     before = describe(facts, wanted, was[0]) if was else {}
-    return Plan(tuple(steps), tuple(warnings), before, {}, adopted=adopted is not None)
+    return ScratchPlan(tuple(steps), tuple(warnings), before, {}, adopted=adopted is not None)

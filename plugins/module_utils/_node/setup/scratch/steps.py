@@ -59,7 +59,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScratchPlan:
     """What to do, and what is so before and after it.
 
     :ivar steps: in their order; empty where nothing is to be done.

@@ -168,33 +168,33 @@ class ToolOptions:
     uid: int
 
 
-def wanted_disk(found: Disk, wish: ToolOptions) -> tuple[dict[str, Entry], bool]:
+def wanted_disk(found: Disk, options: ToolOptions) -> tuple[dict[str, Entry], bool]:
     """Return everything that should be there, and whether the wheel has still to be brought.
 
     :raises ToolsError: the wheel cannot be used.
     """
-    tool = tool_tree(wish.version, wish.sources)
-    wanted: dict[str, Entry] = {path: Folder(0o755, wish.uid) for path in (*FOLDERS, *services.HOOK_FOLDERS)}
-    wanted.update(entries_of(tool, wish.uid))
+    tool = tool_tree(options.version, options.sources)
+    wanted: dict[str, Entry] = {path: Folder(0o755, options.uid) for path in (*FOLDERS, *services.HOOK_FOLDERS)}
+    wanted.update(entries_of(tool, options.uid))
     wanted[TOOL] = Link(f"trees/{tool.name}")
-    site, wheel_needed = _site(found, wish)
+    site, wheel_needed = _site(found, options)
     wanted.update(site)
-    wanted[LAUNCHER] = File(layout.launcher(wish.interpreter).encode(), 0o755, wish.uid)
+    wanted[LAUNCHER] = File(layout.launcher(options.interpreter).encode(), 0o755, options.uid)
     for name, text in units.UNITS.items():
-        wanted[f"{layout.UNIT_FOLDER}/{name}"] = File(text.encode(), 0o644, wish.uid)
+        wanted[f"{layout.UNIT_FOLDER}/{name}"] = File(text.encode(), 0o644, options.uid)
     for path, text in services.UDEV_RULES.items():
-        wanted[path] = File(text.encode(), 0o644, wish.uid)
+        wanted[path] = File(text.encode(), 0o644, options.uid)
     for path, text in services.HOOKS.items():
-        wanted[path] = File(text.encode(), 0o755, wish.uid)
+        wanted[path] = File(text.encode(), 0o755, options.uid)
     for folder, names in units.ENABLED.items():
-        wanted[f"{layout.ADMIN_UNIT_FOLDER}/{folder}"] = Folder(0o755, wish.uid)
+        wanted[f"{layout.ADMIN_UNIT_FOLDER}/{folder}"] = Folder(0o755, options.uid)
         for name in names:
             link = f"{layout.ADMIN_UNIT_FOLDER}/{folder}/{name}"
             wanted[link] = Link(f"{layout.UNIT_FOLDER}/{name}")
     return wanted, wheel_needed
 
 
-def _site(found: Disk, wish: ToolOptions) -> tuple[Mapping[str, Entry], bool]:
+def _site(found: Disk, options: ToolOptions) -> tuple[Mapping[str, Entry], bool]:
     link = found.get(SITE)
     folder = posixpath.join(HOME, link.target) if isinstance(link, Link) else SITE
     installed, wheel_sha256 = read_tree(
@@ -204,14 +204,14 @@ def _site(found: Disk, wish: ToolOptions) -> tuple[Mapping[str, Entry], bool]:
             if path.startswith(f"{folder}/") and isinstance(entry, File)
         }
     )
-    if installed and installed.name == posixpath.basename(folder) and wish.wheel_sha256 in (None, wheel_sha256):
-        return {**entries_of(installed, wish.uid), SITE: Link(f"trees/{installed.name}")}, False
-    if wish.wheel_sha256 and wish.wheel:
-        tree = wheel_tree(wish.wheel, wish.wheel_sha256)
-        return {**entries_of(tree, wish.uid), SITE: Link(f"trees/{tree.name}")}, False
+    if installed and installed.name == posixpath.basename(folder) and options.wheel_sha256 in (None, wheel_sha256):
+        return {**entries_of(installed, options.uid), SITE: Link(f"trees/{installed.name}")}, False
+    if options.wheel_sha256 and options.wheel:
+        tree = wheel_tree(options.wheel, options.wheel_sha256)
+        return {**entries_of(tree, options.uid), SITE: Link(f"trees/{tree.name}")}, False
     # It stays as it is: an older one, or one that was tampered with, until the wheel comes.
     kept = {path: entry for path, entry in found.items() if path in (SITE, folder) or path.startswith(f"{folder}/")}
-    return kept, bool(wish.wheel_sha256)
+    return kept, bool(options.wheel_sha256)
 
 
 def entries_of(tree: Tree, uid: int) -> dict[str, Entry]:

@@ -65,7 +65,7 @@ class UserOptions:
 
 
 def parse(groups: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]], home_base: str) -> UserOptions:
-    """Return checked wishes.
+    """Return the checked options.
 
     :param home_base: the folder in which homes lie of whom nobody says otherwise.
     :raises UserProblem: a value makes no sense, or two of them contradict each other.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import pyxis
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.build import BuildFailed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.pyxis import BuildFailed
 
 from .conftest import SOURCE, Node
 
