@@ -64,7 +64,7 @@ def test_does_nothing_where_it_cannot_tell_what_is_mounted(
     def unknown(_root: object) -> None:
         raise image_generalise.MountsUnknown("mount /proc in it")
 
-    monkeypatch.setattr(image_generalise, "read_places", unknown)
+    monkeypatch.setattr(image_generalise, "read_image_mounts", unknown)
     answer = run_module(image_generalise.main, root=str(root), confirm=True)
     assert (answer["_exit"], answer["msg"]) == (1, "mount /proc in it")
     assert (root / "etc/ssh/ssh_host_rsa_key").exists()

@@ -99,7 +99,7 @@ def _code(root: Root, users: tuple[str, ...], kind: int) -> bytes:
 
 
 def program(uids: Sequence[int], has_agent: bool, kind: int) -> bytes:
-    """Return the program's instructions: refuse (0) who is none of these users, at the guarded addresses; allow all else (1).
+    """Return the instructions: refuse (0) other users than these at the guarded addresses, allow the rest (1).
 
     An IPv6 socket reaches IPv4 addresses as ::ffff:ADDRESS.
 
