@@ -65,11 +65,6 @@ def _split(text: str, name: str) -> tuple[list[str], list[str]]:
     return kept, inside
 
 
-def has_block(text: str, name: str) -> bool:
-    """Whether any line begins or ends a block of this name."""
-    return any(line.rstrip("\r\n") in (_begin(name), _end(name)) for line in _lines(text))
-
-
 def _lines(text: str) -> list[str]:
     # Not splitlines(): that also splits at form feeds and other characters which no reader takes for an end of line.
     return [f"{line}\n" for line in text.split("\n")[:-1]] + [line for line in text.split("\n")[-1:] if line]

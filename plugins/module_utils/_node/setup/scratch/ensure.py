@@ -141,7 +141,7 @@ def _ensure(
             write_file(root.at(SETTINGS), settings[0])
     if goal == ABSENT and applier.done:
         remove_file(root.at(RECORD))
-    return _as_outcome(goal, wanted, root, facts, first, plan, tuple(applier.done), check, settings, settings_before)
+    return _as_outcome(goal, wanted, root, facts, first, plan, tuple(applier.done), settings, settings_before)
 
 
 def _as_outcome(
@@ -152,7 +152,6 @@ def _as_outcome(
     first: ScratchPlan,
     last: ScratchPlan,
     done: tuple[str, ...],
-    check: bool,
     settings: tuple[str | None] | None,
     settings_before: str | None,
 ) -> Outcome:

@@ -60,7 +60,7 @@ def mount_steps(
     mine = [mount for mount in mounts if mount.root == "/"]
     if here is not None and here in mine:
         return [] if adopted else [*_remount(facts, wanted, device, here), *_own(facts, wanted)]
-    steps = unmount_steps(facts, mine)
+    steps = unmount_steps(mine)
     if not fresh:
         check_mountpoint(facts, wanted, {device})
     options = ",".join(wanted.mount_options) or "defaults"
@@ -71,7 +71,7 @@ def mount_steps(
     return steps if adopted else [*steps, Step("own", where=wanted.mountpoint, detail=_owner_words(wanted))]
 
 
-def unmount_steps(facts: ScratchFacts, mounts: Iterable[Mount]) -> list[Step]:
+def unmount_steps(mounts: Iterable[Mount]) -> list[Step]:
     """Return the steps that undo mounts, the last one first."""
     return [Step("unmount", where=mount.mountpoint) for mount in reversed(list(mounts))]
 

@@ -54,7 +54,7 @@ def _use(facts: ScratchFacts, wanted: ScratchOptions, found: Existing) -> Scratc
     # What lies on an array that is not assembled yet, nobody can know: apply looks at it anew before it mounts.
     if found.running and found.filesystem is None:
         _check_label(facts, wanted, {found.device, *found.members})
-        steps += [*unmount_steps(facts, found.mounts), _mkfs(wanted, device, found.members, found.uuid)]
+        steps += [*unmount_steps(found.mounts), _mkfs(wanted, device, found.members, found.uuid)]
         found_mounts: Sequence[Any] = ()
     else:
         found_mounts = found.mounts
@@ -124,7 +124,7 @@ def _build(facts: ScratchFacts, wanted: ScratchOptions, pieces: tuple[Existing, 
     _check_label(facts, wanted, {*disks, *arrays})
     steps: list[Step] = []
     for piece in pieces:
-        steps += unmount_steps(facts, piece.mounts)
+        steps += unmount_steps(piece.mounts)
         if piece.is_array and piece.device:
             steps.append(Step("stop", device=piece.device, disks=piece.members))
     check_mountpoint(facts, wanted, {*arrays, *disks})
@@ -230,7 +230,7 @@ def plan_absent(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
     steps: list[Step] = []
     warnings: list[str] = []
     for found in ours:
-        steps += unmount_steps(facts, found.mounts)
+        steps += unmount_steps(found.mounts)
         # The file system first: a new array on the same disks would show it again.
         if found.is_array and found.running and found.filesystem and not found.foreign:
             steps.append(Step("erase", device=found.device))
@@ -249,7 +249,7 @@ def plan_down(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
     steps: list[Step] = []
     ours = find_ours(facts, wanted)
     for found in ours:
-        steps += unmount_steps(facts, found.mounts)
+        steps += unmount_steps(found.mounts)
         if found.is_array and found.device:
             steps.append(Step("stop", device=found.device, disks=found.members))
     # Stopped members are as they should be: nothing that shows in the diff.

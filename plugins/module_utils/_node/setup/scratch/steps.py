@@ -26,7 +26,6 @@ _WORDS = {
     "remount": "mount {where} with {detail}",
     "own": "make {where} {detail}",
 }
-_DESTRUCTIVE = ("erase", "forget", "wipe", "create", "mkfs")
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,6 @@ class Step:
     def __str__(self) -> str:
         words = {"device": self.device, "where": self.where, "detail": self.detail, "disks": " ".join(self.disks)}
         return _WORDS[self.verb].format_map(words)
-
-    @property
-    def is_destructive(self) -> bool:
-        """Whether it destroys what lies on a disk."""
-        return self.verb in _DESTRUCTIVE
 
 
 @dataclass(frozen=True)

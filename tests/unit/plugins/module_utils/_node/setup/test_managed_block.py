@@ -10,7 +10,6 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_block import (
     BrokenBlock,
-    has_block,
     with_block,
     without_block,
 )
@@ -40,12 +39,6 @@ def test_finds_a_block_whose_lines_got_other_ends() -> None:
 def test_other_blocks_and_similar_lines_are_no_block_of_ours() -> None:
     text = "# BEGIN ours too\n# BEGIN  ours\n#BEGIN ours\n # END ours\n# END theirs\n"
     assert without_block(text, NAME) == text
-    assert not has_block(text, NAME)
-
-
-@pytest.mark.parametrize("text", [BLOCK, "# BEGIN ours\n", "x\n# END ours\r\n", "# END ours"])
-def test_sees_a_block_and_also_half_of_one(text: str) -> None:
-    assert has_block(text, NAME)
 
 
 @pytest.mark.parametrize(
