@@ -152,11 +152,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import NoRoot, existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import generalise, identity
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.identity import NAMES
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.mounts import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.generalise import (
     MountsUnknown,
     read_image_mounts,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.identity import NAMES
 
 
 def main() -> NoReturn:

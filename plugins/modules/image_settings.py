@@ -162,7 +162,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import services, settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.facts import read_base
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_block import BrokenBlock
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import BrokenBlock
 
 
 def main() -> NoReturn:

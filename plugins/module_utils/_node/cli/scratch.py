@@ -13,9 +13,9 @@ from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.run import run
 from ..setup.scratch.disk_count import expected_disks, wait_for_disks, with_count
+from ..setup.scratch.disks import Refused
 from ..setup.scratch.ensure import DOWN, PRESENT, Outcome, as_results, ensure
 from ..setup.scratch.options import SETTINGS, ScratchOptions, read_options
-from ..setup.scratch.refusal import Refused
 from ..sku import UnknownVmSize
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, seconds
 

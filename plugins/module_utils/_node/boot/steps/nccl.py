@@ -19,7 +19,7 @@ from ...machine.config import ConfigError, read_config
 from ...machine.pci import read_pci
 from ...machine.root import Root
 from ...machine.vm_size import AskImds, size_facts
-from ...setup.managed_block import BrokenBlock
+from ...setup.managed_file import BrokenBlock
 from ...setup.nccl import ensure as files
 from ...setup.nccl.conf import SettingsError
 from ...setup.nccl.facts import CONFIG_PATH

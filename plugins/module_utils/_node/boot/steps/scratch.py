@@ -18,10 +18,10 @@ from ...machine.user_removal import remove_empty
 from ...machine.vm_size import VmSizeNotTold
 from ...setup.directories.options import read_options as read_directories
 from ...setup.scratch.disk_count import expected_disks, wait_for_disks, with_count
+from ...setup.scratch.disks import Refused
 from ...setup.scratch.ensure import PRESENT, as_results, ensure
 from ...setup.scratch.facts import count_selected, select
 from ...setup.scratch.options import ScratchOptions, parse, read_options
-from ...setup.scratch.refusal import Refused
 from ...sku import UnknownVmSize
 from ..size import promised_size
 from ..step import FAIL, PASS, SKIP, WARN, Context, Outcome, Step

@@ -15,8 +15,7 @@ from ...machine.mounts import read_mounts
 from ...machine.readers import GROUP
 from ...machine.root import Root
 from ...machine.run import Run, must
-from ..managed_block import BrokenBlock
-from ..managed_file import FileChange, change_of
+from ..managed_file import BrokenBlock, FileChange, change_of
 from ..users.facts import AccountFacts, read_facts
 from . import pam
 from .options import SETTINGS, AccessOptions, as_text

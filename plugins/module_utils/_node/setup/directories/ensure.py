@@ -17,9 +17,9 @@ from ...machine.run import Run
 from ...machine.user_folders import FolderProblem, opened
 from ..scratch import options as scratch_wanted
 from ..scratch.disk_count import DiskCount, expected_disks
+from ..scratch.disks import Refused
 from ..scratch.mounting import uid_of
 from ..scratch.options import read_options as read_scratch
-from ..scratch.refusal import Refused
 from .apply import make, make_fallback
 from .options import DirectoryOptions, Folder
 from .plan import MOUNT, DirectoryFacts, Location, choose, look

@@ -15,7 +15,7 @@ from ...machine.disks import BlockDevice, disk_of, read_block_devices, resolve
 from ...machine.mounts import Mount, device_of, read_mounts
 from ...machine.root import Root
 from ..scratch.disk_count import DiskCount
-from ..scratch.refusal import Refused
+from ..scratch.disks import Refused
 from .options import DIRECTORY, TEMPORARY_DISK, DirectoryOptions
 
 _LINKS = ("/dev/disk/azure/resource", "/dev/disk/cloud/azure_resource")

@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping
 
 from ...machine.root import Root
-from ..managed_block import with_block, without_block
-from ..managed_file import change_of, read_file
+from ..managed_file import change_of, read_file, with_block, without_block
 from .changes import ImageChanges, file_of, present
 from .facts import is_azure, is_running
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...sku import VmSize
-from ..managed_block import with_block, without_block
+from ..managed_file import with_block, without_block
 
 BLOCK = "hpcai.azure nccl_topology"
 TOPO_FILE = "NCCL_TOPO_FILE"

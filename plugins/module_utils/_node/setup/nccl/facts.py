@@ -17,8 +17,7 @@ from ...machine.numa import CpuFacts
 from ...machine.root import Root
 from ...machine.vm_size import AskImds, VmSizeName, size_facts
 from ...sku import VmSize
-from ..managed_block import BrokenBlock
-from ..managed_file import FileChange, read_file
+from ..managed_file import BrokenBlock, FileChange, read_file
 from . import conf
 from .history import recognise
 from .options import ABSENT, NcclOptions

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...machine.config import as_config
-from ..managed_block import BrokenBlock, without_block
-from ..managed_file import FileChange
+from ..managed_file import BrokenBlock, FileChange, without_block
 from . import conf
 from .elements import NoTopology, meaning, parse
 from .facts import CONFIG_PATH, NcclFacts

@@ -22,8 +22,7 @@ from typing import Any
 
 from ...machine.root import Root
 from ...sku import VmSize
-from ..managed_block import BrokenBlock, with_block, without_block
-from ..managed_file import FileChange, read_file
+from ..managed_file import BrokenBlock, FileChange, read_file, with_block, without_block
 from ..nccl.conf import texts_of
 from .library import files_in
 

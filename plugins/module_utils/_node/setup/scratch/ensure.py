@@ -19,11 +19,11 @@ from ...machine.root import Root
 from ...machine.run import Run
 from ...machine.seconds import check_seconds
 from .apply import Applier, settle
+from .disks import Refused
 from .facts import RECORD, ScratchFacts, read_facts
 from .mounting import check_names
 from .options import SETTINGS, ScratchOptions
 from .plan import plan_absent, plan_down, plan_present
-from .refusal import Refused
 from .steps import NEW, ScratchPlan
 
 LOCK = "/run/hpcai/scratch.lock"

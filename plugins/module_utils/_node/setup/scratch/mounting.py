@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from ...machine.mounts import Mount
-from .existing import Existing
+from .disks import Existing, Refused, mounted_by
 from .facts import ScratchFacts
 from .options import ScratchOptions
-from .refusal import Refused, mounted_by
 from .steps import Step
 
 # Options for mount(8), systemd or nobody: the kernel does not list them. Of the others it lists what differs from its

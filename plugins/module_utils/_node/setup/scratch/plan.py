@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from ...machine.signatures import RAID_MEMBER
-from .existing import Existing, find_adoptable, find_ours
+from .disks import Existing, Refused, find_adoptable, find_ours, set_up_by, why_not
 from .facts import ScratchFacts, is_our_array, is_our_filesystem
 from .mounting import check_mountpoint, describe_folder, keep_mounted, mount_steps, unmount_steps
 from .options import ScratchOptions
-from .refusal import Refused, set_up_by, why_not
 from .steps import NEW, ScratchPlan, Step
 
 

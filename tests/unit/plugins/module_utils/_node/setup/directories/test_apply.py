@@ -20,7 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_fol
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_removal import remove_empty
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.apply import make
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.options import Folder
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disks import Refused
 
 from .machine import ME
 

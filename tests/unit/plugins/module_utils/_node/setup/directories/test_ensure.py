@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import p
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import only_one
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import ensure as core
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disks import Refused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
 from .machine import ME, Machine

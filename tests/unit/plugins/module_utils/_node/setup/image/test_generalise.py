@@ -17,8 +17,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.mounts i
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import generalise, identity
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.generalise import ImageMounts
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.identity import ITEMS
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.mounts import ImageMounts
 
 
 def mount(place: pathlib.Path, filesystem: str = "ext4", root: str = "/") -> Mount:

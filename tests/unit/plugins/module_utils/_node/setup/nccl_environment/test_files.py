@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_block import BrokenBlock
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import apply_all
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import BrokenBlock, apply_all
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.conf import SettingsError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.files import (
     _LAUNCH_ONLY,
