@@ -74,7 +74,6 @@ ALLOWED: dict[str, dict[str, str]] = {
     "setup/containers/importer.py": dict.fromkeys(("get", "release", "evict", "_fetch", "_mark"), AS_USER),
     "setup/containers/pyxis.py": {
         "install": ROOTS_OWN,
-        "_link": ROOTS_OWN,
         "compile_plugin": NEW_NAME,
         "_unpack": NEW_NAME,
         "_give_away": "for the account nobody, as which no job runs, and no link is followed",

@@ -25,6 +25,7 @@ from typing import Any
 from ...machine.atomic import write_file
 from ...machine.root import Root
 from ...machine.run import Run
+from .enroot import link_change
 
 HEADER = "slurm/slurm_version.h"
 PREFIX = "/usr"
@@ -204,21 +205,13 @@ def install(plan: BuildPlan, source: str, root: Root, run: Run) -> None:
         shutil.copyfile(plugin, temporary)
         os.chmod(temporary, 0o644)
         os.replace(temporary, f"{folder}/{NAME}")
-    _link(root.at(LINK), f"{plan.wanted.folder}/{NAME}")
+    link_change(root.at(LINK), f"{plan.wanted.folder}/{NAME}").apply()
     made = {**asdict(plan.wanted), "plugin_sha256": file_digest(f"{folder}/{NAME}")}
     write_file(root.at(RECORD), json.dumps({"schema": SCHEMA, **made}, indent=2, sort_keys=True) + "\n")
 
 
 def _named(made: BuildRecord) -> str:
     return f"{made.slurm} ({made.slurm_package})" if made.slurm_package else made.slurm
-
-
-def _link(path: str, target: str) -> None:
-    temporary = f"{path}.new"
-    if os.path.lexists(temporary):
-        os.unlink(temporary)
-    os.symlink(target, temporary)
-    os.replace(temporary, path)
 
 
 def read_record(root: Root) -> BuildRecord | None:

@@ -16,6 +16,7 @@ from ...machine.mounts import Mount, device_of, read_mounts
 from ...machine.root import Root
 from ..scratch.disk_count import DiskCount
 from ..scratch.disks import Refused
+from ..scratch.facts import read_folder
 from .options import DIRECTORY, TEMPORARY_DISK, DirectoryOptions
 
 _LINKS = ("/dev/disk/azure/resource", "/dev/disk/cloud/azure_resource")
@@ -153,7 +154,7 @@ def look(wanted: DirectoryOptions, root: Root) -> DirectoryFacts:
     temporary = find_temporary_disk(root, mounts, read_block_devices(root), wanted.temporary_mounts)
     return DirectoryFacts(
         here=here[-1] if here else None,
-        folder=_kind_of(root, wanted.mountpoint),
+        folder=read_folder(root, wanted.mountpoint).kind,
         temporary=temporary,
         open_to_all=bool(temporary and temporary.mount and _is_open(root, temporary.mount.mountpoint)),
         configured=configured_mounts(root),
@@ -243,16 +244,6 @@ def _why_not_temporary(facts: DirectoryFacts, wanted: DirectoryOptions) -> str:
     if facts.folder == "filled":
         return f"{wanted.mountpoint} holds files, which a mount would hide: empty it to have the temporary disk there"
     return ""
-
-
-def _kind_of(root: Root, path: str) -> str:
-    try:
-        found = os.lstat(root.at(path))
-    except OSError:
-        return "missing"
-    if not stat.S_ISDIR(found.st_mode):
-        return "other"
-    return "filled" if root.entries(path) else "empty"
 
 
 def _is_open(root: Root, path: str) -> bool:

@@ -186,7 +186,7 @@ def why_not(facts: ScratchFacts, wanted: ScratchOptions, name: str, ours: frozen
         return None
     if device.partitions:
         return f"has partitions ({', '.join(p.name for p in device.partitions)}){_FORCE}"
-    foreign = next((s for s in signatures if not _is_ours(s, wanted)), None)
+    foreign = next((s for s in signatures if not is_ours(s, wanted)), None)
     return f"holds {_signature_words(foreign)}{_FORCE}" if foreign else None
 
 
@@ -233,7 +233,8 @@ def _mounted(facts: ScratchFacts, name: str) -> str:
     return f", mounted on {mounts[0].mountpoint}" if mounts else ""
 
 
-def _is_ours(signature: Signature, wanted: ScratchOptions) -> bool:
+def is_ours(signature: Signature, wanted: ScratchOptions) -> bool:
+    """Whether a signature is of an array or a file system that we made."""
     if signature.type == RAID_MEMBER:
         return is_our_array(signature.label, wanted.array_name)
     return is_our_filesystem(signature.uuid)

@@ -140,7 +140,7 @@ def read_facts(wanted: ScratchOptions, root: Root, run: Run) -> ScratchFacts:
         absent=absent,
         forced=forced,
         labelled=resolve(root, f"/dev/disk/by-label/{wanted.label}"),
-        folder=_read_folder(root, wanted.mountpoint),
+        folder=read_folder(root, wanted.mountpoint),
         record=_read_record(root),
     )
 
@@ -199,7 +199,8 @@ def _is_busy(root: Root, device: BlockDevice) -> bool:
     return False
 
 
-def _read_folder(root: Root, path: str) -> FolderFacts:
+def read_folder(root: Root, path: str) -> FolderFacts:
+    """Return what is at a path, links not followed."""
     try:
         found = os.lstat(root.at(path))
     except OSError:

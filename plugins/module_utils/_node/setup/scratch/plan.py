@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from ...machine.signatures import RAID_MEMBER
-from .disks import Existing, Refused, find_adoptable, find_ours, set_up_by, why_not
-from .facts import ScratchFacts, is_our_array, is_our_filesystem
+from .disks import Existing, Refused, find_adoptable, find_ours, is_ours, set_up_by, why_not
+from .facts import ScratchFacts
 from .mounting import check_mountpoint, describe_folder, keep_mounted, mount_steps, unmount_steps
 from .options import ScratchOptions
 from .steps import NEW, ScratchPlan, Step
@@ -257,11 +256,8 @@ def plan_down(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
 
 
 def _is_only_ours(facts: ScratchFacts, wanted: ScratchOptions, name: str) -> bool:
-    signatures = facts.signatures.get(name)
-    return bool(signatures) and all(
-        is_our_array(s.label, wanted.array_name) if s.type == RAID_MEMBER else is_our_filesystem(s.uuid)
-        for s in signatures or ()
-    )
+    signatures = facts.signatures.get(name) or ()
+    return bool(signatures) and all(is_ours(signature, wanted) for signature in signatures)
 
 
 def _as_removal_plan(
