@@ -150,7 +150,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users import homes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.ensure import ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.wanted import UserProblem, parse
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.options import UserProblem, parse
 
 STATE: dict[str, Any] = {"type": "str", "choices": ["present", "absent"], "default": "present"}
 GROUP: dict[str, dict[str, Any]] = {

@@ -136,11 +136,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import configure, processes
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.options import AccessOptions
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.pam import PamProblem
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.wanted import Wanted
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import apply_all, diff_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.wanted import UserProblem
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.options import UserProblem
 
 REFUSING = ["action_no_jobs=deny", "action_unknown=newest", "action_adopt_failure=deny", "action_generic_failure=deny"]
 
@@ -161,7 +161,7 @@ def main() -> NoReturn:
         supports_check_mode=True,
     )
     asked = module.params
-    wanted = Wanted(
+    wanted = AccessOptions(
         present=asked["state"] == "present",
         admins=tuple(asked["admins"]),
         admin_groups=tuple(asked["admin_groups"]),
@@ -174,13 +174,13 @@ def main() -> NoReturn:
     )
     try:
         if asked["when"] == "boot":
-            made = configure.plan_for_boot(Root("/"), wanted)
+            made = plan.plan_for_boot(Root("/"), wanted)
         else:
-            made = configure.plan(Root("/"), wanted, run, may_come=module.check_mode)
+            made = plan.plan(Root("/"), wanted, run, may_come=module.check_mode)
         if not module.check_mode:
             apply_all(made.files)
         now = asked["when"] == "now"
-        actions = processes.apply(Root("/"), wanted, run, module.check_mode) if now else []
+        actions = plan.remount_proc(Root("/"), wanted, run, module.check_mode) if now else []
     except (PamProblem, UserProblem, CommandFailed, OSError) as error:
         module.fail_json(msg=str(error))
     for warning in made.warnings:

@@ -129,8 +129,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import clocks
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.gpu import boot, settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import clocks, gpu_boot
 
 CLOCKS = {
     "state": {"type": "str", "choices": ["max", "explicit", "default"], "default": "max"},
@@ -160,11 +159,11 @@ def main() -> None:
     given = dict(module.params)
     state, wanted_clocks, daemon = given.pop("state"), given.pop("clocks"), given.pop("persistence_daemon")
     try:
-        wish = boot.NOTHING
+        wish = gpu_boot.DEFAULTS
         if state == "present":
-            at_boot = None if wanted_clocks is None else clocks.wanted_of(wanted_clocks)
-            wish = boot.Wish(settings.settings_of(given), at_boot, daemon)
-        diff = boot.bring(Root(), run, wish, module.check_mode)
+            at_boot = None if wanted_clocks is None else clocks.parse(wanted_clocks)
+            wish = gpu_boot.BootOptions(gpu_boot.settings_of(given), at_boot, daemon)
+        diff = gpu_boot.ensure(Root(), run, wish, module.check_mode)
     except (CommandFailed, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(diff), diff=diff, settings=asdict(wish.settings))

@@ -255,13 +255,13 @@ def main() -> NoReturn:
     options = dict(module.params)
     persistent, root = options.pop("persistent"), Root()
     try:
-        wanted = clocks.wanted_of(options)
+        wanted = clocks.parse(options)
         driver = connect(root, wanted.timeout)
         try:
-            outcome = clocks.bring(root, driver, wanted, module.check_mode)
+            outcome = clocks.ensure(root, driver, wanted, module.check_mode)
         finally:
             driver.close()
-        boot = clocks.set_boot(root, wanted, module.check_mode) if persistent else {}
+        boot = clocks.write_options(root, wanted, module.check_mode) if persistent else {}
     except (GpuError, Locked, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     answer: dict[str, Any] = {

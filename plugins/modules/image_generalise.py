@@ -151,9 +151,12 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import NoRoot, existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import generalise, private_keys, quiet
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.mounted import MountsUnknown, read_places
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.own import NAMES
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import generalise, identity
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.generalise import (
+    MountsUnknown,
+    read_image_mounts,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.identity import NAMES
 
 
 def main() -> NoReturn:
@@ -174,18 +177,18 @@ def main() -> NoReturn:
         )
     try:
         root = existing_root(params["root"])
-        places = read_places(root)
-        stopped = quiet.writers(root, params["keep"], run)
+        mounts = read_image_mounts(root)
+        stopped = generalise.writers(root, params["keep"], run)
         if not module.check_mode:
-            quiet.stop(root, stopped, params["keep"], run)
+            generalise.stop_writers(root, stopped, params["keep"], run)
         # Ansible runs this module out of an archive below /tmp, and removes that when it ends.
-        made = generalise.plan(root, places, params["keep"], params["extra"], [path for path in sys.path if path])
+        made = generalise.plan(root, mounts, params["keep"], params["extra"], [path for path in sys.path if path])
         if made.changes and not module.check_mode:
             generalise.apply(root, made)
     except (MountsUnknown, NoRoot, OSError) as error:
         module.fail_json(msg=str(error))
     removed = [action.path for action in made.actions if action.kind == generalise.REMOVE]
-    keys = private_keys.find(root, removed)
+    keys = identity.find_private_keys(root, removed)
     if keys:
         module.warn(f"These private keys will be the same in every machine of this image: {', '.join(keys)}")
     module.exit_json(

@@ -161,9 +161,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import clock, settings, updates
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.base import read_base
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_block import BrokenBlock
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import services, settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.facts import read_base
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import BrokenBlock
 
 
 def main() -> NoReturn:
@@ -176,16 +176,16 @@ def main() -> NoReturn:
             "module_options": {"type": "dict", "default": {}},
             "agent": {"type": "dict", "default": {}},
             "scratch": {"type": "path", "default": "/scratch"},
-            "updates": {"type": "str", "choices": list(updates.MODES), "default": updates.LEAVE},
+            "updates": {"type": "str", "choices": list(services.UPDATE_MODES), "default": services.UPDATES_LEAVE},
             "network_rules": {"type": "bool", "default": False},
-            "time": {"type": "str", "choices": list(clock.MODES), "default": clock.LEAVE},
+            "time": {"type": "str", "choices": list(services.TIME_MODES), "default": services.TIME_LEAVE},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
     wish = dict(module.params)
     root_path = wish.pop("root")
-    wanted = settings.Wanted(network=wish.pop("network_rules"), **wish)
+    wanted = settings.ImageOptions(network=wish.pop("network_rules"), **wish)
     try:
         root = existing_root(root_path)
         base = read_base(root)

@@ -113,9 +113,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.proxy_ag
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import diff_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata import configure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.wanted import MetadataProblem, Wanted
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.wanted import UserProblem
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata import plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.options import (
+    MetadataOptions,
+    MetadataProblem,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.options import UserProblem
 
 
 def main() -> NoReturn:
@@ -130,7 +133,7 @@ def main() -> NoReturn:
         supports_check_mode=True,
     )
     asked = module.params
-    wanted = Wanted(
+    wanted = MetadataOptions(
         guard=asked["state"] == "present",
         users=tuple(asked["users"]),
         site_rules=asked["site_rules"],
@@ -139,14 +142,14 @@ def main() -> NoReturn:
     )
     root = Root("/")
     try:
-        made = configure.plan(root, wanted, run, may_come=module.check_mode)
+        made = plan.plan(root, wanted, run, may_come=module.check_mode)
         if not module.check_mode:
-            configure.apply(made, run)
+            plan.apply(made, run)
     except (MetadataProblem, UserProblem, CommandFailed, OSError) as error:
         module.fail_json(msg=str(error))
     agent = read_proxy_agent(root)
     if not wanted.guard and not (agent and agent.enforces):
-        module.warn(f"{configure.OPEN}.")
+        module.warn(f"{plan.OPEN}.")
     module.exit_json(
         changed=made.changed,
         files=[change.path for change in made.files],

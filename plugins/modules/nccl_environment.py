@@ -201,7 +201,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment import configure, options
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment import ensure, options
 
 
 def main() -> NoReturn:
@@ -223,8 +223,8 @@ def main() -> NoReturn:
         supports_check_mode=True,
     )
     try:
-        done = configure.configure(Root(), run, options.options_of(module.params), check_mode=module.check_mode)
-    except configure.TooOld as error:
+        done = ensure.ensure(Root(), run, options.options_of(module.params), check_mode=module.check_mode)
+    except ensure.TooOld as error:
         module.fail_json(msg=str(error), nccl=error.judgement.as_dict())
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))

@@ -255,7 +255,7 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl import configure, options
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl import ensure, options
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.plan import Refused
 
 
@@ -278,7 +278,7 @@ def main() -> NoReturn:
         supports_check_mode=True,
     )
     try:
-        done = configure.configure(options.options_of(module.params), check_mode=module.check_mode)
+        done = ensure.ensure(options.options_of(module.params), check_mode=module.check_mode)
     except Refused as error:
         module.fail_json(msg=str(error), mismatches=[mismatch.as_dict() for mismatch in error.mismatches])
     except (ValueError, OSError) as error:

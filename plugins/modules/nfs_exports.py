@@ -101,9 +101,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disks import Refused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import exports
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.wanted import SharedProblem
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.options import SharedProblem
 
 EXPORT: dict[str, dict[str, Any]] = {
     "path": {"type": "str", "required": True},

@@ -177,9 +177,10 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import check_seconds
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import options
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.apply import unmount_fallback
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.ensure import Outcome, ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import check_count
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import check_count
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
 FOLDER: dict[str, dict[str, Any]] = {
@@ -214,10 +215,10 @@ def main() -> NoReturn:
         check_seconds("wait", asked["wait"], zero=True)
         unmounted: tuple[str, ...] = ()
         if asked["state"] == "absent":
-            change = settings.without_set(root, asked["name"])
-            unmounted = () if asked["name"] else settings.unmount_fallback(root, run, check)
+            change = options.without_set(root, asked["name"])
+            unmounted = () if asked["name"] else unmount_fallback(root, run, check)
         else:
-            change = settings.with_set(root, asked["name"], asked["folders"], {key: asked[key] for key in KEPT})
+            change = options.with_set(root, asked["name"], asked["folders"], {key: asked[key] for key in KEPT})
         if not check:
             change.file.apply()
         if asked["state"] == "present" and change.wanted:

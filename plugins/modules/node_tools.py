@@ -156,9 +156,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import NoRoot, existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, must, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import NFT
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, plan, wanted
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.files import choose_interpreter
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import Entry
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import Entry, choose_interpreter
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError, read_sources
 from ansible_collections.hpcai.azure.plugins.module_utils._node.version import VERSION
 
@@ -183,10 +182,10 @@ def main() -> NoReturn:
         after: dict[str, Entry] = {}
         wheel_needed = False
         if params["state"] == "present":
-            wish = wanted.Wish(
+            wish = plan.ToolOptions(
                 VERSION, read_sources(), params["wheel"], params["wheel_sha256"], interpreter, os.geteuid()
             )
-            after, wheel_needed = wanted.wanted_disk(found, wish)
+            after, wheel_needed = plan.wanted_disk(found, wish)
         made = plan.plan(found, after, disk.trees_in_use(root))
         if made.changed and not module.check_mode:
             disk.apply(root, after)

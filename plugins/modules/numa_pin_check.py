@@ -236,7 +236,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config i
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import compute_processes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning import advise, finding, launch, report, select
-from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Wanted, check
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import PinningOptions, check
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
 
@@ -267,7 +267,7 @@ def main() -> NoReturn:
         described = {**((read_config(root, "node") or {}).get("vm_sizes") or {}), **asked["vm_sizes"]}
         size = find_size(asked["vm_size"], described) if asked["vm_size"] else None
         ranks, threads = asked["ranks_per_node"], asked["threads_per_rank"]
-        wanted = Wanted(chosen, size, asked["launcher"], ranks, threads, asked["masks"], asked["memory"])
+        wanted = PinningOptions(chosen, size, asked["launcher"], ranks, threads, asked["masks"], asked["memory"])
         made = check(root, wanted, compute_processes)
     except ValueError as error:
         module.fail_json(msg=str(error))

@@ -248,8 +248,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disk_count import stated_count, with_count
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.ensure import as_results, ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import (
     DEFAULTS,
     as_settings,
     check_count,
@@ -288,14 +289,15 @@ def main() -> NoReturn:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     options = {name: module.params[name] for name in DEFAULTS}
     persistent = module.params["persistent"] and module.params["state"] != "absent"
-    counted = dict(options)
-    if options["expected_count"] is None and not options["devices"]:
-        counted["expected_count"] = module.params["nvme_count"]
+    nvme_count = module.params["nvme_count"]
     try:
-        check_count("nvme_count", module.params["nvme_count"])
+        check_count("nvme_count", nvme_count)
+        wanted = parse(options)
+        disks = stated_count(wanted, nvme_count)
         outcome = ensure(
             module.params["state"],
-            parse(counted),
+            # Where disks are named, each of them is expected, by whichever path.
+            with_count(wanted, disks) if disks and not wanted.devices else wanted,
             existing_root(module.params["root"]),
             run,
             check=module.check_mode,

@@ -128,13 +128,13 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import diff_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import mounting
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.wanted import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.options import (
     NFS4,
     TYPES,
     SharedProblem,
     parse,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.wanted import UserProblem
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.options import UserProblem
 
 MOUNT: dict[str, dict[str, Any]] = {
     "path": {"type": "str", "required": True},

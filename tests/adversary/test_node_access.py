@@ -25,7 +25,7 @@ import json, sys
 sys.path.insert(0, "/usr/lib/hpcai/lib")
 from hpcai_node.machine.owners import live_jobs, read_owned
 from hpcai_node.machine.root import Root
-from hpcai_node.setup.containers.sweep import live_jobs as live_to_sweep
+from hpcai_node.setup.containers.user_folders import live_jobs as live_to_sweep
 print(json.dumps([sorted(live_jobs(read_owned(Root()))), sorted(live_to_sweep(Root()))]))
 """
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Wanted, check
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import PinningOptions, check
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.report import as_data
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection
 
@@ -40,7 +40,7 @@ Contender = Callable[[str, Sequence[int]], int]
 
 def ours(pattern: str, _pids: Sequence[int], memory: bool = False) -> int:
     """The whole check, from the pattern to the report; the number of threads seen."""
-    wanted = Wanted(Selection(pattern), ranks_per_node=1, memory=memory)
+    wanted = PinningOptions(Selection(pattern), ranks_per_node=1, memory=memory)
     data = as_data(check(Root(), wanted, lambda _root: None))
     return sum(rank["threads"] for rank in data["ranks"])
 

@@ -15,9 +15,13 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.loaded import difference
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import RULES, drop_in, rules
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.wanted import Wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.options import MetadataOptions
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import (
+    RULES,
+    difference,
+    drop_in,
+    rules,
+)
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("nft") or not shutil.which("unshare"), reason="needs root, nft and unshare"
@@ -158,7 +162,7 @@ def test_only_reloads_in_one_transaction_leave_no_gap(place: Path, in_one: bool,
     site, ours = place / "site", place / "rules"
     site.write_text("flush ruleset\ntable ip site {\n  chain x {\n  }\n}\n", encoding="utf-8")
     (place / "knock.py").write_text(KNOCK, encoding="utf-8")
-    text = drop_in(Wanted(guard=True, site_rules=str(site))).replace(RULES, str(ours))
+    text = drop_in(MetadataOptions(guard=True, site_rules=str(site))).replace(RULES, str(ours))
     (reload,) = [line.partition("=")[2] for line in text.splitlines() if line.startswith("ExecReload=/")]
     (place / "reload.sh").write_text(reload if in_one else f"nft -f {site}; nft -f {ours}", encoding="utf-8")
     command = (

@@ -21,7 +21,7 @@ from stand_ins.played_node import PlayedNode
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.topology import as_xml, topology_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, payload, wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, payload, plan
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 from ansible_collections.hpcai.azure.plugins.module_utils._node.version import VERSION
 
@@ -95,8 +95,8 @@ class HealthNode:
     def _install(self, library: Path) -> None:
         tree = self.folder / "tree"
         (tree / "usr/bin").mkdir(parents=True)
-        wish = wanted.Wish(VERSION, payload.read_sources(), None, None, INTERPRETER, os.geteuid())
-        after, _wheel_needed = wanted.wanted_disk({}, wish)
+        wish = plan.ToolOptions(VERSION, payload.read_sources(), None, None, INTERPRETER, os.geteuid())
+        after, _wheel_needed = plan.wanted_disk({}, wish)
         disk.apply(Root(str(tree)), after)
         site = tree / "usr/lib/hpcai/site"
         site.mkdir()

@@ -136,10 +136,16 @@ def test_pyxis_is_built_again_when_slurms_record_changes_and_only_then(
     before = json.loads(host.file(RECORD).content_string)
     assert before["slurm"] in host.check_output("scontrol --version")
     host.check_output('sed -i \'s/"slurm": "[^"]*"/"slurm": "21.08.5"/\' %s', RECORD)
-    options = "source=/usr/share/hpcai/pyxis/pyxis-0.24.0.tar.gz version=0.24.0"
-    first = run_module("hpcai.azure.pyxis_plugin", options, inventory_source)
+    enroot, directories = (
+        json.loads(host.file(f"/etc/hpcai/{name}.json").content_string) for name in ("containers", "directories")
+    )
+    enroot.pop("schema", None)
+    folders = [{name: folder[name] for name in ("path", "mode")} for folder in directories["folders"]["containers"]]
+    pyxis = {"source": "/usr/share/hpcai/pyxis/pyxis-0.24.0.tar.gz", "version": "0.24.0"}
+    options = json.dumps({"enroot": enroot, "pyxis": pyxis, "folders": folders})
+    first = run_module("hpcai.azure.container_node", options, inventory_source)
     assert first.count('"changed": true') == 1
-    assert '"reason": "it is for Slurm 21.08.5, and not ' in first
+    assert f'"build {LINK}: it is for Slurm 21.08.5, and not ' in first
     assert json.loads(host.file(RECORD).content_string)["slurm"] == before["slurm"]
-    assert '"changed": true' not in run_module("hpcai.azure.pyxis_plugin", options, inventory_source)
+    assert '"changed": true' not in run_module("hpcai.azure.container_node", options, inventory_source)
     assert host.file(LINK).linked_to.endswith(f"/{before['slurm']}-0.24.0/spank_pyxis.so")

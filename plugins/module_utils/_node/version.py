@@ -6,5 +6,5 @@
 
 from __future__ import annotations
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 """As in galaxy.yml, which is not there on a node."""

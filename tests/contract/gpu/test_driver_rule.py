@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import driver_watch
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import services
 
 # In a namespace of its own: udev notes what it saw below /run.
 _ENTER = """\
@@ -32,7 +32,7 @@ def asked(tmp_path: Path) -> dict[str, list[str]]:
         pytest.skip("only root can ask udev here, where there is one")
     # One that is there plays nvidia.
     played, other = sorted(folder.name for folder in Path("/sys/module").iterdir())[:2]
-    for path, text in driver_watch.RULES.items():
+    for path, text in services.UDEV_RULES.items():
         assert '"nvidia"' in text
         (tmp_path / Path(path).name).write_text(text.replace('"nvidia"', f'"{played}"'), encoding="utf-8")
     found = {}
@@ -48,4 +48,4 @@ def asked(tmp_path: Path) -> dict[str, list[str]]:
 
 
 def test_udev_asks_for_the_unit_when_the_module_is_loaded_and_only_then(asked: dict[str, list[str]]) -> None:
-    assert asked == {"load": [driver_watch.SERVICE], "change": [], "other": []}
+    assert asked == {"load": [services.DRIVER_LOADED], "change": [], "other": []}

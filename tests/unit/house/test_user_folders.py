@@ -73,21 +73,20 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "machine/lock.py": {"only_one": ROOTS_OWN},
     "machine/mounts.py": {"why_not_writable": NEW_NAME},
-    "setup/access/processes.py": {"apply": "/proc, where only the kernel makes files"},
-    "setup/containers/build.py": {
-        "build": NEW_NAME,
+    "setup/access/plan.py": {"remount_proc": "/proc, where only the kernel makes files"},
+    "setup/containers/enroot.py": {"LinkChange.apply": ROOTS_OWN},
+    "setup/containers/importer.py": dict.fromkeys(("get", "release", "evict", "_fetch", "_mark"), AS_USER),
+    "setup/containers/pyxis.py": {
+        "install": ROOTS_OWN,
+        "compile_plugin": NEW_NAME,
         "_unpack": NEW_NAME,
         "_give_away": "for the account nobody, as which no job runs, and no link is followed",
     },
-    "setup/containers/files.py": {"LinkChange.apply": ROOTS_OWN},
-    "setup/containers/importer.py": dict.fromkeys(("get", "release", "evict", "_fetch", "_mark"), AS_USER),
-    "setup/containers/pyxis.py": {"bring": ROOTS_OWN, "_link": ROOTS_OWN},
-    "setup/directories/fallback.py": {
-        "take_place": MOUNT_POINT,
+    "setup/directories/apply.py": {
+        "make_fallback": MOUNT_POINT,
         "_bind": "mounts the open folder that walk() gives",
     },
-    "setup/image/accounts.py": {"lock": ROOTS_OWN},
-    "setup/image/generalise.py": {"apply": OPERATOR},
+    "setup/image/generalise.py": {"apply": OPERATOR, "_lock_passwords": ROOTS_OWN},
     "setup/scratch/apply.py": dict.fromkeys(
         (
             *("Applier._mount", "Applier._remount", "Applier._own", "Applier._undo"),

@@ -12,7 +12,7 @@ from ..health.check import FAIL, UNKNOWN, WARN, Finding
 from ..health.checks.gpu_count import REDEPLOY, ExpectedGpus
 from ..machine.gpu import GpuFacts
 from ..machine.gpu.facts import LOST, NO_ANSWER
-from ..setup.gpu.settings import version_of
+from ..setup.gpu_boot import version_of
 
 _TOLD_AT_MOST = 8
 

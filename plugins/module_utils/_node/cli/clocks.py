@@ -39,7 +39,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
-    wanted = clocks.read_boot(root)
+    wanted = clocks.read_options(root)
     if not root.is_this_machine:
         if args.action != "status":
             raise UsageError(f"clocks {args.action} works on the running machine only: leave out --root")
@@ -47,23 +47,23 @@ def _execute(args: argparse.Namespace) -> Answer:
     if args.action == "apply" and wanted is None:
         text = f"there is no {FOLDER}/clocks.json: nothing to do"
         return Answer(GOOD, text, {"wanted": None, "changed": False, "gpus": []})
-    asked = clocks.Wanted(state="default", on_unsupported="warn") if args.action == "reset" else wanted
+    asked = clocks.ClockOptions(state="default", on_unsupported="warn") if args.action == "reset" else wanted
     try:
         return _bring(root, asked, wanted, args.action == "status")
     except GpuError as error:
         return Answer(UNKNOWN, str(error), {"wanted": _options(wanted), "error": error.kind, "gpus": []})
 
 
-def _options(wanted: clocks.Wanted | None) -> dict[str, Any] | None:
+def _options(wanted: clocks.ClockOptions | None) -> dict[str, Any] | None:
     return None if wanted is None else wanted.as_options()
 
 
-def _bring(root: Root, asked: clocks.Wanted | None, wanted: clocks.Wanted | None, looking: bool) -> Answer:
+def _bring(root: Root, asked: clocks.ClockOptions | None, wanted: clocks.ClockOptions | None, looking: bool) -> Answer:
     # Without a wish, status asks what it would take to have the defaults, and passes over the answer.
-    asking = asked or clocks.Wanted(state="default")
+    asking = asked or clocks.ClockOptions(state="default")
     driver = connect(root, asking.timeout)
     try:
-        outcome = clocks.bring(root, driver, asking, check_mode=looking)
+        outcome = clocks.ensure(root, driver, asking, check_mode=looking)
     except (Locked, ValueError) as error:
         return Answer(BAD, str(error), {"wanted": _options(wanted), "gpus": []})
     finally:

@@ -13,8 +13,8 @@ import os
 from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.run import run
-from ..setup.containers import check, importer, sweep
-from ..setup.containers.options import SETTINGS, Options, read_options
+from ..setup.containers import check, importer, user_folders
+from ..setup.containers.options import SETTINGS, EnrootOptions, read_options
 from ..setup.containers.pyxis import fits, read_record
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
@@ -73,11 +73,11 @@ def _execute(args: argparse.Namespace) -> Answer:
     return _status(options, root) if args.action == "status" else _sweep(options, root)
 
 
-def _leftovers(options: Options, root: Root) -> list[sweep.Leftover]:
-    return sweep.leftovers(options.data_folder, options.pyxis_runtime_path, root)
+def _leftovers(options: EnrootOptions, root: Root) -> list[user_folders.Leftover]:
+    return user_folders.leftovers(options.data_folder, options.pyxis_runtime_path, root)
 
 
-def _status(options: Options, root: Root) -> Answer:
+def _status(options: EnrootOptions, root: Root) -> Answer:
     wrong, made = fits(root, run), read_record(root)
     left = [found.path for found in _leftovers(options, root)]
     lines = [wrong or (f"pyxis {made.pyxis} fits Slurm {made.slurm}" if made else "")]
@@ -86,11 +86,11 @@ def _status(options: Options, root: Root) -> Answer:
     return Answer(BAD if wrong else GOOD, "\n".join(lines), data)
 
 
-def _sweep(options: Options, root: Root) -> Answer:
+def _sweep(options: EnrootOptions, root: Root) -> Answer:
     if not root.is_this_machine:
         raise UsageError("sweep removes what is on this machine, and takes no --root")
     found = _leftovers(options, root)
-    problems = sweep.remove(found, run)
+    problems = user_folders.remove_leftovers(found, run)
     paths = [left.path for left in found]
     text = "\n".join(
         [*(f"removed {path}" for path in paths if not any(path in words for words in problems)), *problems]
@@ -98,7 +98,7 @@ def _sweep(options: Options, root: Root) -> Answer:
     return Answer(BAD if problems else GOOD, text or "nothing was left behind", {"found": paths, "problems": problems})
 
 
-def _folders(options: Options, root: Root) -> Answer:
+def _folders(options: EnrootOptions, root: Root) -> Answer:
     # Not above: only a prolog needs it.
     from ..setup.containers.user_folders import make_all
 
@@ -141,7 +141,7 @@ def _token(registry: str, client_id: str | None) -> Answer:
     return Answer(GOOD, password, {"registry": registry, "password": password})
 
 
-def _import(options: Options, words: list[str]) -> Answer:
+def _import(options: EnrootOptions, words: list[str]) -> Answer:
     if not options.cache_path:
         raise ConfigError(f"cache_path in {SETTINGS} is empty: set enroot_pyxis_cache_path to keep images.")
     cache = importer.cache_of(options.cache_path, options.cache_limit_gib, os.geteuid(), _runtime(options))
@@ -155,7 +155,7 @@ def _import(options: Options, words: list[str]) -> Answer:
     return Answer(GOOD, path, {"path": path})
 
 
-def _runtime(options: Options) -> str:
+def _runtime(options: EnrootOptions) -> str:
     """The folder of users' folders that is empty after a boot."""
     parent = options.settings.get("ENROOT_RUNTIME_PATH", "").rpartition("/user-$(id -u)")[0]
     return parent or "/run/enroot"

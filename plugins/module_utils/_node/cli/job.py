@@ -137,7 +137,7 @@ def _hosts(_args: argparse.Namespace, root: Root) -> Answer:
     from ..job.hosts import HOSTS, write_hosts
     from ..machine.lock import Locked
     from ..machine.run import run
-    from ..setup.managed_block import BrokenBlock
+    from ..setup.managed_file import BrokenBlock
 
     try:
         problem = write_hosts(script_environment(os.environ, PROLOG), root, run)

@@ -11,7 +11,7 @@ import argparse
 from ..machine.bpf import BpfError
 from ..machine.root import Root
 from ..setup.metadata import connect
-from ..setup.metadata.wanted import MetadataProblem, read_guard, read_users
+from ..setup.metadata.options import MetadataProblem, read_guard, read_users
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 _DESCRIPTION = """\

@@ -15,12 +15,12 @@ from ..machine.config import ConfigError, read_config
 from ..machine.root import Root
 from ..machine.vm_size import VmSizeNotTold, size_facts, vm_size_of
 from ..setup.nccl.conf import SettingsError
-from ..setup.nccl.configure import configure
+from ..setup.nccl.ensure import ensure
 from ..setup.nccl.facts import CONFIG_PATH
-from ..setup.nccl.inspect import Inspection, inspect
-from ..setup.nccl.options import PRESENT, Options, options_of
+from ..setup.nccl.options import PRESENT, NcclOptions, options_of
 from ..setup.nccl.plan import Refused
 from ..setup.nccl.topology import as_xml, gpu_map
+from ..setup.nccl.verify import Inspection, inspect
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 _BOOT_LIMIT_S = 30.0
@@ -70,14 +70,14 @@ def _execute(args: argparse.Namespace) -> Answer:
     return _verdict(seen) if args.action == "verify" else _shown(seen, args.xml)
 
 
-def _for_size(options: Options, args: argparse.Namespace) -> Options:
+def _for_size(options: NcclOptions, args: argparse.Namespace) -> NcclOptions:
     """The options for the size that was named: what this machine was told for its own must not be shown for another."""
     if args.action == "show" and not _is_own(options, args):
-        options = Options(vm_sizes=options.vm_sizes, root=options.root)
+        options = NcclOptions(vm_sizes=options.vm_sizes, root=options.root)
     return replace(options, vm_size=args.vm_size)
 
 
-def _is_own(options: Options, args: argparse.Namespace) -> bool:
+def _is_own(options: NcclOptions, args: argparse.Namespace) -> bool:
     root = Root(args.root)
     named, _name = size_facts(root, args.vm_size, options.vm_sizes)
     try:
@@ -95,7 +95,7 @@ def _apply(args: argparse.Namespace) -> Answer:
         raise ConfigError(f"{CONFIG_PATH} is not there: the module nccl_topology writes it.")
     options = replace(options_of(remembered), persistent=True)
     try:
-        done = configure(options, ask=_ask_at_boot)
+        done = ensure(options, ask=_ask_at_boot)
     except (Refused, SettingsError) as error:
         mismatches = [mismatch.as_dict() for mismatch in getattr(error, "mismatches", ())]
         return Answer(BAD, str(error), {"changed": False, "error": str(error), "mismatches": mismatches})

@@ -12,9 +12,9 @@ from ..machine.config import read_config
 from ..machine.gpu import compute_processes
 from ..machine.root import Root
 from ..pinning.advise import DISJOINT, MASKS, AdviceError
-from ..pinning.check import Wanted, check
+from ..pinning.check import UNKNOWN as NOTHING_JUDGED
+from ..pinning.check import PinningOptions, check
 from ..pinning.finding import ERROR, NothingToJudge, UnknownFinding, check_wanted, matching
-from ..pinning.inspect import UNKNOWN as NOTHING_JUDGED
 from ..pinning.launch import LAUNCHERS, SRUN
 from ..pinning.layout import UnknownLayout
 from ..pinning.report import as_data, as_text
@@ -83,7 +83,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     try:
         chosen = Selection(args.processes, args.pids, args.cgroup, args.job)
         check_wanted(bad if args.fail_on else (), bool(chosen))
-        wanted = Wanted(chosen, size, args.launcher, args.ranks, args.threads, args.masks, args.memory)
+        wanted = PinningOptions(chosen, size, args.launcher, args.ranks, args.threads, args.masks, args.memory)
         report = check(root, wanted, compute_processes)
     except UnknownLayout as error:
         return Answer(UNKNOWN, str(error), {"verdict": NOTHING_JUDGED, "problem": str(error)})

@@ -12,10 +12,10 @@ from typing import Any
 from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.run import run
-from ..setup.scratch.ensure import DOWN, PRESENT, SETTINGS, Outcome, as_results, ensure
-from ..setup.scratch.promise import held_to, promised, read_wanted, wait_for_disks
-from ..setup.scratch.refusal import Refused
-from ..setup.scratch.wanted import Wanted
+from ..setup.scratch.disk_count import expected_disks, wait_for_disks, with_count
+from ..setup.scratch.disks import Refused
+from ..setup.scratch.ensure import DOWN, PRESENT, Outcome, as_results, ensure
+from ..setup.scratch.options import SETTINGS, ScratchOptions, read_options
 from ..sku import UnknownVmSize
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, seconds
 
@@ -52,7 +52,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
-    wanted = read_wanted(root)
+    wanted = read_options(root)
     if wanted is None:
         reason = f"no {SETTINGS}: module hpcai.azure.nvme_raid writes it"
         return Answer(UNKNOWN, reason, {"state": "unknown", "reason": reason})
@@ -69,15 +69,15 @@ def _execute(args: argparse.Namespace) -> Answer:
     return Answer(GOOD, "\n".join(lines), _data(done, "up" if goal == PRESENT else "down"))
 
 
-def _as_promised(wanted: Wanted, root: Root) -> Wanted:
+def _as_promised(wanted: ScratchOptions, root: Root) -> ScratchOptions:
     """Hold the disks to the VM size's number where the settings name none; a size that is not known says nothing."""
     try:
-        return held_to(wanted, promised(wanted, root))
+        return with_count(wanted, expected_disks(wanted, root))
     except (ConfigError, UnknownVmSize):
         return wanted
 
 
-def _status(wanted: Wanted, root: Root, lock_timeout_s: float) -> Answer:
+def _status(wanted: ScratchOptions, root: Root, lock_timeout_s: float) -> Answer:
     try:
         found = ensure(PRESENT, wanted, root, run, check=True, lock_timeout_s=lock_timeout_s, keeps_settings=True)
     except Refused as error:

@@ -18,8 +18,7 @@ from ..machine.config import ConfigError
 from ..machine.lock import only_one
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
-from ..setup.managed_block import block_lines, with_block
-from ..setup.managed_file import change_of, read_file
+from ..setup.managed_file import block_lines, change_of, read_file, with_block
 from ..slurm import node_queries, slurmd_env
 from ..slurm.hostlist import HostlistError, expand
 

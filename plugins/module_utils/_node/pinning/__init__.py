@@ -4,9 +4,9 @@
 
 """Processes against the machine's topology: is a job pinned well, and how should its ranks be started?
 
-``layout`` what there is to pin to; ``select`` which processes; ``rank`` what belongs together; ``judge_rank`` and
-``judge_together`` what is wrong, in ``finding``'s terms; ``inspect`` all of that; ``advise`` where ranks should run;
-``launch`` the line that puts them there; ``check`` the whole; ``report`` how it is told.
+``layout`` what there is to pin to; ``select`` which processes; ``rank`` what belongs together; ``judge`` what is wrong,
+in ``finding``'s terms; ``advise`` where ranks should run; ``launch`` the line that puts them there; ``check`` all of
+that; ``report`` how it is reported.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def make_rank(
         number=number,
         members=tuple(members),
         cpus=given & layout.online,
-        # A process that was never pinned has all CPUs the kernel can imagine: these are no wish of anybody's.
+        # A process that was never pinned has all CPUs the kernel can imagine: nobody asked for these.
         offline=CpuSet() if given >= layout.usable else given - layout.online,
         stray=stray,
         gpus=gpus,

@@ -13,9 +13,8 @@ from typing import Any
 
 from ..machine.cpuset import CpuSet
 from .advise import Advice, Placement
-from .check import Report
+from .check import UNJUDGED, UNKNOWN, Inspection, Report
 from .finding import SEVERITIES, Finding, matching
-from .inspect import UNJUDGED, UNKNOWN, Inspection
 from .launch import Launch
 from .layout import Layout
 from .rank import Member, Rank

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The modules of containers: what they answer, check mode, a second run."""
+"""The module of containers: what it answers, check mode, a second run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.modules import container_node, enroot_setup, pyxis_plugin
+from ansible_collections.hpcai.azure.plugins.modules import container_node
 
 from ..module_utils._node.setup.containers.conftest import SOURCE, Node
 from .conftest import RunModule
@@ -27,38 +27,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     """A node that is the running machine for the modules."""
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     played = Node(tmp_path / "node")
-    for module in (container_node, enroot_setup, pyxis_plugin):
-        monkeypatch.setattr(module, "Root", lambda _path: Root(str(played.folder)))
-        monkeypatch.setattr(module, "run", played.run)
+    monkeypatch.setattr(container_node, "Root", lambda _path: Root(str(played.folder)))
+    monkeypatch.setattr(container_node, "run", played.run)
     return played
-
-
-def test_pyxis_plugin_builds_once_and_says_why(node: Node, run_module: RunModule) -> None:
-    before = node.files()
-    foreseen = run_module(pyxis_plugin.main, check_mode=True, **PYXIS)
-    assert node.files() == before
-    answer = run_module(pyxis_plugin.main, **PYXIS)
-    assert (answer["changed"], answer["reason"], answer["slurm"]) == (True, "none was built yet", "22.05.8")
-    assert (foreseen["changed"], foreseen["reason"]) == (True, answer["reason"])
-    assert '"slurm": "22.05.8"' in answer["diff"]["after"]
-    again = run_module(pyxis_plugin.main, **PYXIS)
-    assert (again["changed"], again["reason"], again["diff"]) == (False, "", {})
-
-
-def test_pyxis_plugin_fails_in_one_line(node: Node, run_module: RunModule) -> None:
-    node.version = ""
-    answer = run_module(pyxis_plugin.main, **PYXIS)
-    assert answer["_exit"] == 1
-    assert "no package has /usr/bin/scontrol" in answer["msg"]
-
-
-def test_enroot_setup_writes_and_refuses(node: Node, run_module: RunModule) -> None:
-    answer = run_module(enroot_setup.main, **ENROOT)
-    assert answer["changed"]
-    assert any(action.endswith("/etc/enroot/enroot.conf.d/50-hpcai.conf") for action in answer["actions"])
-    assert any("ENROOT_DATA_PATH" in change["after"] for change in answer["diff"])
-    refused = run_module(enroot_setup.main, settings={"ENROOT_DATAPATH": "/x"})
-    assert (refused["_exit"], "knows no setting ENROOT_DATAPATH" in refused["msg"]) == (1, True)
 
 
 def image(node: Node, run_module: RunModule, check_mode: bool = False, **given: Any) -> dict[str, Any]:
@@ -102,6 +73,8 @@ def test_container_node_warns_in_check_mode_where_slurm_is_not_installed_yet(
 
 
 def test_container_node_refuses_what_it_does_not_know(node: Node, run_module: RunModule) -> None:
-    assert "unknown options: sources" in image(node, run_module, pyxis={"sources": "x"})["msg"]
+    assert "pyxis.sources" in image(node, run_module, pyxis={"sources": "x"})["msg"]
     assert "needs source and version" in image(node, run_module, pyxis={"source": "x"})["msg"]
-    assert "unknown options: hook" in image(node, run_module, enroot={"hook": []})["msg"]
+    assert "enroot.hook" in image(node, run_module, enroot={"hook": []})["msg"]
+    misspelt = image(node, run_module, enroot={"settings": {"ENROOT_DATAPATH": "/x"}})
+    assert "knows no setting ENROOT_DATAPATH" in misspelt["msg"]

@@ -173,6 +173,6 @@ def test_clocks_are_written_as_gpu_clocks_writes_them(
     monkeypatch.setattr(gpu_clocks, "Root", lambda: Root(str(root)))
     monkeypatch.setattr(gpu_clocks, "connect", lambda *_: type("Driver", (), {"close": lambda _self: None})())
     outcome = clocks.Outcome("nvml", (), False, (), (), {})
-    monkeypatch.setattr(gpu_clocks.clocks, "bring", lambda *_: outcome)
+    monkeypatch.setattr(gpu_clocks.clocks, "ensure", lambda *_: outcome)
     run_module(gpu_clocks.main, persistent=True, **options)
     assert (root / "etc/hpcai/clocks.json").read_text(encoding="utf-8") == node.file("clocks") != ""

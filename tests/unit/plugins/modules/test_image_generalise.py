@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.own import NAMES
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.identity import NAMES
 from ansible_collections.hpcai.azure.plugins.modules import image_generalise
 
 RunModule = Callable[..., dict[str, Any]]
@@ -64,7 +64,7 @@ def test_does_nothing_where_it_cannot_tell_what_is_mounted(
     def unknown(_root: object) -> None:
         raise image_generalise.MountsUnknown("mount /proc in it")
 
-    monkeypatch.setattr(image_generalise, "read_places", unknown)
+    monkeypatch.setattr(image_generalise, "read_image_mounts", unknown)
     answer = run_module(image_generalise.main, root=str(root), confirm=True)
     assert (answer["_exit"], answer["msg"]) == (1, "mount /proc in it")
     assert (root / "etc/ssh/ssh_host_rsa_key").exists()

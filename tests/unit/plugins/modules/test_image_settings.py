@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import clock, updates
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import services
 from ansible_collections.hpcai.azure.plugins.modules import image_settings
 
 RunModule = Callable[..., dict[str, Any]]
@@ -78,8 +78,8 @@ def test_a_file_that_cannot_be_read_is_one_line(root: pathlib.Path, run_module: 
 
 def test_the_documented_choices_are_those_there_are() -> None:
     options = yaml.safe_load(image_settings.DOCUMENTATION)["options"]
-    assert options["updates"]["choices"] == list(updates.MODES)
-    assert set(options["time"]["choices"]) == set(clock.MODES)
+    assert options["updates"]["choices"] == list(services.UPDATE_MODES)
+    assert set(options["time"]["choices"]) == set(services.TIME_MODES)
 
 
 def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.options import (
-    Options,
+    EnvironmentOptions,
     options_of,
 )
 from ansible_collections.hpcai.azure.plugins.modules import nccl_environment
@@ -70,15 +70,15 @@ def node(tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_modules_defaults_are_those_of_a_boot_without_settings(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Options] = []
+    seen: list[EnvironmentOptions] = []
 
-    def configure(_root: Root, _run: Any, options: Options, check_mode: bool) -> dict[str, Any]:
+    def configure(_root: Root, _run: Any, options: EnvironmentOptions, check_mode: bool) -> dict[str, Any]:
         seen.append(options)
         return {"changed": check_mode, "warnings": []}
 
-    monkeypatch.setattr(nccl_environment.configure, "configure", configure)
+    monkeypatch.setattr(nccl_environment.ensure, "ensure", configure)
     node.run(vm_size=None)
-    assert seen[0].remembered() == {**Options().remembered(), "library_paths": []}
+    assert seen[0].remembered() == {**EnvironmentOptions().remembered(), "library_paths": []}
 
 
 def test_writes_drop_in_and_blocks(node: Node) -> None:

@@ -38,7 +38,7 @@ class Live:
 def live(node: Node, monkeypatch: pytest.MonkeyPatch) -> Live:
     """The module with its settings file somewhere else."""
     config = node.conf.parent / "hpcai" / "nccl.json"
-    for module in (nccl_topology.configure, nccl_topology.configure.read_facts, nccl_topology.configure.plan):
+    for module in (nccl_topology.ensure, nccl_topology.ensure.read_facts, nccl_topology.ensure.plan):
         monkeypatch.setitem(getattr(module, "__globals__", vars(module)), "CONFIG_PATH", str(config))
     return Live(node, config)
 

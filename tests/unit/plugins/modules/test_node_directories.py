@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import options
 from ansible_collections.hpcai.azure.plugins.modules import node_directories
 
 from ..module_utils._node.setup.directories.machine import ME, Machine
@@ -152,6 +152,6 @@ def test_absent_never_unmounts_the_disks(machine: Machine, run_module: RunModule
 
 def test_the_modules_defaults_are_those_of_the_boot() -> None:
     documented = {name: option.get("default") for name, option in node_directories.FOLDER.items() if name != "path"}
-    assert documented == dict(wanted.FOLDER_DEFAULTS)
-    assert node_directories.ARGUMENTS["fallback"]["choices"] == list(wanted.FALLBACKS)
-    assert set(node_directories.KEPT) | {"folders"} == set(wanted.DEFAULTS)
+    assert documented == dict(options.FOLDER_DEFAULTS)
+    assert node_directories.ARGUMENTS["fallback"]["choices"] == list(options.FALLBACKS)
+    assert set(node_directories.KEPT) | {"folders"} == set(options.DEFAULTS)

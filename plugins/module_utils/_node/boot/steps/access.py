@@ -18,12 +18,11 @@ from dataclasses import replace
 from ...health.check import FAIL, PASS, SKIP
 from ...machine.cluster_settings import LOGIN, cluster_of
 from ...machine.vm_size import remembered_admin
-from ...setup.access import processes
-from ...setup.access.configure import plan
+from ...setup.access.options import SETTINGS, read_options
 from ...setup.access.pam import PamProblem
-from ...setup.access.wanted import SETTINGS, read_wanted
+from ...setup.access.plan import plan, remount_proc
 from ...setup.managed_file import apply_all
-from ...setup.users.wanted import UserProblem
+from ...setup.users.options import UserProblem
 from ...slurm import slurmd_env
 from ..step import Context, Outcome, Step
 
@@ -38,7 +37,7 @@ def _perform(context: Context) -> Outcome:
     cluster = cluster_of(context.root)
     if cluster and LOGIN in cluster.functions:
         return Outcome(SKIP, "this is a login node too, where people need no job")
-    wanted = read_wanted(context.root, told.node_name)
+    wanted = read_options(context.root, told.node_name)
     if wanted is None:
         return Outcome(SKIP, f"no {SETTINGS}, so people log in without a job")
     admin = remembered_admin(context.root)
@@ -51,7 +50,7 @@ def _perform(context: Context) -> Outcome:
         return Outcome(FAIL, f"{_OPEN}: {error}", _AGAIN)
     if not context.check:
         apply_all(made.files)
-    hidden = processes.apply(context.root, wanted, context.run, context.check)
+    hidden = remount_proc(context.root, wanted, context.run, context.check)
     changes = tuple(f"{'write' if change.after is not None else 'remove'} {change.path}" for change in made.files)
     changes += tuple(hidden)
     admins = ", ".join([*wanted.admins, *(f"%{group}" for group in wanted.admin_groups)])

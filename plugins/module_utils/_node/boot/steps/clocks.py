@@ -16,7 +16,7 @@ _ACTION = "'hpcnode clocks status' shows each GPU; 'hpcnode boot run clocks' tri
 
 
 def _perform(context: Context) -> Outcome:
-    wanted = clocks.read_boot(context.root)
+    wanted = clocks.read_options(context.root)
     if wanted is None:
         return Outcome(SKIP, f"no clocks are wanted: there is no {_SETTINGS}")
     if not nvidia_gpus(context.root):
@@ -24,7 +24,7 @@ def _perform(context: Context) -> Outcome:
     try:
         driver = connect(context.root, wanted.timeout)
         try:
-            done = clocks.bring(context.root, driver, wanted, check_mode=context.check)
+            done = clocks.ensure(context.root, driver, wanted, check_mode=context.check)
         finally:
             driver.close()
     except GpuError as error:

@@ -14,9 +14,9 @@ import os
 
 from ...health.check import PASS, SKIP, WARN
 from ...machine.atomic import write_file
-from ...setup.containers import sweep
-from ...setup.containers.configure import at_boot
-from ...setup.containers.options import SETTINGS, Options, read_options
+from ...setup.containers import user_folders
+from ...setup.containers.enroot import at_boot
+from ...setup.containers.options import SETTINGS, EnrootOptions, read_options
 from ...setup.containers.pyxis import fits
 from ..step import Context, Outcome, Step
 
@@ -43,16 +43,16 @@ def _perform(context: Context) -> Outcome:
     return Outcome(PASS, f"enroot has its settings, and pyxis fits Slurm{swept}", "", tuple(changes), details)
 
 
-def _sweep(options: Options, context: Context) -> tuple[list[str], list[str]]:
+def _sweep(options: EnrootOptions, context: Context) -> tuple[list[str], list[str]]:
     """Once a boot: later a job may be about to start, whose container is here before its steps are."""
-    marker = context.root.at(sweep.SWEPT)
+    marker = context.root.at(user_folders.SWEPT)
     if os.path.exists(marker):
         return [], []
-    found = sweep.leftovers(options.data_folder, options.pyxis_runtime_path, context.root)
+    found = user_folders.leftovers(options.data_folder, options.pyxis_runtime_path, context.root)
     removed = [f"remove {left.path}" for left in found]
     if context.check:
         return removed, []
-    problems = sweep.remove(found, context.run)
+    problems = user_folders.remove_leftovers(found, context.run)
     if not problems:
         write_file(marker, "")
     return removed, problems

@@ -10,8 +10,8 @@ from ...health.check import FAIL, PASS, SKIP, WARN
 from ...machine.vm_size import VmSizeNotTold
 from ...setup.directories.ensure import Outcome as Done
 from ...setup.directories.ensure import ensure
-from ...setup.directories.place import MOUNT
-from ...setup.directories.wanted import SETTINGS, Wanted, read_wanted
+from ...setup.directories.options import SETTINGS, DirectoryOptions, read_options
+from ...setup.directories.plan import MOUNT
 from ...sku import UnknownVmSize
 from ..size import promised_size
 from ..step import Context, Outcome, Step
@@ -21,7 +21,7 @@ _MOUNT_LATE_S = 60.0
 
 
 def _perform(context: Context) -> Outcome:
-    wanted = read_wanted(context.root)
+    wanted = read_options(context.root)
     if wanted is None:
         return Outcome(SKIP, f"no {SETTINGS}, so no directories are asked for")
     try:
@@ -48,7 +48,7 @@ def _perform(context: Context) -> Outcome:
     return Outcome(PASS, f"{done.mountpoint}: {number} directories are as they should be", "", done.actions, details)
 
 
-def _ensure(wanted: Wanted, context: Context) -> Done:
+def _ensure(wanted: DirectoryOptions, context: Context) -> Done:
     return ensure(
         wanted,
         context.root,

@@ -20,7 +20,7 @@ from ...machine.pci import read_pci
 from ...machine.root import Root
 from ...machine.run import wait_until
 from ...machine.unit_state import read_unit
-from ...setup.gpu.settings import Settings, read_settings
+from ...setup.gpu_boot import GpuSettings, read_settings
 from ...sku import UnknownVmSize, VmSize
 from ..judge_gpus import judge_driver, judge_gpus, judge_persistence
 from ..size import promised_size
@@ -48,7 +48,7 @@ def _perform(context: Context) -> Outcome:
     return _nvidia(context, promised, settings, bool(size and size.hca_count))
 
 
-def _size(root: Root, settings: Settings) -> VmSize | None:
+def _size(root: Root, settings: GpuSettings) -> VmSize | None:
     try:
         return promised_size(root)
     except (ConfigError, UnknownVmSize):
@@ -64,7 +64,7 @@ def _is_amd(size: VmSize | None, root: Root) -> bool:
     return bool(_amd_gpus(root)) and not nvidia_gpus(root)
 
 
-def _nvidia(context: Context, promised: ExpectedGpus, settings: Settings, with_infiniband: bool) -> Outcome:
+def _nvidia(context: Context, promised: ExpectedGpus, settings: GpuSettings, with_infiniband: bool) -> Outcome:
     root = context.root
     if not context.check:
         wait_until(lambda: len(nvidia_gpus(root)) >= promised.count, min(_BUS_S, context.seconds / 6))

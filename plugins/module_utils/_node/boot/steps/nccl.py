@@ -20,14 +20,14 @@ from ...machine.config import ConfigError, read_config
 from ...machine.pci import read_pci
 from ...machine.root import Root
 from ...machine.vm_size import AskImds, size_facts
-from ...setup.managed_block import BrokenBlock
-from ...setup.nccl import configure as files
+from ...setup.managed_file import BrokenBlock
+from ...setup.nccl import ensure as files
 from ...setup.nccl.conf import SettingsError
 from ...setup.nccl.facts import CONFIG_PATH
-from ...setup.nccl.options import OMIT, PRESENT, STRICT, Options, options_of
+from ...setup.nccl.options import OMIT, PRESENT, STRICT, NcclOptions, options_of
 from ...setup.nccl.plan import Refused
-from ...setup.nccl_environment import configure as environment
-from ...setup.nccl_environment import judge
+from ...setup.nccl_environment import ensure as environment
+from ...setup.nccl_environment import library
 from ...setup.nccl_environment import options as environment_options
 from ...sku import UnknownVmSize
 from ..step import Context, Outcome, Step
@@ -58,21 +58,21 @@ def _perform(context: Context) -> Outcome:
         return Outcome(SKIP, f"nothing is wanted: state is absent in {CONFIG_PATH} and its neighbour")
     try:
         if wanted:
-            done = files.configure(_at_boot(options, root), context.check, ask, keep=False)
+            done = files.ensure(_at_boot(options, root), context.check, ask, keep=False)
     except (Refused, SettingsError) as error:
         problems.append(f"{CONFIG_PATH}: {error}" if isinstance(error, SettingsError) else str(error))
     try:
         # Too old a version is no reason to leave the rest undone.
-        around = replace(around, when_old=judge.WARN)
+        around = replace(around, when_old=library.WARN)
         if around_wanted:
-            more = environment.configure(root, context.run, around, context.check, ask, keep=False)
+            more = environment.ensure(root, context.run, around, context.check, ask, keep=False)
     except (BrokenBlock, SettingsError) as error:
         where = f"{environment_options.CONFIG_PATH}: " if isinstance(error, SettingsError) else ""
         problems.append(f"{where}{error}")
     return _outcome(size.name, done, more, problems)
 
 
-def _at_boot(options: Options, root: Root) -> Options:
+def _at_boot(options: NcclOptions, root: Root) -> NcclOptions:
     """The options with paths below the root; for this machine they stay as they are."""
     return replace(
         options,
@@ -88,7 +88,7 @@ def _outcome(size: str, done: Mapping[str, Any], more: Mapping[str, Any], proble
     changes = (*done.get("files", ()), *more.get("files", ()))
     version = more.get("nccl") or {}
     warnings = list(done.get("warnings", ()))
-    if version.get("verdict") == judge.WARN:
+    if version.get("verdict") == library.WARN:
         warnings.append(version["summary"])
     details = {
         "vm_size": size,

@@ -16,12 +16,12 @@ from ...machine.root import Root
 from ...machine.run import CommandFailed
 from ...machine.user_folders import opened, remove_empty
 from ...machine.vm_size import VmSizeNotTold
-from ...setup.directories.wanted import read_wanted as read_directories
+from ...setup.directories.options import read_options as read_directories
+from ...setup.scratch.disk_count import expected_disks, wait_for_disks, with_count
+from ...setup.scratch.disks import Refused
 from ...setup.scratch.ensure import PRESENT, as_results, ensure
 from ...setup.scratch.facts import count_selected, select
-from ...setup.scratch.promise import held_to, promised, read_wanted, wait_for_disks
-from ...setup.scratch.refusal import Refused
-from ...setup.scratch.wanted import Wanted, parse
+from ...setup.scratch.options import ScratchOptions, parse, read_options
 from ...sku import UnknownVmSize
 from ..size import promised_size
 from ..step import Context, Outcome, Step
@@ -32,9 +32,9 @@ _DISKS_LATE_S = 30.0
 
 def _perform(context: Context) -> Outcome:
     root = context.root
-    wanted = read_wanted(root) or parse({})
+    wanted = read_options(root) or parse({})
     try:
-        promise = promised(wanted, root)
+        promise = expected_disks(wanted, root)
     except (UnknownVmSize, VmSizeNotTold):
         if promised_size(root) is None:
             return Outcome(SKIP, "no compute node, and what disks its VM size has is not known")
@@ -43,7 +43,7 @@ def _perform(context: Context) -> Outcome:
         there = count_selected(wanted, root)
         more = f", and the {there} that are there are left alone" if there else ""
         return Outcome(SKIP, f"no local NVMe disks are expected ({promise.origin}: 0){more}")
-    wanted = held_to(wanted, promise)
+    wanted = with_count(wanted, promise)
     cleared = () if context.check else _clear(wanted, root)
     if not context.check:
         wait_for_disks(wanted, root, context.run, min(_DISKS_LATE_S, context.seconds / 3))
@@ -69,7 +69,7 @@ def _perform(context: Context) -> Outcome:
     return Outcome(PASS, summary, "", (*cleared, *done.steps), details)
 
 
-def _clear(wanted: Wanted, root: Root) -> tuple[str, ...]:
+def _clear(wanted: ScratchOptions, root: Root) -> tuple[str, ...]:
     """Remove our directories below the mountpoint, as far as they are empty: they would keep the disks from it.
 
     A machine without disks, on which an image was made, has them on its system disk.
@@ -88,7 +88,7 @@ def _clear(wanted: Wanted, root: Root) -> tuple[str, ...]:
     return tuple(f"remove the empty {wanted.mountpoint}/{path}" for path in gone)
 
 
-def _told(wanted: Wanted, root: Root, expected: int) -> dict[str, Any]:
+def _told(wanted: ScratchOptions, root: Root, expected: int) -> dict[str, Any]:
     """Which disks there are, for whoever asks Azure's support about the others."""
     devices = read_block_devices(root)
     names, absent = select(wanted, devices, root)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...machine.config import read_config
 from ...machine.mounts import Mount, read_mounts, reserved_bytes
-from ...setup.scratch.wanted import parse
+from ...setup.scratch.options import parse
 from ...setup.shared_fs.mounting import CONFIG
 from ..check import (
     BOOT,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ...machine.gpu import GpuError, GpuHealth
 from ...machine.gpu.facts import LOST, MISMATCH, NO_ANSWER, NO_BINDINGS, NO_DRIVER, NO_LIBRARY, NO_PERMISSION
 from ...machine.pci import read_pci
-from ...setup.gpu.settings import read_settings
+from ...setup.gpu_boot import read_settings
 from ...sku.types import VmSize
 from ..check import FAIL, REBOOT, REPLACE, TIERS, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 from ..gpus import PATIENCE_S

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...machine.gpu import GpuHealth
-from ...setup.gpu.settings import read_settings, version_of
+from ...setup.gpu_boot import read_settings, version_of
 from ...sku.types import VmSize
 from ..applies import with_nvidia_gpus
 from ..check import (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ...machine.gpu import GpuError, GpuFacts, GpuHealth, read_load
 from ...machine.gpu.facts import DIED, NO_ANSWER
 from ...machine.gpu.health import HARDWARE, HARDWARE_THERMAL, POWER_BRAKE, POWER_CAP, THERMAL
-from ...setup.clocks import Lock, Wanted, chosen, plan, read_boot, read_record
+from ...setup.clocks import ClockOptions, Lock, chosen, plan, read_options, read_record
 from ..applies import with_nvidia_gpus
 from ..check import (
     BOOT,
@@ -169,7 +169,7 @@ GPU_POWER = Check(
 
 
 def _measure_clocks(context: Context) -> Answer:
-    wanted = read_boot(context.root)
+    wanted = read_options(context.root)
     if wanted is None:
         return Answer(skipped="no clocks are wanted: there is no /etc/hpcai/clocks.json")
     try:
@@ -188,7 +188,7 @@ def _measure_clocks(context: Context) -> Answer:
     return gather(told, f"the clocks of {len(gpus)} GPUs are as wanted ({wanted.state})", limit)
 
 
-def _judge_clocks(gpu: GpuFacts, recorded: Lock | None, wanted: Wanted) -> Iterator[Observation]:
+def _judge_clocks(gpu: GpuFacts, recorded: Lock | None, wanted: ClockOptions) -> Iterator[Observation]:
     device = gpu.busid or f"GPU {gpu.index}"
     planned = plan(gpu, recorded, wanted)
     if planned.problem:

@@ -15,7 +15,7 @@ from ...machine.kernel import read_meminfo
 from ...machine.owners import OwnedProcess, live_jobs, of_live_jobs, read_files, read_owned
 from ...machine.root import Root
 from ...setup.containers.options import CONFIG, options_of
-from ...setup.containers.sweep import leftovers
+from ...setup.containers.user_folders import leftovers
 from ..check import EPILOG, FAIL, PERIODIC, REBOOT, UNKNOWN, USER, WARN, Answer, Check, Context, Finding, Reading
 
 _FIRST, _LAST = 1000, 60000

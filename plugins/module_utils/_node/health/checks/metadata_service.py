@@ -10,9 +10,8 @@ from ...machine.bpf import BpfError
 from ...machine.proxy_agent import ProxyAgent, read_proxy_agent
 from ...machine.root import Root
 from ...setup.metadata import connect
-from ...setup.metadata.loaded import CannotTell, difference
-from ...setup.metadata.rules import AGENT_PORT, ATTACH, NFT, RULES, SERVICE, TABLE
-from ...setup.metadata.wanted import SETTINGS, MetadataProblem, read_guard, read_users
+from ...setup.metadata.options import SETTINGS, MetadataProblem, read_guard, read_users
+from ...setup.metadata.rules import AGENT_PORT, ATTACH, NFT, RULES, SERVICE, TABLE, CannotTell, difference
 from ..check import BOOT, FAIL, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 
 _OPEN = "every user of this machine reaches the metadata service, and can take the node's identity"

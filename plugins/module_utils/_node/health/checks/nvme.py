@@ -12,9 +12,9 @@ from typing import Any
 
 from ...machine.disks import BlockDevice, read_block_devices
 from ...machine.pci import NVME_CLASS, read_pci
+from ...setup.scratch.disk_count import DiskCount
 from ...setup.scratch.facts import select
-from ...setup.scratch.promise import Promise, read_wanted
-from ...setup.scratch.wanted import Wanted, parse
+from ...setup.scratch.options import ScratchOptions, parse, read_options
 from ...sku.types import VmSize
 from ..check import BOOT, DEEP, FAIL, PERIODIC, REBOOT, REPLACE, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 
@@ -29,7 +29,7 @@ _LOST = "Azure gives the instance other disks when it is redeployed; what lies o
 
 def _measure_count(context: Context) -> Answer:
     root = context.root
-    wanted = read_wanted(root) or parse({})
+    wanted = read_options(root) or parse({})
     promise = _promised(wanted, context.size)
     if promise is None or promise.count == 0:
         return Answer(skipped="no local NVMe disks are promised" if promise else "nobody says how many disks there are")
@@ -49,17 +49,17 @@ def _measure_count(context: Context) -> Answer:
     )
 
 
-def _promised(wanted: Wanted, size: VmSize | None) -> Promise | None:
+def _promised(wanted: ScratchOptions, size: VmSize | None) -> DiskCount | None:
     if wanted.expected_count is not None:
-        return Promise(wanted.expected_count, "expected_count of the scratch's settings")
+        return DiskCount(wanted.expected_count, "expected_count of the scratch's settings")
     if wanted.devices:
-        return Promise(len(wanted.devices), "devices of the scratch's settings")
+        return DiskCount(len(wanted.devices), "devices of the scratch's settings")
     if size is None or size.nvme_count is None:
         return None
-    return Promise(size.nvme_count, size.name)
+    return DiskCount(size.nvme_count, size.name)
 
 
-def _judge_count(disks: list[BlockDevice], promise: Promise, known: list[str]) -> Iterator[Finding]:
+def _judge_count(disks: list[BlockDevice], promise: DiskCount, known: list[str]) -> Iterator[Finding]:
     if len(disks) < promise.count:
         lost = sorted(set(known) - {disk.serial for disk in disks})
         there = ", ".join(disk.serial or disk.name for disk in disks) or "none"
@@ -139,7 +139,7 @@ _ERRORS = "media_errors"
 def _measure_smart(context: Context) -> Answer:
     root = context.root
     devices = read_block_devices(root)
-    names, _absent = select(read_wanted(root) or parse({}), devices, root)
+    names, _absent = select(read_options(root) or parse({}), devices, root)
     disks = [devices[name] for name in names if name in devices and name.startswith("nvme")]
     if not disks:
         return Answer(skipped="there is no local NVMe disk; check nvme_count tells whether there should be")

@@ -14,9 +14,9 @@ from ...machine.config import read_config
 from ...machine.disks import Array, read_block_devices
 from ...machine.mounts import Mount, device_of, read_mounts, why_not_writable
 from ...machine.root import Root
-from ...setup.directories.wanted import DIRECTORY
+from ...setup.directories.options import DIRECTORY
 from ...setup.scratch.facts import RECORD
-from ...setup.scratch.wanted import parse
+from ...setup.scratch.options import parse
 from ..check import FAIL, REBOOT, REPLACE, TIERS, Answer, Check, Context, Finding, Reading
 
 _DIRECTORIES = "/run/hpcai/boot/directories.json"

@@ -4,6 +4,5 @@
 
 """Who may log in to a compute node: those who have a job there, and admins.
 
-``pam`` makes the texts (pure), ``names`` does the same for who a process belongs to, ``configure`` looks, refuses and
-plans.
+``pam`` makes the texts of the PAM stack (pure), ``plan`` looks, refuses and plans all files.
 """

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Callable
 
-from ..managed_block import without_block
+from ..managed_file import without_block
 
 FOLDER = "/etc/pam.d"
 SSHD = f"{FOLDER}/sshd"

@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-from .boot import read_boot, set_boot
-from .bring import Outcome, bring
+from .ensure import Outcome, ensure
+from .options import CONFIG, METHODS, ON_UNSUPPORTED, STATES, ClockOptions, chosen, parse, read_options, write_options
 from .plan import Action, GpuPlan, plan
 from .record import Lock, read_record, write_record
-from .wanted import CONFIG, METHODS, ON_UNSUPPORTED, STATES, Wanted, chosen, wanted_of
 
 __all__ = [
     "CONFIG",
@@ -18,16 +17,16 @@ __all__ = [
     "ON_UNSUPPORTED",
     "STATES",
     "Action",
+    "ClockOptions",
     "GpuPlan",
     "Lock",
     "Outcome",
-    "Wanted",
-    "bring",
     "chosen",
+    "ensure",
+    "parse",
     "plan",
-    "read_boot",
+    "read_options",
     "read_record",
-    "set_boot",
-    "wanted_of",
+    "write_options",
     "write_record",
 ]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...machine.gpu import Clocks, GpuFacts
+from .options import ClockOptions
 from .record import Lock
-from .wanted import Wanted
 
 APPLICATION, LOCKED = "application", "locked"
 
@@ -67,7 +67,7 @@ class GpuPlan:
         return self.gpu.persistence is False and not switched_on and self.target is not None
 
 
-def plan(gpu: GpuFacts, recorded: Lock | None, wanted: Wanted) -> GpuPlan:
+def plan(gpu: GpuFacts, recorded: Lock | None, wanted: ClockOptions) -> GpuPlan:
     """Return what to do to a GPU.
 
     :param recorded: what the record of this load of the driver says of it.
@@ -139,7 +139,7 @@ def _trusted(gpu: GpuFacts, recorded: Lock | None) -> tuple[Lock | None, str | N
     return recorded, None
 
 
-def _doubts(gpu: GpuFacts, lock: Lock | None, wanted: Wanted) -> tuple[str, ...]:
+def _doubts(gpu: GpuFacts, lock: Lock | None, wanted: ClockOptions) -> tuple[str, ...]:
     found = []
     running = gpu.current.graphics
     if lock and lock.graphics and running and running < lock.graphics and gpu.slowed is False:
@@ -152,7 +152,7 @@ def _doubts(gpu: GpuFacts, lock: Lock | None, wanted: Wanted) -> tuple[str, ...]
     return tuple(found)
 
 
-def _persistence(gpu: GpuFacts, wanted: Wanted) -> tuple[tuple[Action, ...], tuple[str, ...]]:
+def _persistence(gpu: GpuFacts, wanted: ClockOptions) -> tuple[tuple[Action, ...], tuple[str, ...]]:
     if wanted.persistence is None or gpu.persistence in (None, wanted.persistence):
         return (), ()
     return (
@@ -195,7 +195,7 @@ def _set_application(gpu: GpuFacts, lock: Lock | None, target: Clocks) -> tuple[
 
 
 def _lock(
-    lock: Lock | None, target: Clocks, wanted: Wanted, gpu: GpuFacts
+    lock: Lock | None, target: Clocks, wanted: ClockOptions, gpu: GpuFacts
 ) -> tuple[tuple[Action, ...], tuple[str, ...]]:
     memory_is = lock and (lock.memory == target.memory or lock.memory_refused)
     if lock and lock.graphics == target.graphics and (memory_is or target.memory is None):
@@ -210,7 +210,7 @@ def _lock(
     return tuple(actions), (f"our record says {Clocks(lock.memory, lock.graphics) if lock.locked else 'unlocked'}",)
 
 
-def _target(gpu: GpuFacts, wanted: Wanted) -> tuple[Clocks | None, str | None]:
+def _target(gpu: GpuFacts, wanted: ClockOptions) -> tuple[Clocks | None, str | None]:
     """Return the clocks to reach, or why they cannot be."""
     memory = wanted.memory_mhz or gpu.highest.memory
     if gpu.supported and memory not in gpu.supported:

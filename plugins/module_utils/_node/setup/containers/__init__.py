@@ -4,6 +4,6 @@
 
 """What containers need on a node: enroot's settings, the pyxis plugin, the boot's sweep, and an importer with a cache.
 
-``options`` says what is wanted, ``configure`` does it for enroot, ``pyxis`` builds the plugin for the Slurm that is
-there.
+``options`` says what is wanted, ``enroot`` writes it, ``pyxis`` builds the plugin for the Slurm that is there, and
+``ensure`` does all of it for the module container_node.
 """

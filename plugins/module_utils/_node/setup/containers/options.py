@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What is wanted of enroot: the options of the module enroot_setup, which are also those of its file in /etc/hpcai."""
+"""What is wanted of enroot: the option enroot of the module container_node, also the file of it in /etc/hpcai."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 
 from ...machine.config import FOLDER, ConfigError, read_config
 from ...machine.root import Root
-from .enroot_conf import check_settings
 
 CONFIG = "containers"
 SETTINGS = f"{FOLDER}/{CONFIG}.json"
@@ -33,8 +32,8 @@ _GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 @dataclass(frozen=True)
-class Options:
-    """See the documentation of the module enroot_setup, whose options these are.
+class EnrootOptions:
+    """See the option enroot of the module container_node.
 
     :ivar settings: of enroot.conf, as text.
     """
@@ -100,12 +99,12 @@ class Options:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
 
 
-def options_of(given: Mapping[str, Any]) -> Options:
+def options_of(given: Mapping[str, Any]) -> EnrootOptions:
     """Return options out of a module's parameters or the settings file; what is None counts as not given.
 
     :raises ConfigError: an option that there is not, or a value that it cannot have.
     """
-    known = [known.name for known in fields(Options)]
+    known = [known.name for known in fields(EnrootOptions)]
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise ConfigError(f"unknown options: {', '.join(unknown)}; known are {', '.join(sorted(known))}.")
@@ -113,7 +112,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
     stated["settings"] = check_settings(stated.get("settings", {}))
     for name in ("nvidia", "mellanox", "sysctl"):
         stated[name] = {str(key): str(value) for key, value in stated.get(name, {}).items() if value is not None}
-    options = Options(**stated)
+    options = EnrootOptions(**stated)
     if options.apparmor not in APPARMOR:
         raise ConfigError(f"apparmor must be one of {', '.join(APPARMOR)}, not {options.apparmor!r}.")
     _check_forms(options)
@@ -127,7 +126,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
     return options
 
 
-def _check_forms(options: Options) -> None:
+def _check_forms(options: EnrootOptions) -> None:
     for name, words, form in (
         ("hooks", "file names", _NAME),
         ("local_folders", "absolute paths", _PATH),
@@ -148,7 +147,7 @@ def _check_forms(options: Options) -> None:
             raise ConfigError(f"{name} must be an absolute path of letters, digits and ._/@+-, not {value!r}.")
 
 
-def _check_groups(options: Options) -> None:
+def _check_groups(options: EnrootOptions) -> None:
     for registry, groups in options.acr_groups.items():
         if registry not in options.acr_registries:
             raise ConfigError(f"acr_groups has {registry!r}, which is not in acr_registries: add it there.")
@@ -156,10 +155,86 @@ def _check_groups(options: Options) -> None:
             raise ConfigError(f"acr_groups of {registry} must be a list of names of groups, not {groups!r}.")
 
 
-def read_options(root: Root) -> Options | None:
+def read_options(root: Root) -> EnrootOptions | None:
     """Return what is kept in /etc/hpcai/containers.json; None where it is not, as no containers are wanted.
 
     :raises ConfigError: it cannot be used.
     """
     kept = read_config(root, CONFIG)
     return None if kept is None else options_of(kept)
+
+
+# Enroot's settings: which keys there are, and the text of the drop-in.
+#
+# Enroot exports any key that begins with ENROOT_, so a misspelt one goes unnoticed there. Of two drop-ins that set a
+# key the first one counts, and what is in the environment counts more than either (``config::export`` of enroot 4.1).
+
+DROP_IN = "/etc/enroot/enroot.conf.d/50-hpcai.conf"
+_HEADER = "# Written by hpcai.azure.container_node, which overwrites it.\n"
+
+KEYS = (
+    "LIBRARY_PATH",
+    "SYSCONF_PATH",
+    "RUNTIME_PATH",
+    "CONFIG_PATH",
+    "CACHE_PATH",
+    "DATA_PATH",
+    "TEMP_PATH",
+    "GZIP_PROGRAM",
+    "ZSTD_OPTIONS",
+    "SQUASH_OPTIONS",
+    "ROOTFS_WRITABLE",
+    "NATIVE_OVERLAYFS",
+    "REMAP_ROOT",
+    "MAX_PROCESSORS",
+    "MAX_CONNECTIONS",
+    "CONNECT_TIMEOUT",
+    "TRANSFER_TIMEOUT",
+    "TRANSFER_RETRIES",
+    "LOGIN_SHELL",
+    "ALLOW_SUPERUSER",
+    "ALLOW_HTTP",
+    "BUNDLE_ALL",
+    "BUNDLE_CHECKSUM",
+    "MOUNT_HOME",
+    "RESTRICT_DEV",
+    "FORCE_OVERRIDE",
+)
+"""Those of conf/enroot.conf.in at v4.1.2, without ENROOT_."""
+OTHERS = ("SSL_CERT_DIR", "SSL_CERT_FILE", "all_proxy", "no_proxy", "http_proxy", "https_proxy")
+KNOWN = (*(f"ENROOT_{key}" for key in KEYS), *OTHERS)
+_PATHS = ("ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH", "ENROOT_TEMP_PATH")
+# pyxis clears HOME in its epilog, and a path that is another one there drains the node.
+_HOME = re.compile(r"\$\{?(HOME|XDG_|USER\b|LOGNAME\b)|~")
+
+
+def check_settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings as text, without those that are None.
+
+    :raises ConfigError: a key that enroot does not know, a value of several lines, or a path that hangs on HOME.
+    """
+    unknown = sorted(key for key in settings if key not in KNOWN)
+    if unknown:
+        raise ConfigError(
+            f"enroot knows no setting {', '.join(unknown)}, and would pass over it in silence: "
+            f"there are {', '.join(KNOWN)}."
+        )
+    checked = {}
+    for key, value in settings.items():
+        if value is None:
+            continue
+        text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+        if "\n" in text or not text:
+            raise ConfigError(f"{key} must be one line that is not empty, not {text!r}; null leaves it to enroot.")
+        if key in _PATHS and (_HOME.search(text) or not text.startswith("/")):
+            raise ConfigError(
+                f"{key} must be an absolute path that is the same without HOME and USER, not {text!r}: pyxis ends a "
+                "job's containers without them, and a path it does not find drains the node. $(id -u) may be in it."
+            )
+        checked[key] = text
+    return checked
+
+
+def drop_in(settings: Mapping[str, str]) -> str:
+    """Return the text of the drop-in."""
+    return _HEADER + "".join(f"{key} {settings[key]}\n" for key in sorted(settings))

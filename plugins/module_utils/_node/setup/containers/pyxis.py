@@ -10,18 +10,78 @@ link points to the present one, and a record says what it was made of.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...machine.atomic import write_file
 from ...machine.root import Root
 from ...machine.run import Run
-from .build import BuildFailed, build
-from .slurm_version import HEADER, PREFIX, Slurm, headers_version, installed_slurm
+from .enroot import link_change
+
+HEADER = "slurm/slurm_version.h"
+PREFIX = "/usr"
+"""Below which Slurm is, where nobody says."""
+_HEADER_NUMBER = re.compile(r"#define\s+SLURM_VERSION_NUMBER\s+(0x[0-9a-fA-F]+)")
+_VERSION = re.compile(r"\b(\d+\.\d+\.\d+)")
+
+
+@dataclass(frozen=True)
+class InstalledSlurm:
+    """The Slurm of a machine.
+
+    :ivar version: such as ``22.05.8``.
+    :ivar package: the package's version and release; empty where no package manager knows it.
+    """
+
+    version: str
+    package: str
+
+
+def installed_slurm(run: Run, prefix: str = PREFIX) -> InstalledSlurm | None:
+    """Return the Slurm that is installed below ``prefix``; None if there is none.
+
+    The package database comes first: Slurm's clients do not tell their version without a configuration, which an image
+    has not. Its daemons do.
+    """
+    scontrol = f"{prefix}/bin/scontrol"
+    package = _package(run, scontrol)
+    found = _VERSION.search(package)
+    for command in ([f"{prefix}/sbin/slurmd", "-V"], [f"{prefix}/sbin/slurmctld", "-V"], [scontrol, "--version"]):
+        if found:
+            break
+        answer = run(command)
+        found = _VERSION.search(answer.stdout) if answer.rc == 0 else None
+    return InstalledSlurm(found[1], package) if found else None
+
+
+def _package(run: Run, scontrol: str) -> str:
+    """The release of the package that has scontrol."""
+    owner = run(["dpkg-query", "--search", scontrol])
+    if owner.rc == 0 and ":" in owner.stdout:
+        name = owner.stdout.partition(":")[0].split(",")[0]
+        shown = run(["dpkg-query", "--show", "--showformat=${Version}", name])
+    else:
+        shown = run(["rpm", "--query", "--file", "--queryformat=%{VERSION}-%{RELEASE}", scontrol])
+    return shown.stdout.strip() if shown.rc == 0 else ""
+
+
+def headers_version(root: Root, include: str) -> str | None:
+    """Return which Slurm the headers below ``include`` are of; None if there are none."""
+    found = _HEADER_NUMBER.search(root.text(f"{include}/{HEADER}") or "")
+    if not found:
+        return None
+    number = int(found[1], 16)
+    return f"{number >> 16 & 0xFF}.{number >> 8 & 0xFF:02d}.{number & 0xFF}"
+
 
 RECORD = "/var/lib/hpcai/pyxis.json"
 FOLDER = "/usr/lib/hpcai/pyxis"
@@ -32,7 +92,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Made:
+class BuildRecord:
     """What a plugin was made of: the record.
 
     :ivar slurm: Slurm's version.
@@ -57,7 +117,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """What has to be done.
 
     :ivar wanted: what the plugin has to be made of.
@@ -65,12 +125,12 @@ class Plan:
     :ivar before: what the present one was made of; None where there is none.
     """
 
-    wanted: Made
+    wanted: BuildRecord
     reason: str
-    before: Made | None
+    before: BuildRecord | None
 
 
-def look(source: str, sha256: str, version: str, root: Root, run: Run, prefix: str = PREFIX) -> Plan:
+def plan_build(source: str, sha256: str, version: str, root: Root, run: Run, prefix: str = PREFIX) -> BuildPlan:
     """Return what has to be done. Without a source on this machine the recorded one counts as the wanted one.
 
     :param source: path of the source's archive.
@@ -90,11 +150,11 @@ def look(source: str, sha256: str, version: str, root: Root, run: Run, prefix: s
     digest = sha256 or found or (before.source_sha256 if before and before.pyxis == version else "")
     if not digest:
         raise BuildFailed(f"{source} is not there, and no plugin of pyxis {version} was built: run the role's install.")
-    wanted = Made(slurm.version, slurm.package, version, digest, prefix)
-    return Plan(wanted, _reason(wanted, before, root), before)
+    wanted = BuildRecord(slurm.version, slurm.package, version, digest, prefix)
+    return BuildPlan(wanted, _reason(wanted, before, root), before)
 
 
-def _reason(wanted: Made, before: Made | None, root: Root) -> str:
+def _reason(wanted: BuildRecord, before: BuildRecord | None, root: Root) -> str:
     if before is None:
         return "none was built yet"
     for name, words in (
@@ -109,7 +169,7 @@ def _reason(wanted: Made, before: Made | None, root: Root) -> str:
     return damage(before, root)
 
 
-def damage(made: Made, root: Root) -> str:
+def damage(made: BuildRecord, root: Root) -> str:
     """Return what is wrong with the plugin that was made; empty where nothing is."""
     path = root.at(LINK)
     if not os.path.islink(path) or os.readlink(path) != f"{made.folder}/{NAME}" or not os.path.exists(path):
@@ -117,7 +177,7 @@ def damage(made: Made, root: Root) -> str:
     return "" if file_digest(path) == made.plugin_sha256 else f"{LINK} is not what was built"
 
 
-def bring(plan: Plan, source: str, root: Root, run: Run) -> None:
+def install(plan: BuildPlan, source: str, root: Root, run: Run) -> None:
     """Build the plugin and put it in place. Until it is there the old one stays.
 
     :raises BuildFailed: it cannot be built; nothing was changed.
@@ -139,35 +199,27 @@ def bring(plan: Plan, source: str, root: Root, run: Run) -> None:
             f"pyxis has to be built anew ({plan.reason}), and its source {source} is gone: run the install."
         )
     folder = root.at(f"{FOLDER}/{plan.wanted.folder}")
-    with build(root.at(source), root.at(include), plan.wanted.pyxis, run) as plugin:
+    with compile_plugin(root.at(source), root.at(include), plan.wanted.pyxis, run) as plugin:
         os.makedirs(folder, mode=0o755, exist_ok=True)
         temporary = f"{folder}/.{NAME}"
         shutil.copyfile(plugin, temporary)
         os.chmod(temporary, 0o644)
         os.replace(temporary, f"{folder}/{NAME}")
-    _link(root.at(LINK), f"{plan.wanted.folder}/{NAME}")
+    link_change(root.at(LINK), f"{plan.wanted.folder}/{NAME}").apply()
     made = {**asdict(plan.wanted), "plugin_sha256": file_digest(f"{folder}/{NAME}")}
     write_file(root.at(RECORD), json.dumps({"schema": SCHEMA, **made}, indent=2, sort_keys=True) + "\n")
 
 
-def _named(made: Made) -> str:
+def _named(made: BuildRecord) -> str:
     return f"{made.slurm} ({made.slurm_package})" if made.slurm_package else made.slurm
 
 
-def _link(path: str, target: str) -> None:
-    temporary = f"{path}.new"
-    if os.path.lexists(temporary):
-        os.unlink(temporary)
-    os.symlink(target, temporary)
-    os.replace(temporary, path)
-
-
-def read_record(root: Root) -> Made | None:
+def read_record(root: Root) -> BuildRecord | None:
     """Return what the present plugin was made of; None where there is no record that can be read."""
     try:
         kept: dict[str, Any] = json.loads(root.text(RECORD) or "{}")
         kept.pop("schema", None)
-        made = Made(**kept)
+        made = BuildRecord(**kept)
     except (ValueError, TypeError, AttributeError):
         return None
     return made if all(isinstance(value, str) for value in asdict(made).values()) else None
@@ -181,13 +233,13 @@ def fits(root: Root, run: Run) -> str:
     slurm = installed_slurm(run, made.prefix)
     if slurm is None:
         return "Slurm is not installed"
-    if Slurm(made.slurm, made.slurm_package) != slurm:
+    if InstalledSlurm(made.slurm, made.slurm_package) != slurm:
         has = f"{slurm.version} ({slurm.package})"
         return f"pyxis was built for Slurm {made.slurm} ({made.slurm_package}), and this is {has}"
     return damage(made, root)
 
 
-def as_diff(plan: Plan) -> dict[str, str]:
+def as_diff(plan: BuildPlan) -> dict[str, str]:
     """Return the change of the record in the form of Ansible's diff; an empty one where nothing is built."""
     if not plan.reason:
         return {}
@@ -205,3 +257,102 @@ def file_digest(path: str) -> str | None:
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
     return digest.hexdigest()
+
+
+# Building pyxis from its source's archive, by a user who may do nothing else, in a folder that goes away.
+
+_NOBODY = 65534
+_PARENT = "/var/tmp"
+_PLUGIN = "spank_pyxis.so"
+_ELF = b"\x7fELF"
+_MOST_BYTES = 64 << 20
+"""Bytes of the unpacked source, at most: pyxis has 300 KiB."""
+
+
+class BuildFailed(RuntimeError):
+    """The plugin cannot be built; the message says why, and what to do."""
+
+
+@contextlib.contextmanager
+def compile_plugin(archive: str, include: str, version: str, run: Run) -> Iterator[str]:
+    """Unpack the archive, build the plugin and give its path, for as long as the context lasts.
+
+    :param include: folder of Slurm's headers.
+    :param version: pyxis' version, which the plugin says in its log.
+    :raises BuildFailed: the archive is not what it should be, or it does not compile; the message has the first error.
+    """
+    folder = tempfile.mkdtemp(prefix="hpcai-pyxis-", dir=_PARENT)
+    try:
+        source = _unpack(archive, folder)
+        _give_away(folder)
+        extra = [] if include == "/usr/include" else [f"CPPFLAGS=-I{include}"]
+        answer = run(["env", *extra, *_as_nobody(), "make", "-C", source, _PLUGIN, f"PYXIS_VER={version}"])
+        plugin = f"{source}/{_PLUGIN}"
+        if answer.rc != 0:
+            lines = [line for line in answer.stderr.splitlines() if line.strip()]
+            said = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no message")
+            raise BuildFailed(
+                f"pyxis does not compile (make ended with {answer.rc}): {said.replace(folder, '').strip()}"
+            )
+        if not _is_elf(plugin):
+            raise BuildFailed(f"make ended well and left no {_PLUGIN}: {archive} is no source of pyxis.")
+        yield plugin
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _as_nobody() -> list[str]:
+    if os.geteuid() != 0:
+        return []
+    return ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--no-new-privs", "--"]
+
+
+def _unpack(archive: str, folder: str) -> str:
+    """Unpack plain files and folders only, each below the folder; return where the Makefile is."""
+    try:
+        with tarfile.open(archive) as tar:
+            size = 0
+            for member in tar:
+                name = os.path.normpath(member.name)
+                if name.startswith(("/", "..")):
+                    raise BuildFailed(
+                        f"{archive} has {member.name!r}, which leads out of it: it is no source of pyxis."
+                    )
+                path = os.path.join(folder, name)
+                if member.isdir():
+                    os.makedirs(path, exist_ok=True)
+                elif member.isreg():
+                    size += member.size
+                    if size > _MOST_BYTES:
+                        raise BuildFailed(f"{archive} is larger than any source of pyxis.")
+                    os.makedirs(os.path.dirname(path), exist_ok=True)
+                    stream = tar.extractfile(member)
+                    if stream:
+                        with open(path, "wb") as file:
+                            shutil.copyfileobj(stream, file)
+                        # Make goes by the files' times.
+                        os.utime(path, (member.mtime, member.mtime))
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise BuildFailed(f"{archive} cannot be unpacked: {error}.") from error
+    tops = [folder, *(entry.path for entry in sorted(os.scandir(folder), key=lambda entry: entry.name))]
+    for top in tops:
+        if os.path.isfile(os.path.join(top, "Makefile")):
+            return top
+    raise BuildFailed(f"{archive} has no Makefile: it is no source of pyxis.")
+
+
+def _give_away(folder: str) -> None:
+    if os.geteuid() != 0:
+        return
+    for base, folders, files in os.walk(folder):
+        os.chown(base, _NOBODY, _NOBODY)
+        for name in (*folders, *files):
+            os.chown(os.path.join(base, name), _NOBODY, _NOBODY, follow_symlinks=False)
+
+
+def _is_elf(path: str) -> bool:
+    # Whoever built it could have left a link to something else.
+    if os.path.islink(path) or not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(4) == _ELF

@@ -15,14 +15,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
 
+from ...machine import owners
 from ...machine.mounts import is_full
 from ...machine.root import Root
-from ...machine.user_folders import adapt
-from ..directories.folders import Base, FolderProblem, make, opened
-from ..directories.wanted import Folder
-from .options import Options
+from ...machine.run import Run
+from ...machine.user_folders import Base, FolderProblem, adapt, opened, remove_as_owner
+from ..directories.apply import make
+from ..directories.options import Folder
+from .options import EnrootOptions
 
 _MODE = 0o700
 _USERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -32,7 +37,7 @@ SPARES = 64
 _SPARE = ".spare-"
 
 
-def make_all(options: Options, uid: int, gid: int, root: Root) -> tuple[list[str], list[str]]:
+def make_all(options: EnrootOptions, uid: int, gid: int, root: Root) -> tuple[list[str], list[str]]:
     """Make the folders of a user, mode 0700, where only root can write; return what was made, and what could not be."""
     made: list[str] = []
     problems: list[str] = []
@@ -108,3 +113,69 @@ def _is_there(base: Base, name: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+# What jobs left behind that died with the machine: their containers and half-imported images.
+#
+# Only what bears the name of a job's: ``pyxis_<job>_<name>``, ``pyxis_<job>.<step>``, ``<job>.<step>.squashfs``. A
+# container that a user made and named is his. It is removed as the user whose it is, so that nobody can lead this
+# elsewhere by a link.
+
+SWEPT = "/run/hpcai/containers.swept"
+"""There after the sweep of this boot: /run is empty after each."""
+_CONTAINER = re.compile(r"pyxis_(?P<job>\d+)(_.+|\.\d+)")
+_IMAGE = re.compile(r"(?P<job>\d+)\.\d+\.squashfs")
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something of a job that is no more.
+
+    :ivar uid: user whose it is.
+    :ivar path: where it lies.
+    """
+
+    uid: int
+    path: str
+
+
+def live_jobs(root: Root) -> set[str]:
+    """Return the ids of jobs that have a slurmstepd on this machine."""
+    return {str(job) for job in owners.live_jobs(owners.read_owned(root))}
+
+
+def leftovers(data_path: str, runtime_path: str, root: Root) -> list[Leftover]:
+    """Return what jobs left behind that do not run any more.
+
+    :param data_path: folder of the users' folders with containers, such as /scratch/enroot/data.
+    :param runtime_path: pyxis' folder, of users' folders with images.
+    """
+    live = live_jobs(root)
+    found = []
+    for parent, form in ((data_path, _CONTAINER), (runtime_path, _IMAGE)):
+        for folder, uid in _folders_of_users(parent, root) if parent else ():
+            for name in root.entries(folder):
+                match = form.fullmatch(name)
+                if match and match["job"] not in live:
+                    found.append(Leftover(uid, root.at(f"{folder}/{name}")))
+    return found
+
+
+def _folders_of_users(parent: str, root: Root) -> Iterator[tuple[str, int]]:
+    """The folders of users in it: a real folder that belongs to the user whose number is in its name."""
+    for name in root.entries(parent):
+        number = name.rpartition("-")[2]
+        if not number.isdecimal() or name not in (number, f"user-{number}"):
+            continue
+        found = os.lstat(root.at(f"{parent}/{name}"))
+        if os.path.isdir(root.at(f"{parent}/{name}")) and found.st_uid == int(number) and not _is_link(found.st_mode):
+            yield f"{parent}/{name}", found.st_uid
+
+
+def _is_link(mode: int) -> bool:
+    return mode & 0o170000 == 0o120000
+
+
+def remove_leftovers(found: list[Leftover], run: Run) -> list[str]:
+    """Remove them, each as its user; return what could not be removed, in words."""
+    return [problem for left in found if (problem := remove_as_owner(left.path, left.uid, run))]

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from ...machine.lock import Locked, only_one
 from ...machine.root import Root
 from ...machine.run import Run, wait_until
-from ..scratch import wanted as scratch_wanted
+from ...machine.user_folders import FolderProblem, opened
+from ..scratch import options as scratch_wanted
+from ..scratch.disk_count import DiskCount, expected_disks
+from ..scratch.disks import Refused
 from ..scratch.mounting import uid_of
-from ..scratch.promise import Promise, promised
-from ..scratch.promise import read_wanted as read_scratch
-from ..scratch.refusal import Refused
-from .fallback import take_place
-from .folders import FolderProblem, make, opened
-from .place import MOUNT, Facts, Place, choose, look
-from .wanted import Folder, Wanted
+from ..scratch.options import read_options as read_scratch
+from .apply import make, make_fallback
+from .options import DirectoryOptions, Folder
+from .plan import MOUNT, DirectoryFacts, Location, choose, look
 
 LOCK = "/run/hpcai/directories.lock"
 """Not in /run/lock, where a user could hold a file of this name."""
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def ensure(
-    wanted: Wanted,
+    wanted: DirectoryOptions,
     root: Root,
     run: Run,
     check: bool = False,
@@ -82,23 +82,25 @@ def ensure(
         raise Refused(f"another run is at work on the directories: {error}") from error
 
 
-def _ensure(wanted: Wanted, root: Root, run: Run, check: bool, nvme_count: int | None, wait_s: float) -> Outcome:
+def _ensure(
+    wanted: DirectoryOptions, root: Root, run: Run, check: bool, nvme_count: int | None, wait_s: float
+) -> Outcome:
     scratch = read_scratch(root) or scratch_wanted.parse({})
     facts = look(wanted, root)
-    promise = None
+    expected = None
     if facts.here is None or facts.is_fallback:
-        promise = promised(scratch, root, nvme_count)
-        if check and promise.count and facts.here is None:
-            return _foreseen(wanted, promise)
-    if not check and _is_awaited(facts, promise):
-        wait_until(lambda: not _is_awaited(look(wanted, root), promise), wait_s)
+        expected = expected_disks(scratch, root, nvme_count)
+        if check and expected.count and facts.here is None:
+            return _foreseen(wanted, expected)
+    if not check and _is_awaited(facts, expected):
+        wait_until(lambda: not _is_awaited(look(wanted, root), expected), wait_s)
         facts = look(wanted, root)
-    place = choose(facts, wanted, promise)
+    place = choose(facts, wanted, expected)
     top = Folder("", scratch.owner, scratch.group, scratch.mode, "")
     actions: list[str] = []
     moved: list[str] = []
     if place.kind != MOUNT:
-        actions += take_place(place, facts.folder, wanted.mountpoint, top, root, run, check, moved.append)
+        actions += make_fallback(place, facts.folder, wanted.mountpoint, top, root, run, check, moved.append)
     if check and (facts.folder == "missing" or place.bound_from):
         return Outcome(
             place.kind, wanted.mountpoint, (*actions, *_all(wanted)), (*_warnings(place, wanted, ""), *moved)
@@ -126,27 +128,27 @@ def _ensure(wanted: Wanted, root: Root, run: Run, check: bool, nvme_count: int |
     )
 
 
-def _foreseen(wanted: Wanted, promise: Promise) -> Outcome:
+def _foreseen(wanted: DirectoryOptions, expected: DiskCount) -> Outcome:
     """In check mode the task before did not mount the disks either."""
     warning = (
-        f"{wanted.mountpoint} is not mounted yet, and {promise.count} local NVMe disks are expected "
-        f"({promise.origin}): check mode cannot tell whether this run would mount them; if not, the real run fails"
+        f"{wanted.mountpoint} is not mounted yet, and {expected.count} local NVMe disks are expected "
+        f"({expected.origin}): check mode cannot tell whether this run would mount them; if not, the real run fails"
     )
     return Outcome(None, wanted.mountpoint, _all(wanted), (warning,))
 
 
-def _all(wanted: Wanted) -> tuple[str, ...]:
+def _all(wanted: DirectoryOptions) -> tuple[str, ...]:
     return tuple(f"make {wanted.mountpoint}/{folder.path} {folder}" for folder in wanted.folders)
 
 
-def _is_awaited(facts: Facts, promise: Promise | None) -> bool:
+def _is_awaited(facts: DirectoryFacts, expected: DiskCount | None) -> bool:
     """Whether the temporary disk is needed, and somebody is about to mount it."""
     disk = facts.temporary
-    needed = facts.here is None and promise is not None and promise.count == 0
+    needed = facts.here is None and expected is not None and expected.count == 0
     return needed and disk is not None and disk.mount is None and bool(disk.awaited)
 
 
-def _owners(wanted: Wanted) -> frozenset[int]:
+def _owners(wanted: DirectoryOptions) -> frozenset[int]:
     """The users whom directories are made for; of their own, parents of other directories may be."""
     found = set()
     for folder in wanted.folders:
@@ -155,13 +157,13 @@ def _owners(wanted: Wanted) -> frozenset[int]:
     return frozenset(found)
 
 
-def _filesystem(wanted: Wanted, root: Root) -> str:
+def _filesystem(wanted: DirectoryOptions, root: Root) -> str:
     """What the mountpoint lies on, in words."""
     here = look(wanted, root).here
     return f"{here.filesystem} of {here.source}" if here else "the operating system's disk"
 
 
-def _warnings(place: Place, wanted: Wanted, space: str) -> tuple[str, ...]:
+def _warnings(place: Location, wanted: DirectoryOptions, space: str) -> tuple[str, ...]:
     if place.kind == MOUNT:
         return place.warnings
     return (f"{wanted.mountpoint} is not on NVMe disks: {place.words}{space}", *place.warnings)
@@ -171,7 +173,7 @@ def _in_words(size: int, free: int) -> str:
     return f", {size / 1e9:.1f} GB, of which {free / 1e9:.1f} GB are free"
 
 
-def _fullness(space: os.statvfs_result, wanted: Wanted) -> tuple[str, ...]:
+def _fullness(space: os.statvfs_result, wanted: DirectoryOptions) -> tuple[str, ...]:
     free_bytes = f"{space.f_bavail * space.f_frsize} bytes"
     if space.f_blocks and space.f_bavail < _LEAST_FREE * space.f_blocks:
         return (f"{wanted.mountpoint} is full: {free_bytes} and {space.f_favail} inodes are free",)

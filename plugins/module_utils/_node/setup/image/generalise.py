@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Take out of a machine what is its own, before others are made from it: first a list, then the deed."""
+"""Remove from a machine what is its own before others are made from it: plan, stop what would write it again, apply."""
 
 from __future__ import annotations
 
@@ -19,13 +19,76 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...machine.atomic import write_file
+from ...machine.mounts import Mount, read_mounts
 from ...machine.root import Root
-from . import accounts
-from .mounted import Places
-from .own import HOME, ITEMS, PASSWORDS, Item
+from ...machine.run import Run
+from ..users.facts import NO_PASSWORD, SHADOW, Account, read_accounts
+from .facts import is_running
+from .identity import HOME, ITEMS, PASSWORDS, Item
+
+_DISK_FILESYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "vfat", "zfs", "overlay", "fuse.fuse-overlayfs")
+_SEVERAL_ROOTS = ("btrfs",)
+"""Where a part of the file system is commonly mounted that is not a folder of another mount."""
+
+
+class MountsUnknown(RuntimeError):
+    """It cannot be told what is mounted, and so not what may be removed."""
+
+
+class ImageMounts:
+    """Tells by the mounts whether a place belongs to the image.
+
+    A folder of the host that is mounted into an image while that is made (a cache of packages, /etc/resolv.conf) must
+    outlive it, whatever it holds. So must what lies on another machine.
+    """
+
+    def __init__(self, root: Root, mounts: Sequence[Mount]) -> None:
+        self._root = root
+        # A later mount hides an earlier one at the same place.
+        self._mounts = {mount.mountpoint.rstrip("/") or "/": mount for mount in mounts}
+
+    def foreign(self, place: str) -> str | None:
+        """Return why what lies at the real path ``place`` is not the image's, in a few words; None if it is."""
+        top = os.path.realpath(self._root.path)
+        real = os.path.join(os.path.realpath(os.path.dirname(place)), os.path.basename(place))
+        if os.path.commonpath([top, real]) != top:
+            return f"it leads out of the image, to {real}"
+        while real != top:
+            mount = self._mounts.get(real)
+            if mount:
+                return self._why(mount)
+            real = os.path.dirname(real)
+        return None
+
+    def has_mounts_below(self, place: str) -> bool:
+        """Whether anything is mounted below the folder at the real path ``place``."""
+        return any(point.startswith(f"{place.rstrip('/')}/") for point in self._mounts)
+
+    def _why(self, mount: Mount) -> str | None:
+        if mount.filesystem not in _DISK_FILESYSTEMS:
+            return f"{mount.filesystem} is mounted at {mount.mountpoint}"
+        if mount.root != "/" and mount.filesystem not in _SEVERAL_ROOTS:
+            return f"{mount.mountpoint} is a bind mount"
+        return None
+
+
+def read_image_mounts(root: Root) -> ImageMounts:
+    """Return the mounts of the image below ``root``.
+
+    :raises MountsUnknown: the kernel does not tell what is mounted.
+    """
+    # Of this machine, wherever the image lies: in a chroot the kernel tells what is mounted in there.
+    mounts = read_mounts(Root("/"))
+    if not mounts and not os.path.exists("/proc/self/mountinfo"):
+        raise MountsUnknown(
+            "It cannot be told what is mounted into this image, as there is no /proc/self/mountinfo: mount /proc in it."
+        )
+    return ImageMounts(root, mounts)
+
 
 REMOVE, EMPTY, FORGET = "remove", "empty", "forget"
 _NODE = "/etc/hpcai/node.json"
+_SELINUX_LABEL = "security.selinux"
 _ITS_SIZE = "vm_size"
 """Of the bake's machine; the sizes described by hand beside it belong to all."""
 # messages.1, syslog.2.gz, dmesg.0, cloud-init.log-20260101, secure-20260101.gz
@@ -47,7 +110,7 @@ class Action:
 
 
 @dataclass(frozen=True)
-class Plan:
+class GeneralisePlan:
     """What has to go.
 
     :ivar actions: in their order; a folder stands for all that is in it.
@@ -66,28 +129,34 @@ class Plan:
 
 
 def plan(
-    root: Root, places: Places, keep: Collection[str] = (), extra: Sequence[str] = (), spared: Collection[str] = ()
-) -> Plan:
+    root: Root, mounts: ImageMounts, keep: Collection[str] = (), extra: Sequence[str] = (), spared: Collection[str] = ()
+) -> GeneralisePlan:
     """Return what has to go. Changes nothing.
 
     :param keep: names of items that stay.
     :param extra: further patterns of what is removed.
     :param spared: real paths that this very process needs; nothing below them is touched.
     """
-    walk = _Walk(root, places, spared)
-    people = accounts.people(root)
+    walk = _Walk(root, mounts, spared)
+    people = [account for account in read_accounts(root) if account.uid == 0 or account.is_person]
     for item in (Item("extra", "what was asked for besides", remove=tuple(extra)), *ITEMS):
         if item.name not in keep:
-            walk.visit(item, [account.home for account in people])
+            walk.visit(item, [_home_of(account) for account in people])
     if "cluster" not in keep and _ITS_SIZE in _settings(root):
         walk.actions[_NODE] = Action("cluster", FORGET, _NODE)
     locked = () if PASSWORDS in keep else tuple(account.name for account in people if account.has_password)
-    return Plan(tuple(walk.actions.values()), locked, tuple(sorted(walk.left_alone.items())))
+    return GeneralisePlan(tuple(walk.actions.values()), locked, tuple(sorted(walk.left_alone.items())))
+
+
+def _home_of(account: Account) -> str:
+    # Never the whole machine for somebody's home.
+    home = os.path.normpath(account.home or "/")
+    return home if home.startswith("/") and home.strip("/") else "/nonexistent"
 
 
 class _Walk:
-    def __init__(self, root: Root, places: Places, spared: Collection[str]) -> None:
-        self.root, self.places = root, places
+    def __init__(self, root: Root, mounts: ImageMounts, spared: Collection[str]) -> None:
+        self.root, self.mounts = root, mounts
         self.spared = {os.path.realpath(path) for path in spared}
         self.actions: dict[str, Action] = {}
         self.left_alone: dict[str, str] = {}
@@ -131,7 +200,7 @@ class _Walk:
             yield from (os.path.join(here, name) for name in sorted(files))
 
     def _own(self, place: str) -> bool:
-        reason = self.places.foreign(place)
+        reason = self.mounts.foreign(place)
         if reason:
             self._leave(place, reason)
         return not reason
@@ -150,7 +219,7 @@ class _Walk:
             if real not in self.spared:
                 for entry in sorted(os.listdir(place)):
                     self._remove(item, os.path.join(place, entry))
-        elif self.places.has_mounts_below(real):
+        elif self.mounts.has_mounts_below(real):
             self._leave(place, "something is mounted in it")
         else:
             self._add(item, REMOVE, place)
@@ -175,7 +244,7 @@ class _Walk:
         return place[len(top) :] if top and place.startswith(f"{top}/") else place
 
 
-def apply(root: Root, wanted: Plan) -> None:
+def apply(root: Root, wanted: GeneralisePlan) -> None:
     """Do it. What is gone already is no error.
 
     :raises OSError: something could not be removed; the message names it.
@@ -193,7 +262,35 @@ def apply(root: Root, wanted: Plan) -> None:
             else:
                 os.unlink(place)
     if wanted.locked:
-        accounts.lock(root, wanted.locked)
+        _lock_passwords(root, wanted.locked)
+
+
+def _lock_passwords(root: Root, names: Collection[str]) -> None:
+    """Take the passwords of these accounts away; owner and permissions of the file stay.
+
+    :raises OSError: the file cannot be written; then it is as it was.
+    """
+    place = os.path.realpath(root.at(SHADOW))
+    lines = []
+    with open(place, encoding="utf-8", errors="surrogateescape") as file:
+        about = os.fstat(file.fileno())
+        for line in file:
+            fields = line.split(":")
+            if len(fields) > 2 and fields[0] in names:
+                fields[1] = NO_PASSWORD
+            lines.append(":".join(fields))
+    beside = f"{place}.hpcai"
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with open(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.writelines(lines)
+        file.flush()
+        os.fchown(file.fileno(), about.st_uid, about.st_gid)
+        os.fchmod(file.fileno(), about.st_mode & 0o7777)
+        # Where SELinux is on, a new file in /etc is not one of secrets.
+        with contextlib.suppress(OSError):
+            os.setxattr(beside, _SELINUX_LABEL, os.getxattr(place, _SELINUX_LABEL))
+        os.fsync(file.fileno())
+    os.replace(beside, place)
 
 
 def _settings(root: Root) -> dict[str, Any]:
@@ -204,7 +301,7 @@ def _settings(root: Root) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def as_diff(wanted: Plan) -> dict[str, str]:
+def as_diff(wanted: GeneralisePlan) -> dict[str, str]:
     """Return the change in the form of Ansible's diff: paths that go, or hold something, before and after."""
     remains = {EMPTY: "empty", FORGET: f"without {_ITS_SIZE}"}
     kept = [f"{action.path} ({remains[action.kind]})" for action in wanted.actions if action.kind in remains]
@@ -213,3 +310,33 @@ def as_diff(wanted: Plan) -> dict[str, str]:
         + "".join(f"password of {name}\n" for name in wanted.locked),
         "after": "".join(f"{line}\n" for line in kept),
     }
+
+
+# Make a running machine write nothing more of what is being removed from it.
+
+_RUNNING_STATES = ("active", "activating", "reloading")
+
+
+def writers(root: Root, keep: Collection[str], run: Run) -> tuple[str, ...]:
+    """Return the units that run and would write again what goes; none on a machine at rest.
+
+    :param keep: names of items that stay.
+    """
+    if not _is_running(root):
+        return ()
+    units = [unit for item in ITEMS if item.name not in keep for unit in item.stop]
+    # One line for each, in their order; "inactive" for those that systemd does not know.
+    states = run(["systemctl", "is-active", *units]).stdout.split()
+    return tuple(unit for unit, state in zip(units, states) if state in _RUNNING_STATES)
+
+
+def stop_writers(root: Root, units: Sequence[str], keep: Collection[str], run: Run) -> None:
+    """Stop them, and let the journal go on in memory only. One that does not stop is no reason to keep the keys."""
+    if units:
+        run(["systemctl", "stop", *units])
+    if _is_running(root) and "logs" not in keep:
+        run(["journalctl", "--relinquish-var"])
+
+
+def _is_running(root: Root) -> bool:
+    return root.is_this_machine and is_running(root)

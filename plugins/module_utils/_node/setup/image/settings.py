@@ -6,20 +6,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...machine.atomic import remove_file
 from ...machine.root import Root
 from ...machine.run import Run, must
 from ..managed_file import diff_of, printable
-from . import agent, clock, kernel_modules, limits, network, part, sysctl, updates
-from .base import is_container, is_running
-from .part import Part
+from . import kernel, services
+from .changes import ImageChanges
+from .facts import is_container, is_running
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ImageOptions:
     """What the image should have. What is empty takes away what an earlier run has written.
 
     :ivar limits: by the names of limits.conf.
@@ -27,8 +30,8 @@ class Wanted:
     :ivar modules: modules of the kernel that are loaded at boot.
     :ivar module_options: by module and option.
     :ivar agent: keys of waagent.conf.
-    :ivar updates: one of ``updates.MODES``.
-    :ivar time: one of ``clock.MODES``.
+    :ivar updates: one of ``services.UPDATE_MODES``.
+    :ivar time: one of ``services.TIME_MODES``.
     :ivar network: whether old rules go.
     :ivar scratch: where scratch is mounted.
     :ivar insist: limits and settings of the kernel that win over the base's own.
@@ -39,14 +42,14 @@ class Wanted:
     modules: Sequence[str] = ()
     module_options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     agent: Mapping[str, object] = field(default_factory=dict)
-    updates: str = updates.LEAVE
-    time: str = clock.LEAVE
+    updates: str = services.UPDATES_LEAVE
+    time: str = services.TIME_LEAVE
     network: bool = False
     scratch: str = "/scratch"
     insist: Sequence[str] = ()
 
 
-def plan(root: Root, wanted: Wanted) -> tuple[Part, ...]:
+def plan(root: Root, wanted: ImageOptions) -> tuple[ImageChanges, ...]:
     """Return what has to be done, part by part. Changes nothing.
 
     :raises OSError: a file of the image cannot be read.
@@ -55,23 +58,25 @@ def plan(root: Root, wanted: Wanted) -> tuple[Part, ...]:
     live = is_running(root) and not contained
     parts = [
         # A login that asks for more than the container was given is refused altogether.
-        limits.plan(root, {} if contained else wanted.limits, wanted.insist),
-        sysctl.plan(root, wanted.sysctl, wanted.insist, live),
-        kernel_modules.plan(root, wanted.modules, wanted.module_options),
-        updates.plan(root, wanted.updates),
-        clock.plan(root, clock.LEAVE if contained else wanted.time),
+        kernel.plan_limits(root, {} if contained else wanted.limits, wanted.insist),
+        kernel.plan_sysctl(root, wanted.sysctl, wanted.insist, live),
+        kernel.plan_modules(root, wanted.modules, wanted.module_options),
+        services.plan_updates(root, wanted.updates),
+        services.plan_clock(root, services.TIME_LEAVE if contained else wanted.time),
     ]
     if contained:
-        parts.append(Part(remarks=("a container: limits, clock and kernel are its host's, and are left to it",)))
+        parts.append(
+            ImageChanges(remarks=("a container: limits, clock and kernel are its host's, and are left to it",))
+        )
     if wanted.agent:
-        parts.append(agent.plan(root, wanted.agent, wanted.scratch))
+        parts.append(services.plan_agent(root, wanted.agent, wanted.scratch))
     if wanted.network:
-        parts.append(network.plan(root))
+        parts.append(services.plan_network(root))
     return tuple(parts)
 
 
-def changes(parts: Sequence[Part]) -> list[str]:
-    """Return the paths that change, and the kernel's settings that are given anew."""
+def changes(parts: Sequence[ImageChanges]) -> list[str]:
+    """Return the paths that change, and the kernel's settings that are set."""
     return [
         *(change.path for made in parts for change in made.files if change.changes),
         *(path for made in parts for path in made.unlink),
@@ -79,7 +84,7 @@ def changes(parts: Sequence[Part]) -> list[str]:
     ]
 
 
-def apply(root: Root, parts: Sequence[Part], run: Run) -> None:
+def apply(root: Root, parts: Sequence[ImageChanges], run: Run) -> None:
     """Do it, and let a running systemd know.
 
     :raises OSError: something cannot be written.
@@ -87,13 +92,34 @@ def apply(root: Root, parts: Sequence[Part], run: Run) -> None:
     """
     systemd = any(change.changes and "/systemd/" in change.path for made in parts for change in made.files)
     for made in parts:
-        part.apply(root, made)
-        part.set_live(root, made.live)
+        _apply_files(root, made)
+        _set_live(root, made.live)
     if systemd and root.is_this_machine and is_running(root):
         must(run(["systemctl", "daemon-reload"]))
 
 
-def as_diff(parts: Sequence[Part]) -> list[dict[str, str]]:
+def _apply_files(root: Root, part: ImageChanges) -> None:
+    """Do it, but for the running kernel.
+
+    :raises OSError: something cannot be written.
+    """
+    for change in part.files:
+        change.apply()
+    for path in part.unlink:
+        remove_file(root.at(path))
+
+
+def _set_live(root: Root, values: Mapping[str, str]) -> None:
+    """Give the running kernel these values. One that it does not take is no error: the file counts at the next boot."""
+    for path, value in values.items():
+        with (
+            contextlib.suppress(OSError),
+            open(os.path.join(root.at("/proc/sys"), path), "w", encoding="ascii") as file,
+        ):
+            file.write(value)
+
+
+def as_diff(parts: Sequence[ImageChanges]) -> list[dict[str, str]]:
     """Return the changes in the form of Ansible's diff."""
     found: list[dict[str, Any]] = diff_of(change for made in parts for change in made.files)
     for made in parts:

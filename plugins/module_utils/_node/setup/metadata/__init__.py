@@ -4,6 +4,6 @@
 
 """Who may reach Azure's metadata service: root and listed service users, by a table of nftables.
 
-``rules`` makes the texts (pure), ``configure`` plans the files and their service, ``loaded`` compares the rules of the
-kernel with the file. ``connect`` makes and attaches the filter of connect(2), for sockets that root opened.
+``rules`` makes the texts (pure) and compares the rules of the kernel with the file, ``plan`` plans the files and their
+service. ``connect`` makes and attaches the filter of connect(2), for sockets that root opened.
 """

@@ -21,8 +21,8 @@ from typing import Union
 from ...machine import bpf
 from ...machine.proxy_agent import read_proxy_agent
 from ...machine.root import Root
-from .rules import AGENT, places
-from .wanted import uids_of
+from .options import uids_of
+from .rules import AGENT, guarded
 
 KINDS = (bpf.CONNECT_4, bpf.CONNECT_6)
 _PREFIX = "hpcai_"
@@ -99,7 +99,7 @@ def _code(root: Root, users: tuple[str, ...], kind: int) -> bytes:
 
 
 def program(uids: Sequence[int], has_agent: bool, kind: int) -> bytes:
-    """Return the program's instructions: refuse (0) who is none of these users, at the places; allow all else (1).
+    """Return the instructions: refuse (0) other users than these at the guarded addresses, allow the rest (1).
 
     An IPv6 socket reaches IPv4 addresses as ::ffff:ADDRESS.
 
@@ -114,11 +114,11 @@ def program(uids: Sequence[int], has_agent: bool, kind: int) -> bytes:
         for offset, value in zip(before, (b"\0\0\0\0", b"\0\0\0\0", b"\0\0\xff\xff")):
             steps += [(_LOAD, 1, 6, offset, 0), (_IF_OTHER, 1, 0, "allow", _signed(value))]
     steps += [(_LOAD, 1, 6, address, 0), (_LOAD, 2, 6, _PORT, 0)]
-    for place in places(has_agent):
+    for kept in guarded(has_agent):
         # The kernel connects to this machine where the address is 0.0.0.0.
-        for goal in (place.address, "0.0.0.0") if place.address == AGENT else (place.address,):
+        for goal in (kept.address, "0.0.0.0") if kept.address == AGENT else (kept.address,):
             steps += [(_IF_OTHER, 1, 0, f"not {goal}", _signed(socket.inet_aton(goal)))]
-            steps += [(_IF_EQUAL, 2, 0, "refuse", socket.htons(port)) for port in place.ports]
+            steps += [(_IF_EQUAL, 2, 0, "refuse", socket.htons(port)) for port in kept.ports]
             steps += [f"not {goal}"]
     steps += ["allow", (_SET, 0, 0, 0, 1), (_EXIT, 0, 0, 0, 0), "refuse", (_SET, 0, 0, 0, 0), (_EXIT, 0, 0, 0, 0)]
     return _assembled(steps)

@@ -2,16 +2,19 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The rules for nft, the service that loads them, and the drop-in of nftables.service. Pure."""
+"""The rules for nft, the service that loads them, the drop-in of nftables.service, and what the kernel has."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from .wanted import Wanted
+from ...machine.run import Run
+from .options import MetadataOptions
 
 TABLE = "hpcai_metadata"
 RULES = "/etc/hpcai/metadata.nft"
@@ -32,7 +35,7 @@ before nftables sees them (Azure/GuestProxyAgent, proxy_agent/src/common/constan
 
 
 @dataclass(frozen=True)
-class Place:
+class GuardedAddress:
     """TCP ports of an address that are kept for root and listed users."""
 
     name: str
@@ -46,16 +49,19 @@ class Place:
         return f"ip daddr {self.address} tcp dport {self.ports[0] if len(self.ports) == 1 else several}"
 
 
-_AGENT_PLACE = Place("guest proxy agent", AGENT, (AGENT_PORT,))
-_AZURE_PLACES = (Place("metadata service", METADATA, (80,)), Place("host service", HOST, (80, 32526)))
+_AGENT_ADDRESS = GuardedAddress("guest proxy agent", AGENT, (AGENT_PORT,))
+_AZURE_ADDRESSES = (
+    GuardedAddress("metadata service", METADATA, (80,)),
+    GuardedAddress("host service", HOST, (80, 32526)),
+)
 
 
-def places(has_agent: bool) -> tuple[Place, ...]:
+def guarded(has_agent: bool) -> tuple[GuardedAddress, ...]:
     """Return what is kept for root and listed users.
 
     :param has_agent: whether Azure's guest proxy agent is on this machine.
     """
-    return (*_AZURE_PLACES, _AGENT_PLACE) if has_agent else _AZURE_PLACES
+    return (*_AZURE_ADDRESSES, _AGENT_ADDRESS) if has_agent else _AZURE_ADDRESSES
 
 
 def rules(uids: Sequence[int], has_agent: bool) -> str:
@@ -70,10 +76,10 @@ def rules(uids: Sequence[int], has_agent: bool) -> str:
     may = ", ".join(str(uid) for uid in uids)
     # nft takes 128 characters of comment.
     who = may if len(may) <= 80 else f"{len(uids)} users, {hashlib.sha256(may.encode()).hexdigest()[:16]}"
-    output = "".join(f'        {place.match} jump guard comment "{place.name}"\n' for place in places(has_agent))
+    output = "".join(f'        {place.match} jump guard comment "{place.name}"\n' for place in guarded(has_agent))
     forward = "".join(
         f'        {place.match} counter reject with tcp reset comment "{place.name}, forwarded"\n'
-        for place in _AZURE_PLACES
+        for place in _AZURE_ADDRESSES
     )
     return f"""\
 {_MARK}
@@ -132,7 +138,7 @@ RequiredBy=slurmd.service
 """
 
 
-def drop_in(wanted: Wanted) -> str:
+def drop_in(wanted: MetadataOptions) -> str:
     """Return the drop-in by which nftables.service loads the site's rules and ours in one transaction.
 
     Without it "flush ruleset" in the site's rules would leave the metadata service open until ours are loaded again.
@@ -149,3 +155,48 @@ ExecReload={NFT} '{reload}'
 ExecStop=
 ExecStop={NFT} 'flush ruleset; {ours}'
 """
+
+
+LIST = ("nft", "--json", "list", "table", "inet", TABLE)
+_HOOKS = ("forward", "output")
+
+
+class CannotTell(RuntimeError):
+    """nft does not show the rules; the message says why."""
+
+
+def difference(text: str, run: Run) -> str:
+    """Return how the kernel's table differs from the one in ``text``; empty where it does not.
+
+    Rules are compared by their comments, which nft shows as they were given: it writes the rules themselves in another
+    form from version to version.
+
+    :raises CannotTell: nft is not installed, may not look, or answers something else.
+    """
+    answer = run(LIST)
+    if answer.rc != 0:
+        said = (answer.stderr.strip() or answer.stdout.strip() or f"exit status {answer.rc}").splitlines()[0]
+        if "No such file or directory" in said:
+            return f"the kernel has no table inet {TABLE}"
+        raise CannotTell(f"nft does not show the table inet {TABLE}: {said}")
+    try:
+        shown = [item for item in json.loads(answer.stdout)["nftables"] if isinstance(item, dict)]
+        table = next(item["table"] for item in shown if "table" in item)
+        chains = [item["chain"] for item in shown if "chain" in item]
+        found = [_comment(item["rule"]) for item in shown if "rule" in item]
+        hooks = sorted(chain["hook"] for chain in chains if "hook" in chain)
+    except (ValueError, LookupError, TypeError, StopIteration):
+        raise CannotTell(f"'{' '.join(LIST)}' answers with something that is not its JSON") from None
+    if "dormant" in str(table.get("flags", "")):
+        return f"the table inet {TABLE} is dormant"
+    wanted = comments_of(text)
+    if sorted(found) != sorted(wanted) or tuple(hooks) != _HOOKS:
+        missing = [comment for comment in wanted if comment not in found]
+        more = [comment for comment in found if comment not in wanted]
+        words = [f"missing: {', '.join(missing)}"] * bool(missing) + [f"unknown: {', '.join(more)}"] * bool(more)
+        return f"the table inet {TABLE} has other rules than the file ({'; '.join(words) or 'chains'})"
+    return ""
+
+
+def _comment(rule: dict[str, Any]) -> str:
+    return str(rule.get("comment", "a rule without comment"))

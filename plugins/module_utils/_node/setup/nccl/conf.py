@@ -14,12 +14,13 @@ How NCCL reads that file (``setEnvFile`` in its ``param.cc``, the same from 2.9 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...sku import VmSize
-from ..managed_block import with_block, without_block
+from ..managed_file import with_block, without_block
 
 BLOCK = "hpcai.azure nccl_topology"
 TOPO_FILE = "NCCL_TOPO_FILE"
@@ -136,3 +137,57 @@ def _text_of(name: str, value: Any) -> str:
     if any(ord(character) < 32 for character in text) or len(text.encode("utf-8", "surrogateescape")) > _LONGEST:
         raise SettingsError(f"settings.{name} must be one line of at most {_LONGEST} bytes.")
     return text
+
+
+# Enroot's drop-ins: the topology file and /etc/nccl.conf in every container.
+#
+# Enroot mounts what ``mounts.d/*.fstab`` lists, and ends the container at the first entry that fails, unless it has
+# ``nofail``: these have, since a file that is missing here must not stop every container of the node. Such a container
+# sees an empty file that nobody may read, which NCCL passes over. (Both seen with enroot-mount of April 2026.)
+#
+# ``environ.d/*.env`` overrides what a job exported, with pyxis too (unless it is named in ``--container-env``). So only
+# the topology file is named there: it is a place of this node, which a job's environment or an image from elsewhere
+# cannot know. The other variables reach containers by the mounted /etc/nccl.conf, over which a job's environment wins.
+
+ENROOT_MOUNTS = "mounts.d/60-hpcai-nccl.fstab"
+ENROOT_ENVIRONMENT = "environ.d/60-hpcai-nccl.env"
+"""Below enroot's folder. Enroot reads them in the order of their names: after its own, before a site's 90 and up."""
+
+# Without what would need quoting in a mount table, an environment file, or NCCL's own.
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/@+-]+")
+# The options of enroot's own entries for files of the host, and nofail.
+_MOUNT_OPTIONS = "x-create=file,bind,ro,nosuid,nodev,noexec,private,nofail"
+_ENROOT_HEADER = "# Written by hpcai.azure.nccl_topology, which overwrites it.\n"
+
+
+class PathError(ValueError):
+    """A path that cannot be written down in all the files it has to stand in; the message names it."""
+
+
+def check_path(option: str, path: str) -> str:
+    """Return the path.
+
+    :raises PathError: it is not absolute, or holds characters that would need quoting.
+    """
+    if not _PLAIN_PATH.fullmatch(path):
+        raise PathError(f"{option} must be an absolute path of letters, digits and ._/@+- only, not {path!r}.")
+    return path
+
+
+def check_file(option: str, path: str) -> None:
+    """Make sure that a path can be a file's.
+
+    :raises PathError: it is a folder's.
+    """
+    if path.endswith("/") or os.path.isdir(path):
+        raise PathError(f"{option} must be a file, and {path} is a folder: name a file in it.")
+
+
+def enroot_mounts(files: Mapping[str, str]) -> str:
+    """Return the mount table for these files of the host: where each lies there, and where in the container."""
+    return _ENROOT_HEADER + "".join(f"{here} {there} none {_MOUNT_OPTIONS} 0 -1\n" for here, there in files.items())
+
+
+def enroot_environment(topology_path: str) -> str:
+    """Return the environment file."""
+    return f"{_ENROOT_HEADER}NCCL_TOPO_FILE={topology_path}\n"

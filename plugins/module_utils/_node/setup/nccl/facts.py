@@ -17,11 +17,10 @@ from ...machine.numa import CpuFacts
 from ...machine.root import Root
 from ...machine.vm_size import AskImds, VmSizeName, size_facts
 from ...sku import VmSize
-from ..managed_block import BrokenBlock
-from ..managed_file import FileChange, read_file
-from . import conf, enroot
+from ..managed_file import BrokenBlock, FileChange, read_file
+from . import conf
 from .history import recognise
-from .options import ABSENT, Options
+from .options import ABSENT, NcclOptions
 from .verify import MachineFacts, read_machine
 
 CONFIG_PATH = f"{FOLDER}/nccl.json"
@@ -49,7 +48,7 @@ class ForeignTopology:
 
 
 @dataclass(frozen=True)
-class Facts:
+class NcclFacts:
     """A machine, and the files as they are.
 
     :ivar size: facts of its VM size; None where they are not needed, for the state absent.
@@ -68,7 +67,7 @@ class Facts:
     interfaces: tuple[str, ...] = field(default_factory=tuple)
 
 
-def read_facts(options: Options, ask: AskImds | None = None) -> Facts:
+def read_facts(options: NcclOptions, ask: AskImds | None = None) -> NcclFacts:
     """Return the facts; what is read of the machine itself lies below the options' root.
 
     :param ask: what asks the metadata service.
@@ -80,14 +79,14 @@ def read_facts(options: Options, ask: AskImds | None = None) -> Facts:
     size, name = (None, None) if options.state == ABSENT else size_facts(root, options.vm_size, options.vm_sizes, ask)
     paths = [options.topology_path, options.conf_path, CONFIG_PATH]
     if options.enroot_dir:
-        paths += [f"{options.enroot_dir}/{name}" for name in (enroot.MOUNTS, enroot.ENVIRONMENT)]
+        paths += [f"{options.enroot_dir}/{name}" for name in (conf.ENROOT_MOUNTS, conf.ENROOT_ENVIRONMENT)]
     try:
         for option in ("topology_path", "conf_path"):
-            enroot.check_file(option, getattr(options, option))
-    except enroot.PathError as error:
+            conf.check_file(option, getattr(options, option))
+    except conf.PathError as error:
         raise ConfigError(str(error)) from None
     files = {path: _unchanged(path) for path in paths}
-    return Facts(
+    return NcclFacts(
         size,
         name,
         read_machine(root),
@@ -97,13 +96,13 @@ def read_facts(options: Options, ask: AskImds | None = None) -> Facts:
     )
 
 
-def read_settings() -> Facts:
+def read_settings() -> NcclFacts:
     """Return what is needed to keep the options for the boot; nothing of the machine.
 
     :raises OSError: the file cannot be read.
     """
     nothing = MachineFacts(CpuFacts(CpuSet(), (), {}), CpuSet(), ())
-    return Facts(None, None, nothing, {CONFIG_PATH: _unchanged(CONFIG_PATH)})
+    return NcclFacts(None, None, nothing, {CONFIG_PATH: _unchanged(CONFIG_PATH)})
 
 
 def _unchanged(path: str) -> FileChange:
@@ -111,16 +110,16 @@ def _unchanged(path: str) -> FileChange:
     return FileChange(path, text, text, mode if mode is not None else 0o644, mode)
 
 
-def _foreign(options: Options, root: Root, conf_text: str) -> Iterator[ForeignTopology]:
+def _foreign(options: NcclOptions, root: Root, conf_text: str) -> Iterator[ForeignTopology]:
     named = []
     # A broken block is refused when the file is planned, with its name.
     with contextlib.suppress(BrokenBlock):
         named += [(path, options.conf_path, False) for path in conf.named_outside(conf_text, conf.TOPO_FILE)]
     named += [(path, _ENVIRONMENT, True) for path in _ASSIGNMENT.findall(root.text(_ENVIRONMENT) or "")]
-    folder = f"{options.enroot_dir}/{enroot.ENVIRONMENT.partition('/')[0]}"
+    folder = f"{options.enroot_dir}/{conf.ENROOT_ENVIRONMENT.partition('/')[0]}"
     for entry in Root().entries(folder) if options.enroot_dir else ():
         path = f"{folder}/{entry}"
-        if entry.endswith(".env") and path != f"{options.enroot_dir}/{enroot.ENVIRONMENT}":
+        if entry.endswith(".env") and path != f"{options.enroot_dir}/{conf.ENROOT_ENVIRONMENT}":
             named += [(found, path, True) for found in _ASSIGNMENT.findall(Root().text(path) or "")]
     for path, named_by, wins in named:
         known = recognise(root.text(path) or "") if path else None

@@ -19,8 +19,7 @@ from ...machine.cpuset import CpuSet, CpuSetError
 from ...machine.pci import canonical_busid
 from ...sku import SIZES
 from .elements import Element, NoTopology, parse
-from .families import FAMILIES
-from .topology import MARK, Topology, as_element, topology_of
+from .topology import FAMILIES, MARK, Topology, as_element, topology_of
 
 _GPU_CLASS = "0x0302"
 # CPUs 0-15 and 32-47: no NUMA node of any size has just these.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ...machine.config import ConfigError
-from . import enroot
+from . import conf
 
 TOPOLOGY_PATH = "/var/lib/hpcai/nccl-topo.xml"
 CONF_PATH = "/etc/nccl.conf"
@@ -24,7 +24,7 @@ _REMEMBERED = ("vm_size", "vm_sizes", "topology_path", "conf_path", "settings", 
 
 
 @dataclass(frozen=True)
-class Options:
+class NcclOptions:
     """See the documentation of the module nccl_topology, whose options these are."""
 
     vm_size: str | None = None
@@ -50,19 +50,19 @@ class Options:
         return {name: getattr(self, name) for name in _REMEMBERED}
 
 
-def options_of(given: Mapping[str, Any]) -> Options:
+def options_of(given: Mapping[str, Any]) -> NcclOptions:
     """Return options out of a module's parameters or a settings file; what is None counts as not given.
 
     ``enroot_dir`` is the exception: there an empty text, or None in a settings file, means none.
 
     :raises ConfigError: an option that there is not, or a value that it cannot have.
     """
-    known = {known.name for known in fields(Options)}
+    known = {known.name for known in fields(NcclOptions)}
     unknown = sorted(set(given) - known)
     if unknown:
         raise ConfigError(f"unknown options: {', '.join(unknown)}; known are {', '.join(sorted(known))}.")
     kept = {name: value for name, value in given.items() if value is not None or name == "enroot_dir"}
-    options = Options(**kept)
+    options = NcclOptions(**kept)
     if options.enroot_dir in ("", "none"):
         options = replace(options, enroot_dir=None)
     for name in ("vm_sizes", "settings"):
@@ -74,7 +74,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
     try:
         for name in ("topology_path", "conf_path", "enroot_dir"):
             if getattr(options, name) is not None:
-                enroot.check_path(name, getattr(options, name))
-    except enroot.PathError as error:
+                conf.check_path(name, getattr(options, name))
+    except conf.PathError as error:
         raise ConfigError(str(error)) from None
     return options

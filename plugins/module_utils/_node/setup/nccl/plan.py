@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...machine.config import as_config
-from ..managed_block import BrokenBlock, without_block
-from ..managed_file import FileChange
-from . import conf, enroot
+from ..managed_file import BrokenBlock, FileChange, without_block
+from . import conf
 from .elements import NoTopology, meaning, parse
-from .facts import CONFIG_PATH, Facts
+from .facts import CONFIG_PATH, NcclFacts
 from .history import is_ours, recognise
-from .options import CONF_PATH, IGNORE, OMIT, PRESENT, STRICT, Options
+from .options import CONF_PATH, IGNORE, OMIT, PRESENT, STRICT, NcclOptions
 from .topology import Topology, as_element, as_xml, gpu_map, topology_of
 from .verify import Mismatch, Verdict, verify
 
@@ -37,7 +36,7 @@ class Refused(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class NcclPlan:
     """What is to be done, and what is to be told.
 
     :ivar changes: the files, in the order in which they are written.
@@ -60,7 +59,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
 
 
-def plan(options: Options, facts: Facts) -> Plan:
+def plan(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
     """Return what to do. Pure.
 
     :raises Refused: the topology is not true of the machine, or a file is somebody else's.
@@ -89,7 +88,7 @@ def plan(options: Options, facts: Facts) -> Plan:
     conf_change = _conf_change(options, facts, wanted)
     in_effect = conf.effective(conf_change.after or "")
     warnings = [*_warnings(facts, verdict, in_effect), *_left_alone(options, facts, generated)]
-    return Plan(
+    return NcclPlan(
         changes=(
             *topology_changes,
             conf_change,
@@ -106,12 +105,12 @@ def plan(options: Options, facts: Facts) -> Plan:
     )
 
 
-def plan_settings(options: Options, facts: Facts) -> Plan:
+def plan_settings(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
     """Return what to do where the options are only kept for the boot. Pure."""
-    return Plan(changes=tuple(_config_change(options, facts)))
+    return NcclPlan(changes=tuple(_config_change(options, facts)))
 
 
-def outcome(made: Plan, facts: Facts) -> dict[str, Any]:
+def outcome(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
     """Return what is told of a plan, as the module's RETURN documents it."""
     verdict = made.verdict
     return {
@@ -135,13 +134,15 @@ def outcome(made: Plan, facts: Facts) -> dict[str, Any]:
     }
 
 
-def _plan_absent(options: Options, facts: Facts) -> Plan:
+def _plan_absent(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
     """Everything of ours goes; what is not stays, and is named."""
-    drop_ins = [f"{options.enroot_dir}/{name}" for name in (enroot.MOUNTS, enroot.ENVIRONMENT) if options.enroot_dir]
+    drop_ins = [
+        f"{options.enroot_dir}/{name}" for name in (conf.ENROOT_MOUNTS, conf.ENROOT_ENVIRONMENT) if options.enroot_dir
+    ]
     topology = facts.files[options.topology_path]
     ours = topology.before is not None and is_ours(topology.before)
     conf_change = _conf_change(options, facts, {})
-    return Plan(
+    return NcclPlan(
         # What names the topology file goes before it does.
         changes=(
             *(replace(facts.files[path], after=None) for path in drop_ins),
@@ -155,7 +156,7 @@ def _plan_absent(options: Options, facts: Facts) -> Plan:
 
 
 def _topology_changes(
-    options: Options, facts: Facts, generated: Topology | None
+    options: NcclOptions, facts: NcclFacts, generated: Topology | None
 ) -> tuple[list[FileChange], str | None]:
     there = facts.files[options.topology_path]
     if generated is None:
@@ -190,7 +191,7 @@ def _saved(there: FileChange) -> FileChange:
     return FileChange(f"{there.path}.{digest}.saved", None, there.before, there.mode)
 
 
-def _conf_change(options: Options, facts: Facts, wanted: Mapping[str, str]) -> FileChange:
+def _conf_change(options: NcclOptions, facts: NcclFacts, wanted: Mapping[str, str]) -> FileChange:
     there = facts.files[options.conf_path]
     before = there.before or ""
     try:
@@ -204,27 +205,27 @@ def _conf_change(options: Options, facts: Facts, wanted: Mapping[str, str]) -> F
     return replace(there, after=after, mode=0o644 if wanted else there.mode)
 
 
-def _enroot_changes(options: Options, facts: Facts, topology_path: str, has_conf: bool) -> Iterator[FileChange]:
+def _enroot_changes(options: NcclOptions, facts: NcclFacts, topology_path: str, has_conf: bool) -> Iterator[FileChange]:
     if not options.enroot_dir:
         return
     mounted = {}
     if topology_path:
         try:
-            mounted[enroot.check_path(f"settings.{conf.TOPO_FILE}", topology_path)] = topology_path
-        except enroot.PathError as error:
+            mounted[conf.check_path(f"settings.{conf.TOPO_FILE}", topology_path)] = topology_path
+        except conf.PathError as error:
             raise Refused(str(error)) from None
     if has_conf:
         # Whatever it is called here, NCCL in a container reads this one.
         mounted[options.conf_path] = CONF_PATH
     wanted = {
-        enroot.MOUNTS: enroot.mounts(mounted) if mounted else None,
-        enroot.ENVIRONMENT: enroot.environment(topology_path) if topology_path else None,
+        conf.ENROOT_MOUNTS: conf.enroot_mounts(mounted) if mounted else None,
+        conf.ENROOT_ENVIRONMENT: conf.enroot_environment(topology_path) if topology_path else None,
     }
     for name, text in wanted.items():
         yield replace(facts.files[f"{options.enroot_dir}/{name}"], after=text, mode=0o644)
 
 
-def _config_change(options: Options, facts: Facts) -> Iterator[FileChange]:
+def _config_change(options: NcclOptions, facts: NcclFacts) -> Iterator[FileChange]:
     persistent = options.root == "/" if options.persistent is None else options.persistent
     if options.root != "/" and not persistent:
         return
@@ -241,7 +242,7 @@ def _not_true(size: str, verdict: Verdict) -> str:
     )
 
 
-def _warnings(facts: Facts, verdict: Verdict | None, in_effect: Mapping[str, str]) -> Iterator[str]:
+def _warnings(facts: NcclFacts, verdict: Verdict | None, in_effect: Mapping[str, str]) -> Iterator[str]:
     for mismatch in verdict.mismatches if verdict else ():
         yield f"The topology is not true of this machine: {mismatch}."
     for foreign in facts.foreign:
@@ -260,7 +261,7 @@ def _warnings(facts: Facts, verdict: Verdict | None, in_effect: Mapping[str, str
         yield f"{_INTERFACE}={wanted} matches none of this machine's interfaces ({there}): NCCL will not start."
 
 
-def _left_alone(options: Options, facts: Facts, generated: Topology | None) -> Iterator[str]:
+def _left_alone(options: NcclOptions, facts: NcclFacts, generated: Topology | None) -> Iterator[str]:
     text = facts.files[options.topology_path].before
     if generated is None and text is not None and not is_ours(text):
         yield f"{options.topology_path} was left alone: it was not written by nccl_topology."

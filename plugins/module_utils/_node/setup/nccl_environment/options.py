@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ...machine.config import FOLDER, ConfigError
-from .judge import FAIL, WARN
-from .versions import RECOMMENDED, parse_version
+from .library import FAIL, RECOMMENDED, WARN, parse_version
 
 CONFIG = "nccl_environment"
 CONFIG_PATH = f"{FOLDER}/{CONFIG}.json"
@@ -42,7 +41,7 @@ _TYPE_NAMES = {Mapping: "a mapping", str: "text", bool: "true or false"}
 
 
 @dataclass(frozen=True)
-class Options:
+class EnvironmentOptions:
     """See the documentation of the module nccl_environment, whose options these are."""
 
     vm_size: str | None = None
@@ -68,16 +67,16 @@ class Options:
         return {name: getattr(self, name) for name in _REMEMBERED}
 
 
-def options_of(given: Mapping[str, Any]) -> Options:
+def options_of(given: Mapping[str, Any]) -> EnvironmentOptions:
     """Return options out of a module's parameters or a settings file; what is None counts as not given.
 
     :raises ConfigError: an option that there is not, or a value that it cannot have.
     """
-    known = [known.name for known in fields(Options)]
+    known = [known.name for known in fields(EnvironmentOptions)]
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise ConfigError(f"unknown options: {', '.join(unknown)}; known are {', '.join(sorted(known))}.")
-    options = Options(**{name: value for name, value in given.items() if value is not None})
+    options = EnvironmentOptions(**{name: value for name, value in given.items() if value is not None})
     for name, kind in _TYPES.items():
         if not isinstance(getattr(options, name), kind):
             raise ConfigError(f"{name} must be {_TYPE_NAMES[kind]}.")

@@ -18,11 +18,10 @@ from ...machine.disks import read_signatures
 from ...machine.mounts import mount_error, processes_below, read_mounts
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Result, Run
-from .facts import RECORD
-from .identity import filesystem_uuid
+from .facts import RECORD, filesystem_uuid
 from .mounting import gid_of, uid_of
-from .steps import NEW, Plan, Step
-from .wanted import Wanted
+from .options import ScratchOptions
+from .steps import NEW, ScratchPlan, Step
 
 _BLOCK_BYTES = 4096
 _LOG_UNIT_BYTES = 32 * 1024
@@ -38,7 +37,7 @@ def settle(run: Run) -> None:
 class Applier:
     """Carries out steps. It knows what was made in this run, and that is all it ever undoes."""
 
-    def __init__(self, wanted: Wanted, root: Root, run: Run) -> None:
+    def __init__(self, wanted: ScratchOptions, root: Root, run: Run) -> None:
         self.wanted, self.root, self.run = wanted, root, run
         self.array = ""
         self.array_uuid = ""
@@ -50,7 +49,7 @@ class Applier:
         """What was done so far, as the end of a message about what went wrong."""
         return f"Done before that: {'; '.join(self.done)}." if self.done else "Nothing was changed."
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: ScratchPlan) -> None:
         """Carry out the plan's steps up to the point where one must look again: after an array was assembled.
 
         :raises CommandFailed: a command failed. What this run had made by then is gone again.
@@ -229,7 +228,7 @@ class Applier:
         settle(self.run)
         return [*answers, self.run(["wipefs", "--all", "--quiet", *_paths(self._made)])]
 
-    def _record(self, plan: Plan) -> None:
+    def _record(self, plan: ScratchPlan) -> None:
         device = self._device(plan.device)
         record = {
             "number": self.root.text(f"/sys/block/{device}/dev") or "",
@@ -239,7 +238,7 @@ class Applier:
         write_file(self.root.at(RECORD), json.dumps(record) + "\n")
 
 
-def mkfs_command(wanted: Wanted, device: str, disks: int, filesystem_id: str) -> list[str]:
+def mkfs_command(wanted: ScratchOptions, device: str, disks: int, filesystem_id: str) -> list[str]:
     """Return the command that makes the file system.
 
     It tells mkfs the stripes instead of leaving them to its guess, and spares the discard of the whole disks, which

@@ -14,22 +14,20 @@ from typing import Any, Callable
 
 from ...forms import check_seconds
 from ...machine.atomic import remove_file, write_file
-from ...machine.config import FOLDER, as_config
+from ...machine.config import as_config
 from ...machine.lock import Locked, only_one
 from ...machine.root import Root
 from ...machine.run import Run
 from .apply import Applier, settle
-from .facts import RECORD, Facts, read_facts
+from .disks import Refused
+from .facts import RECORD, ScratchFacts, read_facts
 from .mounting import check_names
-from .plan import plan_present
-from .refusal import Refused
-from .removal import plan_absent, plan_down
-from .steps import NEW, Plan
-from .wanted import Wanted
+from .options import SETTINGS, ScratchOptions
+from .plan import plan_absent, plan_down, plan_present
+from .steps import NEW, ScratchPlan
 
 LOCK = "/run/hpcai/scratch.lock"
 """Not in /run/lock, where a user could hold a file of this name."""
-SETTINGS = f"{FOLDER}/scratch.json"
 _UNIT = "hpcai-scratch.service"
 _UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 # An array is assembled, or a disk appears, and what lies on it is another story than the one the plan was made for.
@@ -38,13 +36,13 @@ _MOST_ROUNDS = 4
 PRESENT, ABSENT, DOWN, CONFIGURED = "present", "absent", "down", "configured"
 
 
-def _plan_configured(_facts: Facts, wanted: Wanted) -> Plan:
+def _plan_configured(_facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
     """Nothing but the settings: an image has no disks to look at."""
     check_names(wanted)
-    return Plan()
+    return ScratchPlan()
 
 
-_PLANNERS: Mapping[str, Callable[[Facts, Wanted], Plan]] = {
+_PLANNERS: Mapping[str, Callable[[ScratchFacts, ScratchOptions], ScratchPlan]] = {
     PRESENT: plan_present,
     ABSENT: plan_absent,
     DOWN: plan_down,
@@ -77,12 +75,12 @@ class Outcome:
     mountpoint: str | None = None
     size_bytes: int = 0
     adopted: bool = False
-    facts: Facts | None = field(default=None, repr=False)
+    facts: ScratchFacts | None = field(default=None, repr=False)
 
 
 def ensure(
     goal: str,
-    wanted: Wanted,
+    wanted: ScratchOptions,
     root: Root,
     run: Run,
     check: bool = False,
@@ -111,9 +109,9 @@ def ensure(
 
 
 def _ensure(
-    goal: str, wanted: Wanted, root: Root, run: Run, check: bool, settings: tuple[str | None] | None
+    goal: str, wanted: ScratchOptions, root: Root, run: Run, check: bool, settings: tuple[str | None] | None
 ) -> Outcome:
-    facts = read_facts(wanted, root, run) if goal != CONFIGURED else Facts({}, {})
+    facts = read_facts(wanted, root, run) if goal != CONFIGURED else ScratchFacts({}, {})
     first = plan = _PLANNERS[goal](facts, wanted)
     applier = Applier(wanted, root, run)
     if plan.steps and not check:
@@ -143,18 +141,17 @@ def _ensure(
             write_file(root.at(SETTINGS), settings[0])
     if goal == ABSENT and applier.done:
         remove_file(root.at(RECORD))
-    return _as_outcome(goal, wanted, root, facts, first, plan, tuple(applier.done), check, settings, settings_before)
+    return _as_outcome(goal, wanted, root, facts, first, plan, tuple(applier.done), settings, settings_before)
 
 
 def _as_outcome(
     goal: str,
-    wanted: Wanted,
+    wanted: ScratchOptions,
     root: Root,
-    facts: Facts,
-    first: Plan,
-    last: Plan,
+    facts: ScratchFacts,
+    first: ScratchPlan,
+    last: ScratchPlan,
     done: tuple[str, ...],
-    check: bool,
     settings: tuple[str | None] | None,
     settings_before: str | None,
 ) -> Outcome:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -30,8 +31,7 @@ from ...machine.disks import (
 from ...machine.mounts import Mount, device_of, read_fstab, read_mounts, read_swaps
 from ...machine.root import Root
 from ...machine.run import Run
-from .identity import is_our_array, is_our_filesystem
-from .wanted import REMOTE_MODELS, Wanted
+from .options import REMOTE_MODELS, ScratchOptions
 
 RECORD = "/run/hpcai/scratch.json"
 """What we mounted, and how. Volatile, as the mount is."""
@@ -55,7 +55,7 @@ class FolderFacts:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ScratchFacts:
     """What the machine has.
 
     :ivar devices: block devices by kernel name.
@@ -111,7 +111,7 @@ class Facts:
         return (self.mounts[found[-1]], self.mounted.get(found[-1])) if found else (None, None)
 
 
-def read_facts(wanted: Wanted, root: Root, run: Run) -> Facts:
+def read_facts(wanted: ScratchOptions, root: Root, run: Run) -> ScratchFacts:
     """Look at the machine. One command where all is as it should be, two where members of ours lie about."""
     devices = read_block_devices(root)
     mounts = read_mounts(root)
@@ -130,7 +130,7 @@ def read_facts(wanted: Wanted, root: Root, run: Run) -> Facts:
     signatures = read_signatures(root, looked_at, run)
     forced = frozenset(name for name in (resolve(root, path) for path in wanted.force_devices) if name)
     loose = [name for name in looked_at if _is_loose_member(devices, name, signatures[name], wanted)]
-    return Facts(
+    return ScratchFacts(
         devices=devices,
         signatures=signatures,
         superblocks=read_superblocks(root, loose, run),
@@ -150,12 +150,14 @@ def read_facts(wanted: Wanted, root: Root, run: Run) -> Facts:
         absent=absent,
         forced=forced,
         labelled=resolve(root, f"/dev/disk/by-label/{wanted.label}"),
-        folder=_read_folder(root, wanted.mountpoint),
+        folder=read_folder(root, wanted.mountpoint),
         record=_read_record(root),
     )
 
 
-def select(wanted: Wanted, devices: Mapping[str, BlockDevice], root: Root) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def select(
+    wanted: ScratchOptions, devices: Mapping[str, BlockDevice], root: Root
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the kernel names of the disks that the options choose, and the paths of ``devices`` that lead nowhere."""
     if not wanted.devices:
         found = [name for name, device in devices.items() if device.is_disk and device.model in wanted.models]
@@ -165,7 +167,7 @@ def select(wanted: Wanted, devices: Mapping[str, BlockDevice], root: Root) -> tu
     return tuple(there), tuple(path for path, name in named.items() if not name)
 
 
-def count_selected(wanted: Wanted, root: Root) -> int:
+def count_selected(wanted: ScratchOptions, root: Root) -> int:
     """Return how many of the chosen disks are there, without looking at what lies on them."""
     return len(select(wanted, read_block_devices(root), root)[0])
 
@@ -178,7 +180,7 @@ def _os_disks(
 
 
 def _is_loose_member(
-    devices: Mapping[str, BlockDevice], name: str, signatures: tuple[Signature, ...] | None, wanted: Wanted
+    devices: Mapping[str, BlockDevice], name: str, signatures: tuple[Signature, ...] | None, wanted: ScratchOptions
 ) -> bool:
     ours = any(s.type == RAID_MEMBER and is_our_array(s.label, wanted.array_name) for s in signatures or ())
     holders = [array for holder in devices[name].holders if holder in devices and (array := devices[holder].array)]
@@ -207,7 +209,8 @@ def _is_busy(root: Root, device: BlockDevice) -> bool:
     return False
 
 
-def _read_folder(root: Root, path: str) -> FolderFacts:
+def read_folder(root: Root, path: str) -> FolderFacts:
+    """Return what is at a path, links not followed."""
     try:
         found = os.lstat(root.at(path))
     except OSError:
@@ -222,3 +225,30 @@ def _read_record(root: Root) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return record if isinstance(record, dict) else {}
+
+
+# How one knows that something on a disk was made by us.
+
+# "hpcai" in ASCII. With the 8 of version 8 ("custom", RFC 9562) behind it, no other program makes such a UUID.
+_MARK = "68706361-69"
+
+
+def filesystem_uuid(of: str) -> str:
+    """Return the UUID of the file system that is made on an array (``of`` its UUID) or a disk (its serial number).
+
+    It tells two things from the disk alone, without any record that a reboot or a new image could lose: that the file
+    system was made by us, and that it was made on this very array. What an earlier array left on the same disks, and
+    shows through a new one until mkfs is done, has another.
+    """
+    digest = hashlib.sha256(f"hpcai scratch on {of}".encode()).hexdigest()
+    return f"{_MARK}{digest[:2]}-8{digest[2:5]}-8{digest[5:8]}-{digest[8:20]}"
+
+
+def is_our_filesystem(uuid: str) -> bool:
+    """Whether a file system of this UUID was made by us, be it on another array or disk."""
+    return uuid.lower().startswith(_MARK) and uuid[14:15] == "8"
+
+
+def is_our_array(name: str, array_name: str) -> bool:
+    """Whether an array of this name is ours. mdadm may have put the host's name of that day in front."""
+    return name.rsplit(":", 1)[-1] == array_name

@@ -12,12 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from ...machine.mounts import Mount
-from .culprits import mount_culprit
-from .existing import Existing
-from .facts import Facts
-from .refusal import Refused
+from .disks import Existing, Refused, mounted_by
+from .facts import ScratchFacts
+from .options import ScratchOptions
 from .steps import Step
-from .wanted import Wanted
 
 # Options for mount(8), systemd or nobody: the kernel does not list them. Of the others it lists what differs from its
 # defaults, so a default that is asked for can only be seen by its opposite not being there.
@@ -38,8 +36,8 @@ _OPPOSITES = {
 
 
 def mount_steps(
-    facts: Facts,
-    wanted: Wanted,
+    facts: ScratchFacts,
+    wanted: ScratchOptions,
     device: str,
     mounts: Sequence[Mount],
     filesystem: str,
@@ -61,7 +59,7 @@ def mount_steps(
     mine = [mount for mount in mounts if mount.root == "/"]
     if here is not None and here in mine:
         return [] if adopted else [*_remount(facts, wanted, device, here), *_own(facts, wanted)]
-    steps = unmount_steps(facts, mine)
+    steps = unmount_steps(mine)
     if not fresh:
         check_mountpoint(facts, wanted, {device})
     options = ",".join(wanted.mount_options) or "defaults"
@@ -72,12 +70,12 @@ def mount_steps(
     return steps if adopted else [*steps, Step("own", where=wanted.mountpoint, detail=_owner_words(wanted))]
 
 
-def unmount_steps(facts: Facts, mounts: Iterable[Mount]) -> list[Step]:
+def unmount_steps(mounts: Iterable[Mount]) -> list[Step]:
     """Return the steps that undo mounts, the last one first."""
     return [Step("unmount", where=mount.mountpoint) for mount in reversed(list(mounts))]
 
 
-def check_mountpoint(facts: Facts, wanted: Wanted, ours: Set[str]) -> None:
+def check_mountpoint(facts: ScratchFacts, wanted: ScratchOptions, ours: Set[str]) -> None:
     """Make sure that nothing would be hidden.
 
     :param ours: kernel names of the devices that may be mounted there.
@@ -89,7 +87,7 @@ def check_mountpoint(facts: Facts, wanted: Wanted, ours: Set[str]) -> None:
             return
         raise Refused(
             f"{wanted.mountpoint} is a mount of {here.source} ({here.filesystem}): choose another mountpoint"
-            f"{mount_culprit(facts, wanted.mountpoint)}."
+            f"{mounted_by(facts, wanted.mountpoint)}."
         )
     if facts.folder.kind == "other":
         raise Refused(f"{wanted.mountpoint} is no folder: remove it, or choose another mountpoint.")
@@ -100,7 +98,7 @@ def check_mountpoint(facts: Facts, wanted: Wanted, ours: Set[str]) -> None:
         )
 
 
-def _remount(facts: Facts, wanted: Wanted, device: str, mount: Mount) -> list[Step]:
+def _remount(facts: ScratchFacts, wanted: ScratchOptions, device: str, mount: Mount) -> list[Step]:
     recorded = facts.record.get("mount_options") if facts.record.get("number") == mount.number else None
     if not _differ(mount, wanted, recorded):
         return []
@@ -109,7 +107,7 @@ def _remount(facts: Facts, wanted: Wanted, device: str, mount: Mount) -> list[St
     ]
 
 
-def _differ(mount: Mount, wanted: Wanted, recorded: object) -> bool:
+def _differ(mount: Mount, wanted: ScratchOptions, recorded: object) -> bool:
     options = set(mount.options)
     if "ro" in options and "ro" not in wanted.mount_options:
         return True
@@ -124,18 +122,18 @@ def _is_in_force(option: str, options: set[str]) -> bool:
     return option in _OPPOSITES and _OPPOSITES[option] not in options
 
 
-def _own(facts: Facts, wanted: Wanted) -> list[Step]:
+def _own(facts: ScratchFacts, wanted: ScratchOptions) -> list[Step]:
     folder = facts.folder
     if (folder.uid, folder.gid, folder.mode) == (uid_of(wanted.owner), gid_of(wanted.group), wanted.mode):
         return []
     return [Step("own", where=wanted.mountpoint, detail=_owner_words(wanted))]
 
 
-def _owner_words(wanted: Wanted) -> str:
+def _owner_words(wanted: ScratchOptions) -> str:
     return f"{wanted.owner}:{wanted.group} {wanted.mode:04o}"
 
 
-def check_names(wanted: Wanted) -> None:
+def check_names(wanted: ScratchOptions) -> None:
     """Make sure that this machine knows owner and group: what is kept for the boot must not fail there.
 
     :raises Refused: it does not.
@@ -171,7 +169,7 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def keep_mounted(wanted: Wanted, adopted: bool) -> Mapping[str, Any]:
+def keep_mounted(wanted: ScratchOptions, adopted: bool) -> Mapping[str, Any]:
     """Return the mount as it is afterwards, for the diff."""
     mount: dict[str, Any] = {"mountpoint": wanted.mountpoint, "mount_options": list(wanted.mount_options)}
     if not adopted:
@@ -179,7 +177,7 @@ def keep_mounted(wanted: Wanted, adopted: bool) -> Mapping[str, Any]:
     return mount
 
 
-def describe_folder(facts: Facts, wanted: Wanted, mount: Mount) -> Mapping[str, Any]:
+def describe_folder(facts: ScratchFacts, wanted: ScratchOptions, mount: Mount) -> Mapping[str, Any]:
     """Return the mount as it is, for the diff; what is as wanted in the words of the options."""
     folder = facts.folder
     recorded = facts.record.get("mount_options") if facts.record.get("number") == mount.number else None

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from .culprits import culprit
-from .existing import Existing, find_adoptable, find_ours
-from .facts import Facts
+from .disks import Existing, Refused, find_adoptable, find_ours, is_ours, set_up_by, why_not
+from .facts import ScratchFacts
 from .mounting import check_mountpoint, describe_folder, keep_mounted, mount_steps, unmount_steps
-from .refusal import Refused, why_not
-from .steps import NEW, Plan, Step
-from .wanted import Wanted
+from .options import ScratchOptions
+from .steps import NEW, ScratchPlan, Step
 
 
-def plan_present(facts: Facts, wanted: Wanted) -> Plan:
+def plan_present(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
     """Return the steps after which the scratch is there and mounted.
 
     :raises Refused: it cannot be had without touching what is not ours, or the disks are not those expected.
@@ -34,7 +32,7 @@ def plan_present(facts: Facts, wanted: Wanted) -> Plan:
     return adopted or _build(facts, wanted, ours)
 
 
-def _use(facts: Facts, wanted: Wanted, found: Existing) -> Plan:
+def _use(facts: ScratchFacts, wanted: ScratchOptions, found: Existing) -> ScratchPlan:
     """Use what is there and ours."""
     _compare(wanted, found)
     others = [name for name in found.members if name not in facts.selected]
@@ -54,7 +52,7 @@ def _use(facts: Facts, wanted: Wanted, found: Existing) -> Plan:
     # What lies on an array that is not assembled yet, nobody can know: apply looks at it anew before it mounts.
     if found.running and found.filesystem is None:
         _check_label(facts, wanted, {found.device, *found.members})
-        steps += [*unmount_steps(facts, found.mounts), _mkfs(wanted, device, found.members, found.uuid)]
+        steps += [*unmount_steps(found.mounts), _mkfs(wanted, device, found.members, found.uuid)]
         found_mounts: Sequence[Any] = ()
     else:
         found_mounts = found.mounts
@@ -62,7 +60,7 @@ def _use(facts: Facts, wanted: Wanted, found: Existing) -> Plan:
     return _as_plan(facts, wanted, steps, warnings, (found,), found.members, device)
 
 
-def _compare(wanted: Wanted, found: Existing) -> None:
+def _compare(wanted: ScratchOptions, found: Existing) -> None:
     """Refuse to use what was made with other options, for only making it anew would change it."""
     what = found.device or " ".join(found.members)
     if found.foreign:
@@ -81,7 +79,7 @@ def _compare(wanted: Wanted, found: Existing) -> None:
         )
 
 
-def _adopt(facts: Facts, wanted: Wanted) -> Plan | None:
+def _adopt(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan | None:
     """Use a healthy array that is there and not ours."""
     found = find_adoptable(facts, wanted)
     if not found:
@@ -102,7 +100,7 @@ def _adopt(facts: Facts, wanted: Wanted) -> Plan | None:
     return _as_plan(facts, wanted, steps, warnings, (array,), array.members, array.device, adopted=True)
 
 
-def _build(facts: Facts, wanted: Wanted, pieces: tuple[Existing, ...]) -> Plan:
+def _build(facts: ScratchFacts, wanted: ScratchOptions, pieces: tuple[Existing, ...]) -> ScratchPlan:
     """Make it, out of blank disks and pieces of ours."""
     arrays = frozenset(piece.device for piece in pieces if piece.device)
     refusals = {name: reason for name in facts.selected if (reason := why_not(facts, wanted, name, arrays))}
@@ -111,10 +109,10 @@ def _build(facts: Facts, wanted: Wanted, pieces: tuple[Existing, ...]) -> Plan:
     refusals.update({name: "cannot be read" for name in members if facts.signatures.get(name, ()) is None})
     if refusals:
         reasons = "; ".join(f"{_path(facts, name)} {reason}" for name, reason in refusals.items())
-        raise Refused(f"{reasons}{''.join(dict.fromkeys(culprit(facts, name) for name in refusals))}.")
+        raise Refused(f"{reasons}{''.join(dict.fromkeys(set_up_by(facts, name) for name in refusals))}.")
     disks = facts.selected
     if not disks and wanted.expected_count == 0:
-        return Plan(before={}, after={})
+        return ScratchPlan(before={}, after={})
     if not disks:
         raise Refused(_no_disks(facts, wanted))
     warnings = _check_count(facts, wanted, disks)
@@ -124,7 +122,7 @@ def _build(facts: Facts, wanted: Wanted, pieces: tuple[Existing, ...]) -> Plan:
     _check_label(facts, wanted, {*disks, *arrays})
     steps: list[Step] = []
     for piece in pieces:
-        steps += unmount_steps(facts, piece.mounts)
+        steps += unmount_steps(piece.mounts)
         if piece.is_array and piece.device:
             steps.append(Step("stop", device=piece.device, disks=piece.members))
     check_mountpoint(facts, wanted, {*arrays, *disks})
@@ -143,17 +141,17 @@ def _build(facts: Facts, wanted: Wanted, pieces: tuple[Existing, ...]) -> Plan:
     return _as_plan(facts, wanted, steps, warnings, pieces, disks, device)
 
 
-def _path(facts: Facts, name: str) -> str:
+def _path(facts: ScratchFacts, name: str) -> str:
     """Return a disk's path for a message."""
     return facts.devices[name].path if name in facts.devices else f"/dev/{name}"
 
 
-def _check_label(facts: Facts, wanted: Wanted, ours: Set[str]) -> None:
+def _check_label(facts: ScratchFacts, wanted: ScratchOptions, ours: Set[str]) -> None:
     if facts.labelled and facts.labelled not in ours:
         raise Refused(f"label {wanted.label} is taken by /dev/{facts.labelled}: set another label.")
 
 
-def _no_disks(facts: Facts, wanted: Wanted) -> str:
+def _no_disks(facts: ScratchFacts, wanted: ScratchOptions) -> str:
     if wanted.devices:
         return f"none of the devices exists ({', '.join(facts.absent)})."
     there = sorted({device.model for device in facts.devices.values() if device.model and device.is_disk})
@@ -165,7 +163,7 @@ def _no_disks(facts: Facts, wanted: Wanted) -> str:
     )
 
 
-def _check_count(facts: Facts, wanted: Wanted, members: Sequence[str]) -> tuple[str, ...]:
+def _check_count(facts: ScratchFacts, wanted: ScratchOptions, members: Sequence[str]) -> tuple[str, ...]:
     expected = wanted.expected_count
     if expected is None:
         # Who names disks expects each of them.
@@ -177,23 +175,23 @@ def _check_count(facts: Facts, wanted: Wanted, members: Sequence[str]) -> tuple[
     text = f"there are {len(members)} local NVMe disks where {expected} are expected{named}"
     if wanted.on_count_mismatch == "warn":
         return (text,)
-    raise Refused(f"{text}: the node may be ill; on_count_mismatch=warn goes on with what is there.")
+    raise Refused(f"{text}: the node may be faulty; on_count_mismatch=warn goes on with what is there.")
 
 
-def _mkfs(wanted: Wanted, device: str, members: Sequence[str], uuid: str) -> Step:
+def _mkfs(wanted: ScratchOptions, device: str, members: Sequence[str], uuid: str) -> Step:
     return Step("mkfs", device=device, disks=tuple(members), detail=f"{wanted.filesystem} {wanted.label}", uuid=uuid)
 
 
 def _as_plan(
-    facts: Facts,
-    wanted: Wanted,
+    facts: ScratchFacts,
+    wanted: ScratchOptions,
     steps: Sequence[Step],
     warnings: tuple[str, ...],
     was: tuple[Existing, ...],
     members: tuple[str, ...],
     device: str,
     adopted: bool = False,
-) -> Plan:
+) -> ScratchPlan:
     before = describe(facts, wanted, was[0]) if was else {}
     makes = {step.verb for step in steps}
     after: dict[str, Any] = {**before, "devices": list(members)}
@@ -202,10 +200,10 @@ def _as_plan(
         after["chunk"] = f"{wanted.chunk_bytes // 1024}K" if len(members) > 1 else None
     if makes & {"mount", "remount", "own"} or not before:
         after.update(keep_mounted(wanted, adopted))
-    return Plan(tuple(steps), warnings, before, after, members, device, adopted)
+    return ScratchPlan(tuple(steps), warnings, before, after, members, device, adopted)
 
 
-def describe(facts: Facts, wanted: Wanted, found: Existing) -> Mapping[str, Any]:
+def describe(facts: ScratchFacts, wanted: ScratchOptions, found: Existing) -> Mapping[str, Any]:
     """Return what there is in the words of the options, for the diff."""
     here, _device = facts.mount_at(wanted.mountpoint)
     mounts = [mount for mount in found.mounts if mount.root == "/"]
@@ -219,3 +217,61 @@ def describe(facts: Facts, wanted: Wanted, found: Existing) -> Mapping[str, Any]
         "mountpoint": mount.mountpoint if mount else None,
         **(describe_folder(facts, wanted, mount) if mount else {}),
     }
+
+
+# Decide what is to be done so that the scratch is gone, or only at rest. Pure.
+
+
+def plan_absent(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
+    """Return the steps after which nothing of ours is left. An adopted array is unmounted and stays as it is."""
+    ours = find_ours(facts, wanted)
+    steps: list[Step] = []
+    warnings: list[str] = []
+    for found in ours:
+        steps += unmount_steps(found.mounts)
+        # The file system first: a new array on the same disks would show it again.
+        if found.is_array and found.running and found.filesystem and not found.foreign:
+            steps.append(Step("erase", device=found.device))
+        if found.is_array and found.device:
+            steps.append(Step("stop", device=found.device, disks=found.members))
+        clean = tuple(name for name in found.members if _is_only_ours(facts, wanted, name))
+        mixed = [name for name in found.members if name not in clean and name in facts.devices]
+        warnings += [f"/dev/{name} also holds what is not ours, and was left as it is" for name in mixed]
+        if clean:
+            steps.append(Step("forget", disks=clean) if found.is_array else Step("wipe", disks=clean))
+    return _as_removal_plan(facts, wanted, ours, steps, warnings)
+
+
+def plan_down(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
+    """Return the steps after which the scratch is unmounted and stopped, with all that is in it."""
+    steps: list[Step] = []
+    ours = find_ours(facts, wanted)
+    for found in ours:
+        steps += unmount_steps(found.mounts)
+        if found.is_array and found.device:
+            steps.append(Step("stop", device=found.device, disks=found.members))
+    # Stopped members are as they should be: nothing that shows in the diff.
+    shown = tuple(found for found in ours if found.device and (found.is_array or found.mounts))
+    return _as_removal_plan(facts, wanted, shown, steps, [])
+
+
+def _is_only_ours(facts: ScratchFacts, wanted: ScratchOptions, name: str) -> bool:
+    signatures = facts.signatures.get(name) or ()
+    return bool(signatures) and all(is_ours(signature, wanted) for signature in signatures)
+
+
+def _as_removal_plan(
+    facts: ScratchFacts, wanted: ScratchOptions, ours: tuple[Existing, ...], steps: list[Step], warnings: list[str]
+) -> ScratchPlan:
+    here, device = facts.mount_at(wanted.mountpoint)
+    adopted = None
+    if here is not None and device not in {found.device for found in ours}:
+        adopted = next((found for found in find_adoptable(facts, wanted) if found.device == device), None)
+        if adopted and (wanted.adopt or facts.record.get("adopted") == device):
+            steps = [*steps, Step("unmount", where=wanted.mountpoint)]
+        else:
+            warnings = [*warnings, f"{wanted.mountpoint} is a mount of {here.source}, which is not ours: it stays"]
+            adopted = None
+    was = [*ours, *([adopted] if adopted else [])]
+    before = describe(facts, wanted, was[0]) if was else {}
+    return ScratchPlan(tuple(steps), tuple(warnings), before, {}, adopted=adopted is not None)

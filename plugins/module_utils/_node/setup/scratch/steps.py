@@ -26,7 +26,6 @@ _WORDS = {
     "remount": "mount {where} with {detail}",
     "own": "make {where} {detail}",
 }
-_DESTRUCTIVE = ("erase", "forget", "wipe", "create", "mkfs")
 
 
 @dataclass(frozen=True)
@@ -52,14 +51,9 @@ class Step:
         words = {"device": self.device, "where": self.where, "detail": self.detail, "disks": " ".join(self.disks)}
         return _WORDS[self.verb].format_map(words)
 
-    @property
-    def is_destructive(self) -> bool:
-        """Whether it destroys what lies on a disk."""
-        return self.verb in _DESTRUCTIVE
-
 
 @dataclass(frozen=True)
-class Plan:
+class ScratchPlan:
     """What to do, and what is so before and after it.
 
     :ivar steps: in their order; empty where nothing is to be done.

@@ -20,8 +20,8 @@ from ...machine.run import Run, must
 from ...machine.user_folders import FolderProblem, adapt, walk
 from ..managed_file import FileChange, change_of
 from ..scratch.mounting import gid_of, uid_of
-from ..scratch.wanted import OptionError, octal_mode
-from .wanted import SharedProblem, checked_path
+from ..scratch.options import OptionError, octal_mode
+from .options import SharedProblem, checked_path
 
 FILE, ACTIVE = "/etc/exports.d/hpcai.exports", "/var/lib/nfs/etab"
 HEADER = "# Written by the module hpcai.azure.nfs_exports, which overwrites it."

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Look, plan, do: the way of the module shared_mounts."""
+"""Mounts of shared file systems as units of systemd: look, plan, apply. The way of the module shared_mounts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,97 @@ from ...machine.run import Result, Run, must
 from ...machine.unit_state import read_unit
 from ..managed_file import FileChange, change_of
 from ..users.facts import read_facts
-from . import units
-from .wanted import Mount, SharedProblem
+from .options import Mount, SharedProblem
+
+UNIT_FOLDER = "/etc/systemd/system"
+UNIT_HEADER = "# Written by the module hpcai.azure.shared_mounts, which overwrites it."
+_SERVICES = "slurmd.service"
+
+
+def unit_name(path: str) -> str:
+    """Return a path as systemd-escape --path does."""
+    parts = path.strip("/")
+    escaped = []
+    for place, letter in enumerate(parts):
+        if letter == "/":
+            escaped.append("-")
+        elif (letter.isascii() and letter.isalnum()) or letter in ":_" or (letter == "." and place):
+            escaped.append(letter)
+        else:
+            escaped += [f"\\x{byte:02x}" for byte in letter.encode()]
+    return "".join(escaped)
+
+
+def units_of(mount: Mount) -> dict[str, str]:
+    """Return the texts of the mount's units by their file's name."""
+    name = unit_name(mount.path)
+    found = {f"{name}.mount": _mount_unit(mount)}
+    if mount.automount:
+        found[f"{name}.automount"] = _automount_unit(mount)
+    return found
+
+
+def starter(mount: Mount) -> str:
+    """Return the unit that is enabled."""
+    return f"{unit_name(mount.path)}.{'automount' if mount.automount else 'mount'}"
+
+
+def _mount_unit(mount: Mount) -> str:
+    lines = [
+        UNIT_HEADER,
+        "[Unit]",
+        f"Description=Shared file system {mount.path}",
+        "Wants=network-online.target",
+        "After=network-online.target",
+        # slurmd starts when this has been tried, whatever came of it.
+        f"Before={_SERVICES}",
+        # Whoever looks again tries again: systemd would give up for good after five times.
+        "StartLimitIntervalSec=0",
+        "",
+        "[Mount]",
+        f"What={mount.source}",
+        f"Where={mount.path}",
+        f"Type={mount.kind}",
+        f"Options={','.join(mount.options)}",
+        f"TimeoutSec={mount.timeout_s}",
+    ]
+    if not mount.automount:
+        lines += ["", "[Install]", "WantedBy=multi-user.target"]
+    return _without_specifiers(lines)
+
+
+def _automount_unit(mount: Mount) -> str:
+    return _without_specifiers(
+        [
+            UNIT_HEADER,
+            "[Unit]",
+            f"Description=Shared file system {mount.path}, when it is used",
+            f"Before={_SERVICES}",
+            "StartLimitIntervalSec=0",
+            "",
+            "[Automount]",
+            f"Where={mount.path}",
+            "DirectoryMode=0755",
+            "",
+            "[Install]",
+            "WantedBy=multi-user.target",
+        ]
+    )
+
+
+def _without_specifiers(lines: list[str]) -> str:
+    # A percent sign is the beginning of a specifier.
+    return "".join(f"{line.replace('%', '%%')}\n" for line in lines)
+
+
+# Look, plan, do: the way of the module shared_mounts.
 
 CONFIG = "shared_fs"
 RECORD = f"/etc/hpcai/{CONFIG}.json"
-_FIRST_PERSON, _NOBODY = 1000, 65534
 
 
 @dataclass(frozen=True)
-class Plan:
+class MountPlan:
     """What is to be done.
 
     :ivar stop: units to be stopped before their files change.
@@ -52,14 +133,14 @@ class Plan:
         ]
 
 
-def plan(root: Root, mounts: Sequence[Mount], run: Run, live: bool) -> Plan:
+def plan(root: Root, mounts: Sequence[Mount], run: Run, live: bool) -> MountPlan:
     """Return what is to be done.
 
     :param live: whether units are started and stopped too, which an image cannot.
     :raises SharedProblem: a mount would hide something, or something else is there.
     """
-    wanted = {f"{units.FOLDER}/{name}": text for mount in mounts for name, text in units.units(mount).items()}
-    ours = [path for path in _units(root) if path not in wanted]
+    wanted = {f"{UNIT_FOLDER}/{name}": text for mount in mounts for name, text in units_of(mount).items()}
+    ours = [path for path in _written_units(root) if path not in wanted]
     texts: dict[str, str | None] = {**wanted, **dict.fromkeys(ours)}
     changes = {path: change_of(root.at(path), text) for path, text in texts.items()}
     for mount in mounts:
@@ -75,13 +156,13 @@ def plan(root: Root, mounts: Sequence[Mount], run: Run, live: bool) -> Plan:
         stop = sorted(
             (name for name in gone if _is_on(name, run)), key=lambda name: (name.endswith(".automount"), name)
         )
-    starters = [units.starter(mount) for mount in mounts]
+    starters = [starter(mount) for mount in mounts]
     enable = [name for name in starters if not _is_enabled(root, name)]
     start = [name for name in starters if name in stop or not _is_on(name, run)] if live else []
-    return Plan(tuple(stop), (*files, *([record] if record.changes else [])), tuple(enable), tuple(start))
+    return MountPlan(tuple(stop), (*files, *([record] if record.changes else [])), tuple(enable), tuple(start))
 
 
-def apply(root: Root, made: Plan, run: Run, live: bool) -> None:
+def apply(root: Root, made: MountPlan, run: Run, live: bool) -> None:
     """Do it.
 
     :raises SharedProblem: what is mounted is in use.
@@ -91,7 +172,7 @@ def apply(root: Root, made: Plan, run: Run, live: bool) -> None:
         if _stop(root, name, run).rc != 0:
             raise SharedProblem(_in_use(root, name))
     for file in made.files:
-        if file.after is None and file.path.startswith(root.at(units.FOLDER)):
+        if file.after is None and file.path.startswith(root.at(UNIT_FOLDER)):
             must(run(["systemctl", "disable", os.path.basename(file.path)]))
     for file in made.files:
         file.apply()
@@ -108,7 +189,7 @@ def unreachable(mounts: Sequence[Mount], run: Run) -> list[str]:
     """Mount each that is not mounted; return what went wrong, one line for each."""
     problems = []
     for mount in mounts:
-        name = f"{units.unit_name(mount.path)}.mount"
+        name = f"{unit_name(mount.path)}.mount"
         if read_unit(name, run).is_active:
             continue
         answer = run(["systemctl", "start", name])
@@ -117,11 +198,11 @@ def unreachable(mounts: Sequence[Mount], run: Run) -> list[str]:
     return problems
 
 
-def _units(root: Root) -> list[str]:
+def _written_units(root: Root) -> list[str]:
     """The units that we wrote."""
-    names = [name for name in root.entries(units.FOLDER) if name.endswith((".mount", ".automount"))]
-    paths = [f"{units.FOLDER}/{name}" for name in names]
-    return [path for path in paths if (root.text(path) or "").startswith(units.HEADER)]
+    names = [name for name in root.entries(UNIT_FOLDER) if name.endswith((".mount", ".automount"))]
+    paths = [f"{UNIT_FOLDER}/{name}" for name in names]
+    return [path for path in paths if (root.text(path) or "").startswith(UNIT_HEADER)]
 
 
 def _check(root: Root, mount: Mount, changes: dict[str, FileChange]) -> None:
@@ -129,9 +210,9 @@ def _check(root: Root, mount: Mount, changes: dict[str, FileChange]) -> None:
         raise SharedProblem(
             f"{mount.path} is in /etc/fstab: remove it there, or from the mounts. Two would fight for it"
         )
-    own = f"{units.FOLDER}/{units.unit_name(mount.path)}.mount"
+    own = f"{UNIT_FOLDER}/{unit_name(mount.path)}.mount"
     before = changes[own].before
-    if before is not None and not before.startswith(units.HEADER):
+    if before is not None and not before.startswith(UNIT_HEADER):
         raise SharedProblem(f"{own} is somebody else's: remove it ('systemctl revert'), or take another path")
     there = [found for found in read_mounts(root) if found.mountpoint == mount.path and found.filesystem != "autofs"]
     if there and before is None:
@@ -144,7 +225,7 @@ def _check(root: Root, mount: Mount, changes: dict[str, FileChange]) -> None:
     hidden = [
         account
         for account in read_facts(root).accounts
-        if _FIRST_PERSON <= account.uid < _NOBODY
+        if account.is_person
         and account.name not in known
         and f"{account.home.rstrip('/')}/".startswith(f"{mount.path}/")
     ]
@@ -165,7 +246,7 @@ def _is_on(name: str, run: Run) -> bool:
 
 
 def _is_enabled(root: Root, name: str) -> bool:
-    return root.exists(f"{units.FOLDER}/multi-user.target.wants/{name}")
+    return root.exists(f"{UNIT_FOLDER}/multi-user.target.wants/{name}")
 
 
 def _stop(root: Root, name: str, run: Run) -> Result:
@@ -184,7 +265,7 @@ def _mounted_at(root: Root, name: str) -> str:
     """Where a unit's file system is mounted; nothing if it is not."""
     unit = name.rpartition(".")[0]
     there = (mount for mount in read_mounts(root) if mount.filesystem != "autofs")
-    return next((mount.mountpoint for mount in there if units.unit_name(mount.mountpoint) == unit), "")
+    return next((mount.mountpoint for mount in there if unit_name(mount.mountpoint) == unit), "")
 
 
 def _last_words(name: str, run: Run) -> str:

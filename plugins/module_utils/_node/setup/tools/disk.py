@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator
 
 from ...machine.root import Root
-from . import driver_watch, files, job_hooks, units
+from . import layout, services, units
 from .layout import (
     FOLDERS,
     HOME,
@@ -32,7 +32,7 @@ from .layout import (
     Link,
     Other,
 )
-from .plan import Plan, plan
+from .plan import ToolPlan, plan
 
 _HEADER = 16
 """Bytes before the code in a file of bytecode."""
@@ -40,11 +40,11 @@ _HEADER = 16
 
 def read_disk(root: Root) -> dict[str, Entry]:
     """Return all that is or could be of the node tool, by its path on the machine."""
-    candidates = [*FOLDERS, *job_hooks.FOLDERS, TOOL, SITE, LAUNCHER]
-    candidates += [f"{job_hooks.LIBEXEC}/{name}" for name in root.entries(job_hooks.LIBEXEC)]
-    shipped, admin = files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER
+    candidates = [*FOLDERS, *services.HOOK_FOLDERS, TOOL, SITE, LAUNCHER]
+    candidates += [f"{services.LIBEXEC}/{name}" for name in root.entries(services.LIBEXEC)]
+    shipped, admin = layout.UNIT_FOLDER, layout.ADMIN_UNIT_FOLDER
     candidates += [f"{shipped}/{name}" for name in root.entries(shipped) if name.startswith("hpcai-")]
-    rules = driver_watch.RULES_FOLDER
+    rules = services.UDEV_FOLDER
     candidates += [f"{rules}/{name}" for name in root.entries(rules) if "-hpcai-" in name]
     for folder in root.entries(admin):
         if folder.endswith((".wants", ".requires")):
@@ -110,7 +110,7 @@ def _unused(place: str) -> Iterator[bool]:
         os.close(handle)
 
 
-def apply(root: Root, wanted: Disk) -> Plan:
+def apply(root: Root, wanted: Disk) -> ToolPlan:
     """Bring the disk into the wanted state, and return what had to be done.
 
     Trees are built aside and get their names when they are whole; then the links and the other files change, each by
@@ -122,7 +122,7 @@ def apply(root: Root, wanted: Disk) -> Plan:
     """
     with _alone(root):
         made = plan(read_disk(root), wanted, trees_in_use(root))
-        for path in (*FOLDERS, *job_hooks.FOLDERS):
+        for path in (*FOLDERS, *services.HOOK_FOLDERS):
             if path in made.write:
                 _write(root, path, wanted[path])
         for name in made.build:
@@ -137,7 +137,7 @@ def apply(root: Root, wanted: Disk) -> Plan:
                 if unused or not wanted:
                     _remove(root.at(path))
     if HOME not in wanted:
-        for folder in (HOME, job_hooks.LIBEXEC, *(f"{files.ADMIN_UNIT_FOLDER}/{name}" for name in units.ENABLED)):
+        for folder in (HOME, services.LIBEXEC, *(f"{layout.ADMIN_UNIT_FOLDER}/{name}" for name in units.ENABLED)):
             # What somebody else put there stays, and the folder with it.
             with contextlib.suppress(OSError):
                 os.rmdir(root.at(folder))

@@ -2,22 +2,23 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Install the node tool: what has to be done so that there is what should be there. Pure."""
+"""Install the node tool: what should be there, and what has to be done for it. Pure."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import posixpath
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from . import driver_watch, files, job_hooks, units
+from . import layout, services, units
 from .layout import FOLDERS, HOME, LAUNCHER, SITE, TOOL, TREES, Compiled, Disk, Entry, File, Folder, Link, tree_of
-from .payload import ToolsError
+from .payload import ToolsError, Tree, read_tree, tool_tree, wheel_tree
 
 
 @dataclass(frozen=True)
-class Plan:
+class ToolPlan:
     """What has to be done, in this order.
 
     :ivar build: names of trees to build beside the others.
@@ -44,11 +45,11 @@ class Plan:
     @property
     def touches_units(self) -> bool:
         """Whether systemd has to read its units again."""
-        folders = (files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER)
+        folders = (layout.UNIT_FOLDER, layout.ADMIN_UNIT_FOLDER)
         return any(path.startswith(folders) for path in (*self.write, *self.remove))
 
 
-def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> Plan:
+def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> ToolPlan:
     """Return what turns ``found`` into ``wanted``; an empty ``wanted`` removes everything. Pure.
 
     :param in_use: names of trees that something runs from: they stay, for a later run, unless everything goes.
@@ -70,7 +71,7 @@ def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> Plan:
     kept = {f"{TREES}/{name}" for name in in_use} if wanted else set()
     remove = [path for path in _to_remove(found, wanted) if path not in kept]
     restored += [path for path in remove if tree_of(path) in current and path != f"{TREES}/{tree_of(path)}"]
-    return Plan(tuple(build), tuple(sorted(write, key=_rank)), tuple(remove), tuple(restored))
+    return ToolPlan(tuple(build), tuple(sorted(write, key=_rank)), tuple(remove), tuple(restored))
 
 
 def _below(disk: Disk, tree: str) -> Disk:
@@ -78,17 +79,17 @@ def _below(disk: Disk, tree: str) -> Disk:
 
 
 def _to_remove(found: Disk, wanted: Disk) -> Iterator[str]:
-    wanted_units = {posixpath.basename(path) for path in wanted if path.startswith(files.UNIT_FOLDER)}
+    wanted_units = {posixpath.basename(path) for path in wanted if path.startswith(layout.UNIT_FOLDER)}
     removed: set[str] = set()
     for path in sorted(found):
         if path in wanted or posixpath.dirname(path) in removed or any(path.startswith(f"{r}/") for r in removed):
             continue
         name = posixpath.basename(path)
-        if path.startswith(f"{files.ADMIN_UNIT_FOLDER}/"):
+        if path.startswith(f"{layout.ADMIN_UNIT_FOLDER}/"):
             # In a folder where we make links it is left over from another version. An administrator's own elsewhere, to
             # units that stay, are nobody's business.
             in_our_folder = posixpath.basename(posixpath.dirname(path)) in units.ENABLED
-            ours = found[path] == Link(f"{files.UNIT_FOLDER}/{name}") and (in_our_folder or name not in wanted_units)
+            ours = found[path] == Link(f"{layout.UNIT_FOLDER}/{name}") and (in_our_folder or name not in wanted_units)
         elif path in (TOOL, SITE):
             ours = isinstance(found[path], Link)
         elif path.startswith(f"{HOME}/"):
@@ -106,7 +107,7 @@ def _refuse_what_is_not_ours(found: Disk, wanted: Disk) -> None:
             continue
         if path in (TOOL, SITE) and not isinstance(entry, Link):
             raise ToolsError(f"{path} is not the link that this module makes there: move it away")
-        places = (LAUNCHER, files.UNIT_FOLDER, driver_watch.RULES_FOLDER, f"{job_hooks.LIBEXEC}/")
+        places = (LAUNCHER, layout.UNIT_FOLDER, services.UDEV_FOLDER, f"{services.LIBEXEC}/")
         if path.startswith(places) and not _marked(entry):
             raise ToolsError(f"{path} was not made by this module: move it away")
         if isinstance(wanted[path], Folder) and not isinstance(entry, Folder) and not tree_of(path):
@@ -114,19 +115,19 @@ def _refuse_what_is_not_ours(found: Disk, wanted: Disk) -> None:
 
 
 def _marked(entry: Entry) -> bool:
-    return isinstance(entry, File) and files.MARK.encode() in entry.content
+    return isinstance(entry, File) and layout.MARK.encode() in entry.content
 
 
 def _rank(path: str) -> int:
     """Folders first, then the trees that are in use, what uses them, and last what starts that at boot."""
-    if path in (*FOLDERS, *job_hooks.FOLDERS):
+    if path in (*FOLDERS, *services.HOOK_FOLDERS):
         return 0
-    programs = (LAUNCHER, job_hooks.LIBEXEC)
-    order = (f"{TREES}/", HOME, *programs, files.UNIT_FOLDER, files.ADMIN_UNIT_FOLDER, driver_watch.RULES_FOLDER)
+    programs = (LAUNCHER, services.LIBEXEC)
+    order = (f"{TREES}/", HOME, *programs, layout.UNIT_FOLDER, layout.ADMIN_UNIT_FOLDER, services.UDEV_FOLDER)
     return 1 + next(number for number, prefix in enumerate(order) if path.startswith(prefix))
 
 
-def as_diff(found: Disk, wanted: Disk, made: Plan) -> dict[str, str]:
+def as_diff(found: Disk, wanted: Disk, made: ToolPlan) -> dict[str, str]:
     """Return the change in the form of Ansible's diff: texts ``before`` and ``after``."""
     touched = sorted({*made.written, *made.remove})
     return {
@@ -145,3 +146,89 @@ def _describe(entry: Entry | None) -> str:
     if isinstance(entry, File):
         return f"file, mode {entry.mode:04o}, owner {entry.uid}, SHA-256 {hashlib.sha256(entry.content).hexdigest()}"
     return "bytecode" if isinstance(entry, Compiled) else "something else"
+
+
+@dataclass(frozen=True)
+class ToolOptions:
+    """What is to be installed.
+
+    :ivar version: of the tool.
+    :ivar sources: of the tool, by path below its package.
+    :ivar wheel: path of nvidia-ml-py's wheel on the node; None where it was not brought.
+    :ivar wheel_sha256: which wheel is to be unpacked; None to leave what is there.
+    :ivar interpreter: absolute path of the Python that runs the tool.
+    :ivar uid: who owns it all: root, but for tests.
+    """
+
+    version: str
+    sources: Mapping[str, bytes]
+    wheel: str | None
+    wheel_sha256: str | None
+    interpreter: str
+    uid: int
+
+
+def wanted_disk(found: Disk, options: ToolOptions) -> tuple[dict[str, Entry], bool]:
+    """Return everything that should be there, and whether the wheel has still to be brought.
+
+    :raises ToolsError: the wheel cannot be used.
+    """
+    tool = tool_tree(options.version, options.sources)
+    wanted: dict[str, Entry] = {path: Folder(0o755, options.uid) for path in (*FOLDERS, *services.HOOK_FOLDERS)}
+    wanted.update(entries_of(tool, options.uid))
+    wanted[TOOL] = Link(f"trees/{tool.name}")
+    site, wheel_needed = _site(found, options)
+    wanted.update(site)
+    wanted[LAUNCHER] = File(layout.launcher(options.interpreter).encode(), 0o755, options.uid)
+    for name, text in units.UNITS.items():
+        wanted[f"{layout.UNIT_FOLDER}/{name}"] = File(text.encode(), 0o644, options.uid)
+    for path, text in services.UDEV_RULES.items():
+        wanted[path] = File(text.encode(), 0o644, options.uid)
+    for path, text in services.HOOKS.items():
+        wanted[path] = File(text.encode(), 0o755, options.uid)
+    for folder, names in units.ENABLED.items():
+        wanted[f"{layout.ADMIN_UNIT_FOLDER}/{folder}"] = Folder(0o755, options.uid)
+        for name in names:
+            link = f"{layout.ADMIN_UNIT_FOLDER}/{folder}/{name}"
+            wanted[link] = Link(f"{layout.UNIT_FOLDER}/{name}")
+    return wanted, wheel_needed
+
+
+def _site(found: Disk, options: ToolOptions) -> tuple[Mapping[str, Entry], bool]:
+    link = found.get(SITE)
+    folder = posixpath.join(HOME, link.target) if isinstance(link, Link) else SITE
+    installed, wheel_sha256 = read_tree(
+        {
+            path[len(folder) + 1 :]: entry.content
+            for path, entry in found.items()
+            if path.startswith(f"{folder}/") and isinstance(entry, File)
+        }
+    )
+    if installed and installed.name == posixpath.basename(folder) and options.wheel_sha256 in (None, wheel_sha256):
+        return {**entries_of(installed, options.uid), SITE: Link(f"trees/{installed.name}")}, False
+    if options.wheel_sha256 and options.wheel:
+        tree = wheel_tree(options.wheel, options.wheel_sha256)
+        return {**entries_of(tree, options.uid), SITE: Link(f"trees/{tree.name}")}, False
+    # It stays as it is: an older one, or one that was tampered with, until the wheel comes.
+    kept = {path: entry for path, entry in found.items() if path in (SITE, folder) or path.startswith(f"{folder}/")}
+    return kept, bool(options.wheel_sha256)
+
+
+def entries_of(tree: Tree, uid: int) -> dict[str, Entry]:
+    base = f"{TREES}/{tree.name}"
+    made: dict[str, Entry] = {base: Folder(0o755, uid)}
+    for path, content in sorted(tree.files.items()):
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            made[f"{base}/{'/'.join(parts[:depth])}"] = Folder(0o755, uid)
+        made[f"{base}/{path}"] = File(content, 0o644, uid)
+        if path.endswith(".py"):
+            cache = importlib.util.cache_from_source(f"{base}/{path}")
+            made[posixpath.dirname(cache)] = Folder(0o755, uid)
+            made[cache] = Compiled(bytecode_header(content), 0o644, uid)
+    return made
+
+
+def bytecode_header(source: bytes) -> bytes:
+    """Return how bytecode begins that Python compares with its source, not with the age of that (PEP 552)."""
+    return importlib.util.MAGIC_NUMBER + (0b11).to_bytes(4, "little") + importlib.util.source_hash(source)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import driver_watch, events, grants, health_report, job_hooks, nccl_watch
-from .files import MARK
+from . import services
+from .layout import MARK
 
 TARGET = "hpcai-boot.target"
 REPORT = "hpcai-report.service"
@@ -178,19 +178,14 @@ UNITS = {
     TARGET: _TARGET_TEXT,
     REPORT: _REPORT_TEXT,
     **{row.unit: _service(number, row) for number, row in enumerate(BOOT_UNITS)},
-    **nccl_watch.UNITS,
-    **driver_watch.UNITS,
-    **job_hooks.UNITS,
-    **health_report.UNITS,
-    **events.UNITS,
-    **grants.UNITS,
+    **services.UNITS,
 }
 """Text by name."""
 ENABLED = {
     "multi-user.target.wants": (TARGET,),
-    f"{TARGET}.wants": (*(row.unit for row in BOOT_UNITS), nccl_watch.PATH),
+    f"{TARGET}.wants": (*(row.unit for row in BOOT_UNITS), services.NCCL_PATH),
     "slurmd.service.requires": tuple(row.unit for row in BOOT_UNITS if row.blocking),
-    "slurmd.service.wants": (job_hooks.PATH, health_report.PATH, events.SERVICE),
-    "sockets.target.wants": (grants.SOCKET,),
+    "slurmd.service.wants": (services.HOOK_REPORT_PATH, services.HEALTH_REPORT_PATH, services.EVENTS),
+    "sockets.target.wants": (services.GRANTS_SOCKET,),
 }
 """What 'systemctl enable' would link below /etc/systemd/system, by folder. An image at rest has no systemctl."""

@@ -9,9 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...machine.root import Root
-from .wanted import UserProblem
+from .options import UserProblem
 
 PASSWD, GROUP, SHADOW = "/etc/passwd", "/etc/group", "/etc/shadow"
+NO_PASSWORD = "*"
+"""No password fits. Not ``!``: sshd without PAM takes that for an account that may not log in by its key either."""
+FIRST_PERSON, NOBODY = 1000, 65534
+"""Numbers of people's accounts begin with the first; the second is nobody's."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,14 @@ class Account:
     shell: str
     has_password: bool = False
 
+    @property
+    def is_person(self) -> bool:
+        """Whether it belongs to somebody who logs in, and not to a service."""
+        return FIRST_PERSON <= self.uid < NOBODY
+
 
 @dataclass(frozen=True)
-class Facts:
+class AccountFacts:
     """The machine's accounts and groups.
 
     :ivar groups: numbers of groups by name.
@@ -54,29 +63,32 @@ class Facts:
         return next((name for name, number in self.groups.items() if number == gid), None)
 
 
-def read_facts(root: Root) -> Facts:
-    """Return the machine's accounts.
-
-    :raises UserProblem: the machine has no such files.
-    """
-    people, shadow = _lines(root, PASSWD), _lines(root, SHADOW)
-    if not people:
-        raise UserProblem(f"{root.at(PASSWD)} cannot be read, or is empty: this is no machine that can have users")
-    secrets = {fields[0]: fields[1] for fields in shadow if len(fields) > 1}
-    accounts = tuple(
+def read_accounts(root: Root) -> tuple[Account, ...]:
+    """Return the machine's accounts; none where it has no such file."""
+    secrets = {fields[0]: fields[1] for fields in _lines(root, SHADOW) if len(fields) > 1}
+    return tuple(
         Account(
             fields[0], int(fields[2]), int(fields[3]), fields[5], fields[6], secrets.get(fields[0], "").startswith("$")
         )
-        for fields in people
+        for fields in _lines(root, PASSWD)
         if len(fields) >= 7 and fields[2].isdecimal() and fields[3].isdecimal()
     )
+
+
+def read_facts(root: Root) -> AccountFacts:
+    """Return the machine's accounts and groups.
+
+    :raises UserProblem: the machine has no such files.
+    """
+    if not _lines(root, PASSWD):
+        raise UserProblem(f"{root.at(PASSWD)} cannot be read, or is empty: this is no machine that can have users")
     groups: dict[str, int] = {}
     members: dict[str, tuple[str, ...]] = {}
     for fields in _lines(root, GROUP):
         if len(fields) >= 4 and fields[2].isdecimal():
             groups[fields[0]] = int(fields[2])
             members[fields[0]] = tuple(filter(None, fields[3].split(",")))
-    return Facts(accounts, groups, members)
+    return AccountFacts(read_accounts(root), groups, members)
 
 
 def _lines(root: Root, path: str) -> list[list[str]]:

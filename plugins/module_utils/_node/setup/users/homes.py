@@ -15,8 +15,8 @@ from ...machine.config import read_config
 from ...machine.mounts import read_mounts
 from ...machine.root import Root
 from ...machine.user_folders import FolderProblem, is_open, walk
-from ..managed_block import BrokenBlock, with_block, without_block
-from .wanted import User, UserProblem
+from ..managed_file import BrokenBlock, with_block, without_block
+from .options import User, UserProblem
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 MODES = (AUTO, ALWAYS, NEVER)

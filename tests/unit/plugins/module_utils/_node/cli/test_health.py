@@ -130,7 +130,7 @@ def test_the_document_tells_which_machine_it_is(folder: pathlib.Path, have: Any,
         "host": "SN1PPF2B0E1234",
         "boot_id": BOOT_ID,
         "image": "0.1.0",
-        "collection": "0.1.0",
+        "collection": "0.2.0",
     }
     (check,) = document["checks"]
     assert check.keys() == {

@@ -17,7 +17,7 @@ from stand_ins.sized_machine import SizedMachine
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import nccl
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import imds
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl import configure, facts, options, plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl import ensure, facts, options, plan
 
 RIGHT = topology_files.right()["Standard_ND96asr_v4"]
 BLOCK = (
@@ -253,7 +253,7 @@ def test_apply_waits_longer_for_the_metadata_service_and_remembers_it(
         return compute
 
     monkeypatch.setattr(imds, "read_compute", read_compute)
-    monkeypatch.setattr(configure, "remember", lambda _root, found: remembered.append(found))
+    monkeypatch.setattr(ensure, "remember", lambda _root, found: remembered.append(found))
     assert boot({"verify": "ignore"})[0] == 0
     assert (waited, remembered) == ([30.0], [compute])
 

@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import main
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import as_config
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import DEFAULTS, as_settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import DEFAULTS, as_settings
 
 from ..setup.scratch.node import Disk, Node, filesystem
 

@@ -13,7 +13,7 @@ import pytest
 from stand_ins.machine_tree import MachineTree, nd_a100_v4
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.inspect import Inspection, inspect
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Inspection, inspect
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.layout import read_layout
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.rank import GpuUse
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection

@@ -12,8 +12,8 @@ import pytest
 from stand_ins.machine_tree import MachineTree, Thread
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.cpuset import CpuSet
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Inspection
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.finding import Finding
-from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.inspect import Inspection
 
 from .conftest import Look
 

@@ -13,7 +13,7 @@ from stand_ins.machine_tree import MachineTree
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.advise import MASKS, AdviceError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Report, Wanted, check
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import PinningOptions, Report, check
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.layout import UnknownLayout
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection
 
@@ -21,7 +21,7 @@ EVERY_TWO = ",".join(map(str, range(4, 21, 2)))
 ODD = ",".join(map(str, range(5, 20, 2)))
 
 
-def made(tree: MachineTree, wanted: Wanted) -> Report:
+def made(tree: MachineTree, wanted: PinningOptions) -> Report:
     """The report on a tree."""
     return check(Root(str(tree.path)), wanted, lambda _root: None)
 
@@ -46,11 +46,11 @@ def without_node_0(path: Path) -> MachineTree:
 @pytest.mark.parametrize("machine", [overlapping, partly_overlapping, without_node_0])
 def test_what_is_advised_is_judged_as_good(tmp_path: Path, machine: type, ranks: int, masks: str) -> None:
     tree = machine(tmp_path)
-    advice = made(tree, Wanted(ranks_per_node=ranks, masks=masks)).advice
+    advice = made(tree, PinningOptions(ranks_per_node=ranks, masks=masks)).advice
     assert advice is not None
     for own in advice.placements:
         tree.process(50 + own.rank, own.cpus.as_list(), environment={"LOCAL_RANK": str(own.rank)})
-    found = made(tree, Wanted(Selection("xhpl"), ranks_per_node=ranks)).inspection
+    found = made(tree, PinningOptions(Selection("xhpl"), ranks_per_node=ranks)).inspection
     assert found is not None
     assert found.verdict == "good"
     assert {one.code for one in found.findings} <= {
@@ -63,7 +63,7 @@ def test_what_is_advised_is_judged_as_good(tmp_path: Path, machine: type, ranks:
 
 
 def test_cpus_on_several_nodes_are_named_and_count_for_the_first(tmp_path: Path) -> None:
-    report = made(partly_overlapping(tmp_path), Wanted())
+    report = made(partly_overlapping(tmp_path), PinningOptions())
     assert report.inspection is not None
     assert report.advice is not None
     assert {node: cpus.as_list() for node, cpus in report.inspection.layout.nodes.items()} == {0: "0-4", 1: "5-7"}
@@ -73,7 +73,7 @@ def test_cpus_on_several_nodes_are_named_and_count_for_the_first(tmp_path: Path)
 
 
 def test_cpus_without_node_are_named_and_get_no_rank(tmp_path: Path) -> None:
-    report = made(without_node_0(tmp_path), Wanted(ranks_per_node=2))
+    report = made(without_node_0(tmp_path), PinningOptions(ranks_per_node=2))
     assert report.inspection is not None
     assert report.advice is not None
     (found,) = (one for one in report.inspection.findings if one.code == "cpus_without_node")
@@ -84,19 +84,19 @@ def test_cpus_without_node_are_named_and_get_no_rank(tmp_path: Path) -> None:
 
 def test_a_rank_on_cpus_without_node_is_not_called_far_from_anything(tmp_path: Path) -> None:
     tree = without_node_0(tmp_path).process(50, "4,6", mems="1", environment={"CUDA_VISIBLE_DEVICES": "0"})
-    found = made(tree, Wanted(Selection("xhpl"))).inspection
+    found = made(tree, PinningOptions(Selection("xhpl"))).inspection
     assert found is not None
     assert {one.code for one in found.findings} == {"cpus_without_node"}
 
 
 def test_a_control_group_of_cpus_without_node_is_not_blamed(tmp_path: Path) -> None:
     tree = without_node_0(tmp_path).cgroup("job", [50], cpuset__cpus__effective="4,6").process(50, "4,6")
-    report = made(tree, Wanted(Selection(cgroup="job")))
+    report = made(tree, PinningOptions(Selection(cgroup="job")))
     assert report.no_advice == "The CPUs that may be used, 4,6, are on no NUMA node."
     with pytest.raises(AdviceError, match="must be at least 1"):
-        Wanted(ranks_per_node=0)
+        PinningOptions(ranks_per_node=0)
 
 
 def test_nodes_and_online_cpus_that_contradict_each_other_are_no_layout(tmp_path: Path) -> None:
     with pytest.raises(UnknownLayout, match=r"No NUMA node below .* has a CPU that is online"):
-        made(MachineTree(tmp_path).cpus("0-3").node(0, "8-11"), Wanted())
+        made(MachineTree(tmp_path).cpus("0-3").node(0, "8-11"), PinningOptions())

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Wanted, check
-from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.inspect import inspect
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import PinningOptions, check, inspect
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.layout import read_layout
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.report import as_data
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection
@@ -99,7 +98,7 @@ def test_ranks_that_are_moved_apart_are_good(start: Start) -> None:
 def test_masks_are_written_as_taskset_writes_them(start: Start) -> None:
     pid = start(0, str(OWN[-1]))
     said = subprocess.run(["taskset", "-p", str(pid)], capture_output=True, text=True, check=True).stdout
-    report = as_data(check(Root(), Wanted(ours()), lambda _root: None))
+    report = as_data(check(Root(), PinningOptions(ours()), lambda _root: None))
     assert report["ranks"][0]["mask"] == said.split()[-1]
 
 
@@ -107,12 +106,12 @@ def test_memory_of_a_real_process_is_found(start: Start) -> None:
     if not os.path.exists("/proc/self/numa_maps"):
         pytest.skip("this kernel has no NUMA")
     start(0)
-    (rank,) = as_data(check(Root(), Wanted(ours(), memory=True), lambda _root: None))["ranks"]
+    (rank,) = as_data(check(Root(), PinningOptions(ours(), memory=True), lambda _root: None))["ranks"]
     assert sum(rank["memory_mib"].values()) > 1
 
 
 def test_one_pass_reads_hundreds_of_threads(start: Start) -> None:
     start(0, threads=300)
-    (rank,) = as_data(check(Root(), Wanted(ours()), lambda _root: None))["ranks"]
+    (rank,) = as_data(check(Root(), PinningOptions(ours()), lambda _root: None))["ranks"]
     assert rank["threads"] == 300
     assert sum(rank["threads_by_cpus"].values()) == 300

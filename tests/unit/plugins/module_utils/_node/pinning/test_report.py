@@ -15,7 +15,7 @@ from stand_ins.machine_tree import MachineTree
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.advise import AdviceError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import Report, Wanted, check
+from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check import PinningOptions, Report, check
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.finding import CODES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.rank import GpuUse
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.report import as_data, as_text, refusal
@@ -25,7 +25,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_
 ALL = Selection("xhpl|mpirun")
 
 
-def made(tree: MachineTree, wanted: Wanted) -> Report:
+def made(tree: MachineTree, wanted: PinningOptions) -> Report:
     """The report on a tree."""
     return check(Root(str(tree.path)), wanted, lambda _root: None)
 
@@ -40,7 +40,7 @@ def job(nd: MachineTree) -> MachineTree:
 
 
 def test_people_get_tables_findings_and_a_line(job: MachineTree) -> None:
-    text = as_text(made(job, Wanted(ALL)))
+    text = as_text(made(job, PinningOptions(ALL)))
     lines = [line.split() for line in text.splitlines()]
     assert ["1", "24-47", "24-47", "0-1", "mlx5_ib0,mlx5_ib1"] in lines
     assert ["0", "50", "xhpl", "1", "24-35", "1", "0", "(assumed)", "error"] in lines
@@ -52,7 +52,7 @@ def test_people_get_tables_findings_and_a_line(job: MachineTree) -> None:
 
 
 def test_programs_get_the_same_and_json_holds_it(job: MachineTree) -> None:
-    data = json.loads(json.dumps(as_data(made(job, Wanted(ALL)))))
+    data = json.loads(json.dumps(as_data(made(job, PinningOptions(ALL)))))
     assert data["verdict"] == "bad"
     rank = data["ranks"][0]
     assert (rank["rank"], rank["cpus"], rank["mask"], rank["nodes"], rank["gpus"]) == (
@@ -85,12 +85,12 @@ def test_programs_get_the_same_and_json_holds_it(job: MachineTree) -> None:
 
 
 def test_command_lines_are_told_to_nobody(job: MachineTree) -> None:
-    report = made(job, Wanted(ALL))
+    report = made(job, PinningOptions(ALL))
     assert "s3cret" not in as_text(report) + json.dumps(as_data(report))
 
 
 def test_without_processes_there_is_advice_alone(nd: MachineTree) -> None:
-    report = made(nd, Wanted())
+    report = made(nd, PinningOptions())
     data = as_data(report)
     assert (data["verdict"], data["ranks"], data["findings"]) == ("unknown", [], [])
     assert data["advice"]["ranks_per_node"] == 8
@@ -98,28 +98,28 @@ def test_without_processes_there_is_advice_alone(nd: MachineTree) -> None:
 
 
 def test_advice_for_a_size_needs_no_machine(tmp_path: Path) -> None:
-    report = made(MachineTree(tmp_path), Wanted(size=find_size("nd96asr_v4")))
+    report = made(MachineTree(tmp_path), PinningOptions(size=find_size("nd96asr_v4")))
     data = as_data(report)
     assert (data["advice"]["vm_size"], data["machine"]["origin"]) == ("Standard_ND96asr_v4", "Standard_ND96asr_v4")
     assert data["verdict"] == "unknown"
 
 
 def test_processes_are_judged_on_their_machine_whatever_size_is_advised(job: MachineTree) -> None:
-    data = as_data(made(job, Wanted(ALL, size=find_size("ND96isr_H100_v5"), ranks_per_node=8)))
+    data = as_data(made(job, PinningOptions(ALL, size=find_size("ND96isr_H100_v5"), ranks_per_node=8)))
     assert data["machine"]["origin"] == "machine"
     assert data["advice"]["vm_size"] == "Standard_ND96isr_H100_v5"
     assert data["verdict"] == "bad"
 
 
 def test_findings_are_told_even_where_no_advice_fits(job: MachineTree) -> None:
-    report = made(job, Wanted(ALL, ranks_per_node=1000))
+    report = made(job, PinningOptions(ALL, ranks_per_node=1000))
     data = as_data(report)
     assert data["advice"] is None
     assert "cannot have a core each" in data["no_advice"]
     assert "No advice: " in as_text(report)
     assert data["findings"]
     with pytest.raises(AdviceError):
-        made(job, Wanted(ranks_per_node=1000))
+        made(job, PinningOptions(ranks_per_node=1000))
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def test_findings_are_told_even_where_no_advice_fits(job: MachineTree) -> None:
     [([], ""), (["shared_domain"], ""), (["overlap"], "[overlap] Ranks 0-1 share CPUs 35."), (["error"], "[overlap]")],
 )
 def test_refuses_by_code_and_severity_on_one_line(job: MachineTree, fail_on: list[str], told: str) -> None:
-    message = refusal(made(job, Wanted(ALL)), fail_on)
+    message = refusal(made(job, PinningOptions(ALL)), fail_on)
     assert bool(message) == bool(told)
     assert told in message
     assert "\n" not in message
 
 
 def test_nothing_judged_is_refused_whatever_is_to_be_failed_on(nd: MachineTree) -> None:
-    report = made(nd, Wanted(ALL))
+    report = made(nd, PinningOptions(ALL))
     assert "[no_process]" in refusal(report, ["shared_domain"])
     assert refusal(report, []) == ""
 
@@ -147,19 +147,24 @@ def test_gpu_use_is_asked_for_only_where_there_are_processes_and_gpus(job: Machi
         return {50: ("0003:00:00.0",)}
 
     root = Root(str(job.path))
-    check(root, Wanted(), use)
+    check(root, PinningOptions(), use)
     bare = MachineTree(tmp_path / "bare").cpus("0-1").node(0, "0-1").process(5, "0")
-    check(Root(str(bare.path)), Wanted(ALL), use)
+    check(Root(str(bare.path)), PinningOptions(ALL), use)
     assert asked == []
     # Also of a captured tree, where the caller knows.
-    assert as_data(check(root, Wanted(ALL), use))["ranks"][0]["gpus"] == [2]
+    assert as_data(check(root, PinningOptions(ALL), use))["ranks"][0]["gpus"] == [2]
     assert asked == [root]
 
 
 def test_the_verdict_on_a_rank_is_its_own_even_if_another_job_has_the_same_number(nd: MachineTree) -> None:
     nd.process(50, "0-11", environment={"LOCAL_RANK": "0"}).process(60, "20-30", environment={"LOCAL_RANK": "0"})
     nd.process(61, "48-59", environment={"LOCAL_RANK": "1"}).process(62, "72-83", environment={"LOCAL_RANK": "2"})
-    assert [rank["verdict"] for rank in as_data(made(nd, Wanted(ALL)))["ranks"]] == ["good", "error", "good", "good"]
+    assert [rank["verdict"] for rank in as_data(made(nd, PinningOptions(ALL)))["ranks"]] == [
+        "good",
+        "error",
+        "good",
+        "good",
+    ]
 
 
 def test_the_guide_lists_every_finding_with_its_severity() -> None:

@@ -30,7 +30,7 @@ class Node:
         plugin.parent.mkdir(parents=True)
         plugin.write_bytes(b"\x7fELF")
         (plugin.parent.parent / "spank_pyxis.so").symlink_to("22.05.8-0.24.0/spank_pyxis.so")
-        made = pyxis.Made("22.05.8", "", "0.24.0", "abc", "/usr", pyxis.file_digest(str(plugin)) or "")
+        made = pyxis.BuildRecord("22.05.8", "", "0.24.0", "abc", "/usr", pyxis.file_digest(str(plugin)) or "")
         self.write("var/lib/hpcai/pyxis.json", {"schema": 1, **vars(made)})
         data = "/scratch/enroot/data/user-$(id -u)"
         self.write("etc/hpcai/containers.json", {"schema": 1, "settings": {"ENROOT_DATA_PATH": data}})

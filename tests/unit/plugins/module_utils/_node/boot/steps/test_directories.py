@@ -17,7 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.directories import STEP
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, PASS, SKIP, WARN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disks import Refused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
 from ...setup.directories.machine import ME, Machine

@@ -21,7 +21,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.option
     read_settings,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import job_hooks
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import services
 
 from .conftest import Node
 
@@ -70,4 +70,4 @@ def test_the_role_says_the_same_limits_and_the_tools_the_same_kinds() -> None:
     assert yaml.safe_load(written) == {
         kind: {"script": given.script, "total": given.total} for kind, given in DEFAULT_LIMITS.items()
     }
-    assert job_hooks.KINDS == KINDS
+    assert services.HOOK_KINDS == KINDS

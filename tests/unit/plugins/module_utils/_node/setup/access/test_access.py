@@ -9,18 +9,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import configure, names, pam
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.wanted import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import pam, plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access.options import (
     SETTINGS,
-    Wanted,
+    AccessOptions,
     as_text,
-    read_wanted,
+    read_options,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import apply_all
 
@@ -56,7 +59,7 @@ session     required      pam_limits.so
 -session    optional      pam_systemd.so
 session     required      pam_unix.so
 """
-WANTED = Wanted(
+WANTED = AccessOptions(
     present=True,
     admins=("azureuser",),
     admin_groups=("sudo", "wheel"),
@@ -87,9 +90,9 @@ def debian(tmp_path: pathlib.Path) -> Machine:
     return machine
 
 
-def access(machine: Machine, wanted: Wanted = WANTED, check: bool = False, **other: Any) -> list[str]:
+def access(machine: Machine, wanted: AccessOptions = WANTED, check: bool = False, **other: Any) -> list[str]:
     """Have it so; the files that were written, by their path on the machine."""
-    made = configure.plan(machine.root, dataclasses.replace(wanted, **other), said_nothing, check)
+    made = plan.plan(machine.root, dataclasses.replace(wanted, **other), said_nothing, check)
     if not check:
         apply_all(made.files)
     return [change.path[len(str(machine.folder)) :] for change in made.files]
@@ -102,7 +105,7 @@ def test_writes_what_sshd_includes_before_sshd_itself(debian: Machine) -> None:
     assert written == foreseen
     assert written[-1] == "/etc/pam.d/sshd"
     assert set(written[:-1]) == {
-        *configure.ALLOWED,
+        *plan.ALLOWED,
         *(pam.ADMINS, pam.ADMIN_GROUPS, SETTINGS, "/etc/pam.d/hpcai-common-session"),
     }
     assert debian.text("etc/hpcai/ssh_admin_groups") == "sudo\nwheel\n"
@@ -199,7 +202,7 @@ def test_refuses_where_a_module_of_pam_is_missing(debian: Machine, name: str) ->
 
 def test_check_mode_only_warns_of_a_package_that_is_to_come(debian: Machine) -> None:
     (debian.folder / LIBRARIES / "pam_slurm_adopt.so").unlink()
-    made = configure.plan(debian.root, WANTED, said_nothing, may_come=True)
+    made = plan.plan(debian.root, WANTED, said_nothing, may_come=True)
     assert made.files
     assert "libpam-slurm-adopt" in made.warnings[0]
 
@@ -217,7 +220,7 @@ def test_names_come_with_jobs_where_asked_for_and_go_again(debian: Machine) -> N
         "passwd:         files slurm systemd\ngroup:          files slurm\nhosts: files dns\n"
     )
     assert debian.text("etc/nss_slurm.conf") == (
-        f"{names.HEADER}\nNodeName=compute-17\nSlurmdSpoolDir=/var/lib/slurm/slurmd\n"
+        f"{plan.NSS_HEADER}\nNodeName=compute-17\nSlurmdSpoolDir=/var/lib/slurm/slurmd\n"
     )
     assert access(debian, nss=True) == []
     access(debian)
@@ -226,20 +229,20 @@ def test_names_come_with_jobs_where_asked_for_and_go_again(debian: Machine) -> N
 
 
 def test_an_image_says_what_each_boot_does_and_is_left_as_it_is(debian: Machine) -> None:
-    apply_all(configure.plan_for_boot(debian.root, WANTED).files)
+    apply_all(plan.plan_for_boot(debian.root, WANTED).files)
     assert debian.text("etc/pam.d/sshd") == DEBIAN
-    read = read_wanted(debian.root, "compute-17")
+    read = read_options(debian.root, "compute-17")
     assert read == dataclasses.replace(WANTED, me="")
-    assert configure.plan_for_boot(debian.root, WANTED).files == ()
-    (removed,) = configure.plan_for_boot(debian.root, dataclasses.replace(WANTED, present=False)).files
+    assert plan.plan_for_boot(debian.root, WANTED).files == ()
+    (removed,) = plan.plan_for_boot(debian.root, dataclasses.replace(WANTED, present=False)).files
     assert removed.after is None
 
 
 def test_what_is_taken_back_is_not_done_again_by_the_next_boot(debian: Machine) -> None:
     access(debian)
-    assert read_wanted(debian.root, "compute-17")
+    assert read_options(debian.root, "compute-17")
     access(debian, present=False)
-    assert read_wanted(debian.root, "compute-17") is None
+    assert read_options(debian.root, "compute-17") is None
 
 
 @pytest.mark.parametrize("broken", [{"admins": "azureuser"}, {"options": [1]}, {"nss_slurm": None}, {"spool_dir": 5}])
@@ -247,4 +250,75 @@ def test_settings_that_cannot_be_used_are_named(debian: Machine, broken: dict[st
     settings = {**json.loads(as_text(WANTED)), **broken}
     debian.file("etc/hpcai/access.json", json.dumps(settings))
     with pytest.raises(ConfigError, match=f"no usable {next(iter(broken))}: run site.yml"):
-        read_wanted(debian.root, "compute-17")
+        read_options(debian.root, "compute-17")
+
+
+# /proc hides other users' processes where that is wanted, and is mounted anew only where something changes.
+
+OPEN = AccessOptions(True, (), ("sudo",), "gpu-0", (), False, "/var/lib/slurm/slurmd")
+HIDDEN = dataclasses.replace(OPEN, hide_processes=True)
+
+
+def mounted(folder: Path, options: str) -> Root:
+    """A machine whose /proc has these options."""
+    (folder / "proc/self").mkdir(parents=True, exist_ok=True)
+    line = f"22 28 0:21 / /proc rw,nosuid,nodev,noexec - proc proc {options}\n"
+    (folder / "proc/self/mountinfo").write_text(line, encoding="utf-8")
+    return Root(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted", "remount"),
+    [
+        ("rw", HIDDEN, "remount,hidepid=2,gid="),
+        ("rw,hidepid=1", HIDDEN, "remount,hidepid=2,gid="),
+        ("rw,gid=4,hidepid=invisible", HIDDEN, ""),
+        ("rw,gid=4,hidepid=2", HIDDEN, ""),
+        ("rw", OPEN, ""),
+        ("rw,gid=4,hidepid=invisible", OPEN, "remount,hidepid=0,gid=0"),
+        ("rw,gid=4,hidepid=2", dataclasses.replace(HIDDEN, present=False), "remount,hidepid=0,gid=0"),
+    ],
+)
+@pytest.mark.parametrize("check", [True, False])
+def test_proc_is_mounted_anew_only_to_change_it(
+    tmp_path: Path, options: str, wanted: AccessOptions, remount: str, check: bool
+) -> None:
+    asked: list[str] = []
+
+    def run(command: Sequence[str]) -> Result:
+        asked.append(" ".join(command))
+        return Result(tuple(command), 0, "", "")
+
+    done = plan.remount_proc(mounted(tmp_path, options), wanted, run, check)
+    assert len(done) == bool(remount)
+    assert len(asked) == (bool(remount) and not check)
+    assert all(one.startswith(f"mount -o {remount}") and one.endswith(" /proc") for one in asked)
+
+
+def test_logind_sees_all_processes_where_users_do_not() -> None:
+    assert "SupplementaryGroups=adm" in (plan.hidepid_files(HIDDEN)[plan.LOGIND] or "")
+    assert plan.hidepid_files(OPEN) == {plan.LOGIND: None}
+
+
+@pytest.mark.parametrize("hide", [True, False])
+def test_each_boot_knows_what_is_wanted(tmp_path: Path, hide: bool) -> None:
+    file = tmp_path / SETTINGS[1:]
+    file.parent.mkdir(parents=True)
+    text = as_text(dataclasses.replace(OPEN, hide_processes=hide))
+    file.write_text(text, encoding="utf-8")
+    kept = read_options(Root(str(tmp_path)), "gpu-0")
+    assert kept is not None
+    assert kept.hide_processes is hide
+    file.write_text(text.replace(str(hide).lower(), '"maybe"').replace('"nss_slurm": "maybe"', '"nss_slurm": false'))
+    with pytest.raises(ConfigError, match="has no usable hide_processes"):
+        read_options(Root(str(tmp_path)), "gpu-0")
+
+
+def test_an_image_of_an_earlier_version_hides_nothing(tmp_path: Path) -> None:
+    file = tmp_path / SETTINGS[1:]
+    file.parent.mkdir(parents=True)
+    lines = [line for line in as_text(OPEN).splitlines() if "hide_processes" not in line]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    kept = read_options(Root(str(tmp_path)), "gpu-0")
+    assert kept is not None
+    assert not kept.hide_processes

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import Clocks, GpuFacts
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.clocks import GpuPlan, Lock, Wanted, plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.clocks import ClockOptions, GpuPlan, Lock, plan
 
 SUPPORTED = {1215: tuple(range(1410, 209, -15))}
 A100 = GpuFacts(
@@ -41,7 +41,7 @@ def actions(made: GpuPlan) -> list[str]:
 
 def planned(gpu: GpuFacts = A100, recorded: Lock | None = UNLOCKED, **wanted: Any) -> GpuPlan:
     """A plan."""
-    return plan(gpu, recorded, Wanted(**wanted))
+    return plan(gpu, recorded, ClockOptions(**wanted))
 
 
 def test_application_clocks_come_first_and_are_said() -> None:
@@ -173,7 +173,7 @@ def test_a_memory_clock_that_the_user_insists_on_must_be_locked() -> None:
     ],
 )
 def test_clocks_that_a_gpu_has_not_are_refused_with_the_nearest(clocks: dict[str, Any], words: str) -> None:
-    made = plan(A100, UNLOCKED, Wanted(state="explicit", **clocks))
+    made = plan(A100, UNLOCKED, ClockOptions(state="explicit", **clocks))
     assert made.problem
     assert words in made.problem
     assert actions(made) == []

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import pyxis
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.build import BuildFailed
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.pyxis import BuildFailed
 
 from .conftest import SOURCE, Node
 
 
 def bring(node: Node, sha256: str = "", version: str = "0.24.0") -> str:
     """Do it as the module does; return why it was built."""
-    plan = pyxis.look(SOURCE, sha256, version, node.root, node.run)
+    plan = pyxis.plan_build(SOURCE, sha256, version, node.root, node.run)
     if plan.reason:
-        pyxis.bring(plan, SOURCE, node.root, node.run)
+        pyxis.install(plan, SOURCE, node.root, node.run)
     return plan.reason
 
 

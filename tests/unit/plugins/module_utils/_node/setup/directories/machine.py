@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.ensure import Outcome, ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.wanted import parse
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.options import parse
 
 from ..scratch.node import LiveRoot
 

@@ -18,11 +18,11 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import r
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import only_one
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import ensure as core
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disks import Refused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
 from .machine import ME, Machine
-from .test_temporary import CLOUD_INIT
+from .test_plan import CLOUD_INIT
 
 JOBS = {"path": "jobs", "mode": "1777"}
 OWNERS = f"{ME['owner']}:{ME['group']}"
@@ -66,7 +66,7 @@ def test_the_vm_size_does_not_matter_where_something_is_mounted(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.mount("/scratch", number="0:60", source="server:/fast", kind="nfs4")
-    monkeypatch.setattr(core, "promised", None)
+    monkeypatch.setattr(core, "expected_disks", None)
     assert machine.ensure(JOBS).kind == "mount"
 
 

@@ -16,9 +16,9 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.mounts import Mount
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import generalise, private_keys, quiet
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.mounted import Places
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.own import ITEMS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import generalise, identity
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.generalise import ImageMounts
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.identity import ITEMS
 
 
 def mount(place: pathlib.Path, filesystem: str = "ext4", root: str = "/") -> Mount:
@@ -32,13 +32,13 @@ def plan(
     keep: Sequence[str] = (),
     extra: Sequence[str] = (),
     spared: Sequence[str] = (),
-) -> generalise.Plan:
+) -> generalise.GeneralisePlan:
     """What would be done to the tree."""
     root = Root(str(tree))
-    return generalise.plan(root, Places(root, mounts), keep, extra, spared)
+    return generalise.plan(root, ImageMounts(root, mounts), keep, extra, spared)
 
 
-def clean(tree: pathlib.Path, **options: Sequence[str]) -> generalise.Plan:
+def clean(tree: pathlib.Path, **options: Sequence[str]) -> generalise.GeneralisePlan:
     """Do it."""
     made = plan(tree, **options)  # type: ignore[arg-type]
     generalise.apply(Root(str(tree)), made)
@@ -230,12 +230,12 @@ def test_private_keys_that_are_left_are_found(tree: pathlib.Path) -> None:
     forgotten = tree / "opt/tool/deploy.pem"
     forgotten.parent.mkdir(parents=True)
     forgotten.write_text("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n")
-    before = private_keys.find(Root(str(tree)))
+    before = identity.find_private_keys(Root(str(tree)))
     assert "/home/azureuser/.ssh/id_ed25519" in before
     made = plan(tree)
-    would = private_keys.find(Root(str(tree)), [action.path for action in made.actions])
+    would = identity.find_private_keys(Root(str(tree)), [action.path for action in made.actions])
     generalise.apply(Root(str(tree)), made)
-    assert would == private_keys.find(Root(str(tree))) == ("/opt/tool/deploy.pem",)
+    assert would == identity.find_private_keys(Root(str(tree))) == ("/opt/tool/deploy.pem",)
 
 
 def test_every_kind_of_thing_says_what_it_is_and_does_something() -> None:
@@ -261,20 +261,20 @@ class Systemd:
 
 
 def test_what_would_write_again_is_stopped_on_a_running_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "_is_running", lambda _root: True)
+    monkeypatch.setattr(generalise, "_is_running", lambda _root: True)
     systemd = Systemd("walinuxagent.service", "rsyslog.service", "systemd-random-seed.service")
-    units = quiet.writers(Root("/"), (), systemd)
+    units = generalise.writers(Root("/"), (), systemd)
     assert units == ("walinuxagent.service", "systemd-random-seed.service", "rsyslog.service")
-    assert quiet.writers(Root("/"), ("logs", "agent"), systemd) == ("systemd-random-seed.service",)
-    quiet.stop(Root("/"), units, (), systemd)
+    assert generalise.writers(Root("/"), ("logs", "agent"), systemd) == ("systemd-random-seed.service",)
+    generalise.stop_writers(Root("/"), units, (), systemd)
     assert systemd.told[-2:] == [["systemctl", "stop", *units], ["journalctl", "--relinquish-var"]]
 
 
 def test_no_service_of_this_machine_is_touched_for_an_image_at_rest(tree: pathlib.Path) -> None:
     systemd = Systemd("rsyslog.service")
     (tree / "run/systemd/system").mkdir(parents=True)
-    assert quiet.writers(Root(str(tree)), (), systemd) == ()
-    quiet.stop(Root(str(tree)), (), (), systemd)
+    assert generalise.writers(Root(str(tree)), (), systemd) == ()
+    generalise.stop_writers(Root(str(tree)), (), (), systemd)
     assert systemd.told == []
 
 

@@ -13,18 +13,9 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import (
-    agent,
-    clock,
-    kernel_modules,
-    limits,
-    network,
-    settings,
-    sysctl,
-    updates,
-)
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.base import AZURE_ASSET_TAG, read_base
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.part import MARK, Part
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image import kernel, services, settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.changes import MARK, ImageChanges
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.facts import AZURE_ASSET_TAG, read_base
 
 
 class Machine:
@@ -55,7 +46,7 @@ class Machine:
         """It runs systemd."""
         (self.folder / "run/systemd/system").mkdir(parents=True)
 
-    def lines(self, part: Part, path: str) -> list[str] | None:
+    def lines(self, part: ImageChanges, path: str) -> list[str] | None:
         """What the part would write to a file; None if it should not be there."""
         [change] = [change for change in part.files if change.path == self.root.at(path)]
         if change.after is None:
@@ -74,24 +65,24 @@ def machine(tmp_path: pathlib.Path) -> Machine:
 
 
 def test_limits_hold_for_root_too_and_for_services(machine: Machine) -> None:
-    part = limits.plan(machine.root, {"memlock": "unlimited", "stack": "unlimited", "nofile": 1048576}, ())
-    logins = machine.lines(part, limits.LOGINS)
+    part = kernel.plan_limits(machine.root, {"memlock": "unlimited", "stack": "unlimited", "nofile": 1048576}, ())
+    logins = machine.lines(part, kernel.LOGINS)
     assert logins is not None
     assert "* hard memlock unlimited" in logins
     assert "root soft nofile 1048576" in logins
     assert len(logins) == 12
     services = ["[Manager]", "DefaultLimitMEMLOCK=infinity", "DefaultLimitNOFILE=1024:1048576"]
-    assert machine.lines(part, limits.SERVICES) == services
+    assert machine.lines(part, kernel.SERVICES) == services
 
 
 def test_a_limit_that_is_null_is_nobodys(machine: Machine) -> None:
-    part = limits.plan(machine.root, {"memlock": None, "nofile": 512}, ())
-    assert machine.lines(part, limits.SERVICES) == ["[Manager]", "DefaultLimitNOFILE=512"]
-    assert machine.lines(limits.plan(machine.root, {"memlock": 64}, ()), limits.SERVICES) == [
+    part = kernel.plan_limits(machine.root, {"memlock": None, "nofile": 512}, ())
+    assert machine.lines(part, kernel.SERVICES) == ["[Manager]", "DefaultLimitNOFILE=512"]
+    assert machine.lines(kernel.plan_limits(machine.root, {"memlock": 64}, ()), kernel.SERVICES) == [
         "[Manager]",
         "DefaultLimitMEMLOCK=64K",
     ]
-    assert machine.lines(limits.plan(machine.root, {}, ()), limits.LOGINS) is None
+    assert machine.lines(kernel.plan_limits(machine.root, {}, ()), kernel.LOGINS) is None
 
 
 def test_limits_of_an_hpc_image_are_left_alone_unless_named(machine: Machine) -> None:
@@ -101,13 +92,13 @@ def test_limits_of_an_hpc_image_are_left_alone_unless_named(machine: Machine) ->
     )
     machine.has("/etc/systemd/system.conf", "#DefaultLimitNOFILE=\nDefaultLimitMEMLOCK=infinity\n")
     wanted = {"memlock": "unlimited", "stack": "unlimited", "nofile": 1048576}
-    part = limits.plan(machine.root, wanted, ())
-    assert machine.lines(part, limits.LOGINS) == [
+    part = kernel.plan_limits(machine.root, wanted, ())
+    assert machine.lines(part, kernel.LOGINS) == [
         f"{who} {kind} stack unlimited" for who in ("*", "root") for kind in ("soft", "hard")
     ]
     assert "nofile is 65536, 65536 (limits.conf)" in part.left_alone
     assert "DefaultLimitMEMLOCK is infinity (systemd)" in part.left_alone
-    named = machine.lines(limits.plan(machine.root, wanted, ["nofile", "memlock"]), limits.LOGINS)
+    named = machine.lines(kernel.plan_limits(machine.root, wanted, ["nofile", "memlock"]), kernel.LOGINS)
     assert named is not None
     assert "* hard nofile 1048576" in named
     assert not [line for line in named if "memlock" in line]
@@ -117,35 +108,35 @@ def test_kernel_settings_go_to_a_file_and_to_the_running_kernel(machine: Machine
     machine.has("/proc/sys/vm/zone_reclaim_mode", "0\n")
     machine.has("/proc/sys/net/ipv4/tcp_rmem", "4096\t1\t2\n")
     wanted = {"vm.zone_reclaim_mode": 1, "net.ipv4.tcp_rmem": "4096 1 2", "not.there": 1, "off.by.null": None}
-    part = sysctl.plan(machine.root, wanted, (), live=True)
-    assert machine.lines(part, sysctl.FILE) == [
+    part = kernel.plan_sysctl(machine.root, wanted, (), live=True)
+    assert machine.lines(part, kernel.SYSCTL) == [
         "net.ipv4.tcp_rmem = 4096 1 2",
         "not.there = 1",
         "vm.zone_reclaim_mode = 1",
     ]
     assert part.live == {"vm/zone_reclaim_mode": "1"}
-    assert sysctl.plan(machine.root, wanted, (), live=False).live == {}
+    assert kernel.plan_sysctl(machine.root, wanted, (), live=False).live == {}
 
 
 def test_kernel_settings_of_the_base_are_left_alone_unless_named(machine: Machine) -> None:
     machine.has("/etc/sysctl.conf", "# vm.overcommit_memory = 2\nvm.zone_reclaim_mode = 1\n")
     machine.has("/etc/sysctl.d/60-site.conf", "net/ipv4/neigh/default/gc_thresh1=1024\n")
     wanted = {"vm.zone_reclaim_mode": 0, "net.ipv4.neigh.default.gc_thresh1": 4096, "vm.overcommit_memory": 1}
-    part = sysctl.plan(machine.root, wanted, (), live=False)
-    assert machine.lines(part, sysctl.FILE) == ["vm.overcommit_memory = 1"]
+    part = kernel.plan_sysctl(machine.root, wanted, (), live=False)
+    assert machine.lines(part, kernel.SYSCTL) == ["vm.overcommit_memory = 1"]
     assert part.left_alone == (
         "net.ipv4.neigh.default.gc_thresh1 is 1024 (sysctl)",
         "vm.zone_reclaim_mode is 1 (sysctl)",
     )
-    named = sysctl.plan(machine.root, wanted, ["vm.zone_reclaim_mode"], live=False)
-    assert "vm.zone_reclaim_mode = 0" in (machine.lines(named, sysctl.FILE) or [])
+    named = kernel.plan_sysctl(machine.root, wanted, ["vm.zone_reclaim_mode"], live=False)
+    assert "vm.zone_reclaim_mode = 0" in (machine.lines(named, kernel.SYSCTL) or [])
 
 
 def test_our_own_file_is_not_taken_for_the_bases(machine: Machine) -> None:
-    machine.has(sysctl.FILE, "vm.zone_reclaim_mode = 1\n")
-    machine.has(limits.LOGINS, "* soft memlock 1\n* hard memlock 1\n")
-    assert sysctl.plan(machine.root, {"vm.zone_reclaim_mode": 1}, (), live=False).left_alone == ()
-    assert limits.plan(machine.root, {"memlock": 2}, ()).left_alone == ()
+    machine.has(kernel.SYSCTL, "vm.zone_reclaim_mode = 1\n")
+    machine.has(kernel.LOGINS, "* soft memlock 1\n* hard memlock 1\n")
+    assert kernel.plan_sysctl(machine.root, {"vm.zone_reclaim_mode": 1}, (), live=False).left_alone == ()
+    assert kernel.plan_limits(machine.root, {"memlock": 2}, ()).left_alone == ()
 
 
 @pytest.mark.parametrize(
@@ -153,24 +144,24 @@ def test_our_own_file_is_not_taken_for_the_bases(machine: Machine) -> None:
     [("net.ipv4.conf.eth0/1.x", "net/ipv4/conf/eth0.1/x"), ("net/ipv4/conf/eth0.1/x", "net/ipv4/conf/eth0.1/x")],
 )
 def test_names_with_dots_in_them_find_their_place(name: str, path: str) -> None:
-    assert sysctl.path_of(name) == path
+    assert kernel.path_of(name) == path
 
 
 def test_modules_that_no_kernel_has_are_not_asked_for(machine: Machine) -> None:
     machine.has("/lib/modules/6.1.0/modules.dep", "kernel/drivers/infiniband/core/ib_umad.ko.xz: kernel/x.ko\n")
     machine.has("/lib/modules/6.1.0/modules.builtin", "kernel/net/rdma-ucm.ko\n")
-    part = kernel_modules.plan(
+    part = kernel.plan_modules(
         machine.root, ["ib_umad", "rdma_ucm", "ib_uverbs"], {"sunrpc": {"slots": 128, "x": None}}
     )
-    assert machine.lines(part, kernel_modules.LOADED) == ["ib_umad", "rdma_ucm"]
-    assert machine.lines(part, kernel_modules.OPTIONS) == ["options sunrpc slots=128"]
+    assert machine.lines(part, kernel.MODULES) == ["ib_umad", "rdma_ucm"]
+    assert machine.lines(part, kernel.MODULE_OPTIONS) == ["options sunrpc slots=128"]
     assert "ib_uverbs" in part.remarks[0]
 
 
 def test_an_option_that_the_base_sets_by_sysctl_is_left_alone(machine: Machine) -> None:
     machine.has("/etc/sysctl.conf", "sunrpc.tcp_max_slot_table_entries = 64\n")
-    part = kernel_modules.plan(machine.root, (), {"sunrpc": {"tcp_max_slot_table_entries": 128}})
-    assert machine.lines(part, kernel_modules.OPTIONS) is None
+    part = kernel.plan_modules(machine.root, (), {"sunrpc": {"tcp_max_slot_table_entries": 128}})
+    assert machine.lines(part, kernel.MODULE_OPTIONS) is None
     assert part.left_alone == ("sunrpc.tcp_max_slot_table_entries is 64 (sysctl)",)
 
 
@@ -186,73 +177,77 @@ ResourceDisk.EnableSwap=y"""
 
 
 def test_the_agents_other_settings_and_comments_stay(machine: Machine) -> None:
-    machine.has(agent.FILE, WAAGENT)
+    machine.has(services.WAAGENT, WAAGENT)
     wanted = {
         "Extensions.GoalStatePeriod": 300,
         "ResourceDisk.EnableSwap": False,
         "OS.EnableRDMA": "y",
         "Not.This": None,
     }
-    [change] = agent.plan(machine.root, wanted, "/scratch").files
+    [change] = services.plan_agent(machine.root, wanted, "/scratch").files
     expected = WAAGENT.replace("\nExtensions.GoalStatePeriod=6", "\nExtensions.GoalStatePeriod=300")
     assert change.after == expected.replace("EnableSwap=y", "EnableSwap=n") + "\nOS.EnableRDMA=y\n"
-    assert agent.edited(change.after, {"OS.EnableRDMA": "y"}) == change.after
+    assert services.with_values(change.after, {"OS.EnableRDMA": "y"}) == change.after
 
 
 def test_the_agents_disk_does_not_lie_on_scratch(machine: Machine) -> None:
-    machine.has(agent.FILE, WAAGENT.replace("/mnt/resource", "/scratch"))
-    part = agent.plan(machine.root, {"OS.EnableRDMA": "y"}, "/scratch/")
+    machine.has(services.WAAGENT, WAAGENT.replace("/mnt/resource", "/scratch"))
+    part = services.plan_agent(machine.root, {"OS.EnableRDMA": "y"}, "/scratch/")
     assert "ResourceDisk.MountPoint=/mnt/resource\n" in (part.files[0].after or "")
     assert "/scratch" in part.remarks[0]
 
 
 def test_without_an_agent_nothing_is_written(machine: Machine) -> None:
-    assert agent.plan(machine.root, {"OS.EnableRDMA": "y"}, "/scratch").files == ()
+    assert services.plan_agent(machine.root, {"OS.EnableRDMA": "y"}, "/scratch").files == ()
 
 
 def test_apt_updates_nothing_by_itself(machine: Machine) -> None:
     machine.has("/etc/apt/apt.conf")
-    off = machine.lines(updates.plan(machine.root, updates.OFF), updates.APT)
+    off = machine.lines(services.plan_updates(machine.root, services.UPDATES_OFF), services.APT)
     assert off == [f'APT::Periodic::{name} "0";' for name in ("Enable", "Update-Package-Lists", "Unattended-Upgrade")]
-    security = machine.lines(updates.plan(machine.root, updates.SECURITY), updates.APT) or []
+    security = machine.lines(services.plan_updates(machine.root, services.UPDATES_SECURITY), services.APT) or []
     assert 'APT::Periodic::Unattended-Upgrade "1";' in security
     assert 'Unattended-Upgrade::Package-Blacklist { "^linux-"; };' in security
-    assert machine.lines(updates.plan(machine.root, updates.LEAVE), updates.APT) is None
+    assert machine.lines(services.plan_updates(machine.root, services.UPDATES_LEAVE), services.APT) is None
 
 
 def test_updates_that_the_base_has_masked_are_left_alone(machine: Machine) -> None:
     machine.has("/etc/apt/apt.conf")
     machine.links("/etc/systemd/system/unattended-upgrades.service", "/dev/null")
-    part = updates.plan(machine.root, updates.OFF)
-    assert machine.lines(part, updates.APT) is None
+    part = services.plan_updates(machine.root, services.UPDATES_OFF)
+    assert machine.lines(part, services.APT) is None
     assert part.left_alone == ("unattended-upgrades is masked already",)
 
 
 def test_dnf_updates_nothing_by_itself_or_security_alone(machine: Machine) -> None:
-    machine.has(updates.DNF, "[commands]\nupgrade_type = default\nrandom_sleep = 0\n")
+    machine.has(services.DNF, "[commands]\nupgrade_type = default\nrandom_sleep = 0\n")
     timer = "/etc/systemd/system/timers.target.wants/dnf-automatic-install.timer"
     machine.links(timer, "/usr/lib/systemd/system/dnf-automatic-install.timer")
-    assert updates.plan(machine.root, updates.OFF).unlink == (timer,)
-    [change] = updates.plan(machine.root, updates.SECURITY).files
+    assert services.plan_updates(machine.root, services.UPDATES_OFF).unlink == (timer,)
+    [change] = services.plan_updates(machine.root, services.UPDATES_SECURITY).files
     assert change.after == "[commands]\nupgrade_type = security\nrandom_sleep = 0\n"
 
 
 def test_chrony_follows_the_host_on_azure_only(machine: Machine) -> None:
     machine.has("/etc/chrony/chrony.conf", "pool x\nconfdir /etc/chrony/conf.d\n")
-    assert clock.plan(machine.root, clock.AUTO).files == ()
-    assert machine.lines(clock.plan(machine.root, clock.AZURE), clock.DROP_IN) == list(clock.LINES)
+    assert services.plan_clock(machine.root, services.TIME_AUTO).files == ()
+    assert machine.lines(services.plan_clock(machine.root, services.TIME_AZURE), services.CHRONY_DROP_IN) == list(
+        services.CHRONY_LINES
+    )
     machine.boots()
     machine.has("/sys/class/dmi/id/chassis_asset_tag", f"{AZURE_ASSET_TAG}\n")
-    assert machine.lines(clock.plan(machine.root, clock.AUTO), clock.DROP_IN) == list(clock.LINES)
+    assert machine.lines(services.plan_clock(machine.root, services.TIME_AUTO), services.CHRONY_DROP_IN) == list(
+        services.CHRONY_LINES
+    )
 
 
 def test_chrony_without_a_folder_of_settings_gets_a_block(machine: Machine) -> None:
     machine.has("/etc/chrony.conf", "pool x\n")
-    [change] = clock.plan(machine.root, clock.AZURE).files
+    [change] = services.plan_clock(machine.root, services.TIME_AZURE).files
     assert (change.after or "").startswith("# BEGIN hpcai.azure image\nrefclock PHC /dev/ptp_hyperv")
     change.apply()
-    assert not any(change.changes for change in clock.plan(machine.root, clock.AZURE).files)
-    for change in clock.plan(machine.root, clock.LEAVE).files:
+    assert not any(change.changes for change in services.plan_clock(machine.root, services.TIME_AZURE).files)
+    for change in services.plan_clock(machine.root, services.TIME_LEAVE).files:
         change.apply()
     assert machine.read("/etc/chrony.conf") == "pool x\n"
 
@@ -260,7 +255,7 @@ def test_chrony_without_a_folder_of_settings_gets_a_block(machine: Machine) -> N
 def test_a_base_that_follows_the_host_already_is_left_alone(machine: Machine) -> None:
     line = "refclock PHC /dev/ptp_hyperv poll 3 dpoll -2 offset 0"
     machine.has("/etc/chrony/chrony.conf", f"{line}\nconfdir /etc/chrony/conf.d\n")
-    part = clock.plan(machine.root, clock.AZURE)
+    part = services.plan_clock(machine.root, services.TIME_AZURE)
     assert (part.files, part.left_alone) == ((), (f"chrony has {line!r}",))
 
 
@@ -275,14 +270,14 @@ def test_says_whether_the_network_is_accelerated(machine: Machine) -> None:
     machine.has("/etc/udev/rules.d/70-persistent-net.rules")
     card(machine, "eth0", "hv_netvsc")
     card(machine, "tap0", "tun", "eth0")
-    assert network.plan(machine.root) == Part(unlink=("/etc/udev/rules.d/70-persistent-net.rules",))
+    assert services.plan_network(machine.root) == ImageChanges(unlink=("/etc/udev/rules.d/70-persistent-net.rules",))
     machine.boots()
-    [without] = network.plan(machine.root).remarks
+    [without] = services.plan_network(machine.root).remarks
     assert without.startswith("no accelerated networking: eth0")
     card(machine, "enP1s1", "mlx5_core", "eth0")
-    assert network.plan(machine.root).remarks == ("accelerated networking: eth0 runs over enP1s1 (mlx5_core)",)
+    assert services.plan_network(machine.root).remarks == ("accelerated networking: eth0 runs over enP1s1 (mlx5_core)",)
     card(machine, "eth1", "hv_netvsc")
-    assert network.plan(machine.root).remarks[1].startswith("no accelerated networking: eth1")
+    assert services.plan_network(machine.root).remarks[1].startswith("no accelerated networking: eth1")
 
 
 def test_knows_an_hpc_image_and_what_it_has(machine: Machine) -> None:
@@ -327,18 +322,18 @@ def test_a_container_keeps_its_hosts_limits_clock_and_kernel(machine: Machine) -
     machine.boots()
     machine.has("/proc/sys/vm/zone_reclaim_mode", "0")
     machine.has("/run/systemd/container", "podman")
-    machine.has(limits.LOGINS, "* hard nofile 1\n")
-    settings.apply(machine.root, settings.plan(machine.root, settings.Wanted(**WANTED)), quiet)  # type: ignore[arg-type]
-    assert machine.read(limits.LOGINS) is None
-    assert machine.read(clock.DROP_IN) is None
+    machine.has(kernel.LOGINS, "* hard nofile 1\n")
+    settings.apply(machine.root, settings.plan(machine.root, settings.ImageOptions(**WANTED)), quiet)  # type: ignore[arg-type]
+    assert machine.read(kernel.LOGINS) is None
+    assert machine.read(services.CHRONY_DROP_IN) is None
     assert machine.read("/proc/sys/vm/zone_reclaim_mode") == "0"
-    assert machine.read(sysctl.FILE) is not None
+    assert machine.read(kernel.SYSCTL) is not None
 
 
 def test_a_booted_machine_gets_all_at_once_and_then_nothing(machine: Machine) -> None:
     machine.boots()
     machine.has("/proc/sys/vm/zone_reclaim_mode", "0")
-    wanted = settings.Wanted(**WANTED)  # type: ignore[arg-type]
+    wanted = settings.ImageOptions(**WANTED)  # type: ignore[arg-type]
     parts = settings.plan(machine.root, wanted)
     assert len(settings.as_diff(parts)) == len(settings.changes(parts)) == 5
     settings.apply(machine.root, parts, quiet)
@@ -347,7 +342,7 @@ def test_a_booted_machine_gets_all_at_once_and_then_nothing(machine: Machine) ->
 
 
 def test_what_is_wanted_no_more_goes(machine: Machine) -> None:
-    settings.apply(machine.root, settings.plan(machine.root, settings.Wanted(**WANTED)), quiet)  # type: ignore[arg-type]
-    settings.apply(machine.root, settings.plan(machine.root, settings.Wanted()), quiet)
-    files = (limits.LOGINS, limits.SERVICES, sysctl.FILE, clock.DROP_IN)
+    settings.apply(machine.root, settings.plan(machine.root, settings.ImageOptions(**WANTED)), quiet)  # type: ignore[arg-type]
+    settings.apply(machine.root, settings.plan(machine.root, settings.ImageOptions()), quiet)
+    files = (kernel.LOGINS, kernel.SERVICES, kernel.SYSCTL, services.CHRONY_DROP_IN)
     assert not [path for path in files if machine.read(path) is not None]

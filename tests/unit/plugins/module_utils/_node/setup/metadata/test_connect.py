@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import bpf
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata import connect
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.wanted import MetadataProblem
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.options import MetadataProblem
 
 from .filters import Kernel
 from .machine import Machine

@@ -13,21 +13,21 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import apply_all
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata import configure, connect, rules
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.loaded import CannotTell, difference
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.wanted import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata import connect, plan, rules
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.options import (
     SETTINGS,
+    MetadataOptions,
     MetadataProblem,
-    Wanted,
     read_guard,
     read_users,
     uids_of,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import CannotTell, difference
 
 from .filters import Kernel
 from .machine import Machine, listing
 
-WANTED = Wanted(guard=True)
+WANTED = MetadataOptions(guard=True)
 LOAD = "/usr/sbin/nft -f /etc/hpcai/metadata.nft"
 
 
@@ -37,10 +37,10 @@ def machine(tmp_path: pathlib.Path) -> Machine:
     return Machine(tmp_path)
 
 
-def converge(machine: Machine, wanted: Wanted) -> configure.Plan:
+def converge(machine: Machine, wanted: MetadataOptions) -> plan.MetadataPlan:
     """Plan and apply; what was planned."""
-    made = configure.plan(machine.root, wanted, machine.run)
-    configure.apply(made, machine.run)
+    made = plan.plan(machine.root, wanted, machine.run)
+    plan.apply(made, machine.run)
     return made
 
 
@@ -73,31 +73,31 @@ def test_a_filter_that_the_kernel_lacks_is_attached_by_a_reload(
     converge(machine, WANTED)
     machine.file(rules.HPCNODE, "")
     # A container: the kernel does not say.
-    assert not configure.plan(machine.root, WANTED, machine.run).changed
+    assert not plan.plan(machine.root, WANTED, machine.run).changed
     kernel = Kernel(monkeypatch)
-    made = configure.plan(machine.root, WANTED, machine.run)
+    made = plan.plan(machine.root, WANTED, machine.run)
     assert made.verbs == ("reload",)
     assert made.reasons == ("the kernel lacks the filter for sockets that root opened",)
     connect.attach(machine.root, WANTED.users)
-    assert not configure.plan(machine.root, WANTED, machine.run).changed
+    assert not plan.plan(machine.root, WANTED, machine.run).changed
     kernel.programs.popitem()
     # Nothing could attach it.
     (machine.folder / rules.HPCNODE.lstrip("/")).unlink()
-    assert not configure.plan(machine.root, WANTED, machine.run).changed
+    assert not plan.plan(machine.root, WANTED, machine.run).changed
 
 
 def test_a_filter_that_is_left_is_removed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    converge(machine, Wanted(guard=False))
+    converge(machine, MetadataOptions(guard=False))
     Kernel(monkeypatch)
     connect.attach(machine.root, ())
-    assert configure.plan(machine.root, Wanted(guard=False), machine.run).removes
+    assert plan.plan(machine.root, MetadataOptions(guard=False), machine.run).removes
     connect.detach(machine.root)
-    assert not configure.plan(machine.root, Wanted(guard=False), machine.run).removes
+    assert not plan.plan(machine.root, MetadataOptions(guard=False), machine.run).removes
 
 
 def test_another_user_is_a_reload(machine: Machine) -> None:
     converge(machine, WANTED)
-    made = converge(machine, Wanted(guard=True, users=("telegraf", "1234")))
+    made = converge(machine, MetadataOptions(guard=True, users=("telegraf", "1234")))
     assert made.verbs == ("reload",)
     assert "meta skuid { 0, 998, 1234 } accept" in str(machine.loaded)
     assert read_users(machine.root) == ("telegraf", "1234")
@@ -105,7 +105,7 @@ def test_another_user_is_a_reload(machine: Machine) -> None:
 
 def test_a_user_that_the_machine_lacks_is_refused(machine: Machine) -> None:
     with pytest.raises(MetadataProblem, match="this machine has no user 'prometheus': create it first"):
-        configure.plan(machine.root, Wanted(guard=True, users=("prometheus",)), machine.run)
+        plan.plan(machine.root, MetadataOptions(guard=True, users=("prometheus",)), machine.run)
     assert uids_of(machine.root, ("telegraf", "telegraf", "0")) == (0, 998)
     with pytest.raises(MetadataProblem):
         uids_of(machine.root, ("4294967295",))
@@ -114,15 +114,15 @@ def test_a_user_that_the_machine_lacks_is_refused(machine: Machine) -> None:
 def test_without_nft_nothing_is_done(machine: Machine) -> None:
     (machine.folder / "usr/sbin/nft").unlink()
     with pytest.raises(MetadataProblem, match="install the package nftables"):
-        configure.plan(machine.root, WANTED, machine.run)
+        plan.plan(machine.root, WANTED, machine.run)
     # Check mode, in which the package was not installed.
-    assert len(configure.plan(machine.root, WANTED, machine.run, may_come=True).files) == 4
+    assert len(plan.plan(machine.root, WANTED, machine.run, may_come=True).files) == 4
 
 
 def test_what_is_switched_off_is_removed_drop_in_first(machine: Machine) -> None:
     converge(machine, WANTED)
     machine.commands.clear()
-    made = converge(machine, Wanted(guard=False))
+    made = converge(machine, MetadataOptions(guard=False))
     assert made.files[0].path.endswith(rules.DROP_IN)
     assert machine.loaded is None
     assert machine.commands == [
@@ -133,7 +133,7 @@ def test_what_is_switched_off_is_removed_drop_in_first(machine: Machine) -> None
         "nft delete table inet hpcai_metadata",
     ]
     assert read_guard(machine.root) is False
-    assert not converge(machine, Wanted(guard=False)).changed
+    assert not converge(machine, MetadataOptions(guard=False)).changed
 
 
 def test_in_an_image_the_service_is_enabled_and_nothing_is_started(machine: Machine) -> None:
@@ -142,7 +142,7 @@ def test_in_an_image_the_service_is_enabled_and_nothing_is_started(machine: Mach
             return Result(tuple(command), 1, "disabled\n", "")
         return Result(tuple(command), 1, "", "System has not been booted with systemd as init system")
 
-    made = configure.plan(machine.root, WANTED, at_rest)  # type: ignore[arg-type]
+    made = plan.plan(machine.root, WANTED, at_rest)  # type: ignore[arg-type]
     assert made.verbs == ("enable",)
     apply_all(made.files)
 
@@ -181,7 +181,7 @@ def test_nftables_loads_both_in_one_transaction() -> None:
     assert f"ExecReload=/usr/sbin/nft '{both}'" in lines
     assert "ExecStop=/usr/sbin/nft 'flush ruleset; include \"/etc/hpcai/metadata.nft\"'" in lines
     # EL's reload flushes first.
-    text = rules.drop_in(Wanted(True, site_rules="/etc/sysconfig/nftables.conf", reload_flushes=True))
+    text = rules.drop_in(MetadataOptions(True, site_rules="/etc/sysconfig/nftables.conf", reload_flushes=True))
     assert 'ExecReload=/usr/sbin/nft \'flush ruleset; include "/etc/sysconfig/nftables.conf"; include' in text
 
 

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import pytest
 from stand_ins import topology_files
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.families import WITHOUT
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.topology import (
+    WITHOUT,
     Topology,
     as_xml,
     gpu_map,

@@ -20,8 +20,11 @@ from stand_ins.sized_machine import (
 )
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.families import FAMILIES
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.topology import Topology, topology_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.topology import (
+    FAMILIES,
+    Topology,
+    topology_of,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.verify import Verdict, read_machine, verify
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 

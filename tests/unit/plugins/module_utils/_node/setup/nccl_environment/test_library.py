@@ -16,13 +16,11 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.judge import judge
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.library import (
-    Copy,
+    NcclCopy,
+    check_version,
     find_copies,
     loader_cache,
-)
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_environment.versions import (
     parse_version,
     version_of_code,
 )
@@ -59,7 +57,7 @@ class Machine:
         text = self.cache if command[0] == "/sbin/ldconfig" else self.code
         return Result(tuple(command), 0 if text else 1, text, "")
 
-    def copies(self, folders: Sequence[str] = ()) -> tuple[Copy, ...]:
+    def copies(self, folders: Sequence[str] = ()) -> tuple[NcclCopy, ...]:
         """What is found."""
         return find_copies(self.root, self.run, loader_cache(self.root, self.run), folders)
 
@@ -150,35 +148,35 @@ def test_asks_a_real_library(
     assert time.monotonic() - start < 20
 
 
-def copy(path: str, version: str | None, default: bool = False) -> Copy:
+def copy(path: str, version: str | None, default: bool = False) -> NcclCopy:
     """A copy."""
-    return Copy(path, parse_version(version) if version else None, default)
+    return NcclCopy(path, parse_version(version) if version else None, default)
 
 
 def test_none_is_unknown_and_never_good() -> None:
-    verdict = judge([], "2.9.9", "fail")
+    verdict = check_version([], "2.9.9", "fail")
     assert (verdict.verdict, verdict.version) == ("unknown", None)
     assert "containers" in verdict.summary
 
 
 def test_one_that_does_not_say_is_unknown() -> None:
-    assert judge([copy("/a", None, True)], "2.9.9", "fail").verdict == "unknown"
+    assert check_version([copy("/a", None, True)], "2.9.9", "fail").verdict == "unknown"
 
 
 @pytest.mark.parametrize("when_old", ["warn", "fail"])
 def test_an_old_one_is_what_the_user_says(when_old: str) -> None:
-    verdict = judge([copy("/a", "2.8.4", True)], "2.9.9", when_old)
+    verdict = check_version([copy("/a", "2.8.4", True)], "2.9.9", when_old)
     assert (verdict.verdict, verdict.version) == (when_old, "2.8.4")
     assert verdict.summary == "/a is NCCL 2.8.4; 2.9.9 or newer is needed."
     assert verdict.as_dict()["copies"] == [{"path": "/a", "version": "2.8.4", "default": True, "old": True}]
 
 
 def test_the_loaders_copy_decides_and_old_ones_beside_it_are_named() -> None:
-    verdict = judge([copy("/a", "2.10.0", True), copy("/b", "2.8.4")], "2.9.9", "fail")
+    verdict = check_version([copy("/a", "2.10.0", True), copy("/b", "2.8.4")], "2.9.9", "fail")
     assert verdict.verdict == "pass"
     assert verdict.summary == "/a is NCCL 2.10.0. Also here, and older than 2.9.9: /b."
 
 
 def test_without_the_loaders_the_oldest_decides() -> None:
-    assert judge([copy("/a", "2.10.0"), copy("/b", "2.8.4")], "2.9.9", "fail").verdict == "fail"
-    assert judge([copy("/a", "2.10.0"), copy("/b", None)], "2.9.9", "fail").verdict == "unknown"
+    assert check_version([copy("/a", "2.10.0"), copy("/b", "2.8.4")], "2.9.9", "fail").verdict == "fail"
+    assert check_version([copy("/a", "2.10.0"), copy("/b", None)], "2.9.9", "fail").verdict == "unknown"

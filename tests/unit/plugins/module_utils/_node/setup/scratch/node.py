@@ -23,10 +23,10 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disks import Refused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.ensure import PRESENT, Outcome, ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.identity import filesystem_uuid
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.wanted import parse
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.facts import filesystem_uuid
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import parse
 
 LOCAL = "Microsoft NVMe Direct Disk"
 OURS = "hpcai-scratch"

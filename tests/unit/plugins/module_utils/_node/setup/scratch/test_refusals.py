@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.disks import BlockDevice
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch import facts as facts_module
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.refusal import Refused
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disks import Refused
 
 from .node import Array, Disk, Node, filesystem, foreign, member
 

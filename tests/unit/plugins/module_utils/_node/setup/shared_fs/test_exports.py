@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import exports
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.wanted import SharedProblem
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.options import SharedProblem
 
 ME = {"owner": str(os.getuid()), "group": str(os.getgid())}
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import mounting, units
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.wanted import SharedProblem, parse
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import mounting
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.options import SharedProblem, parse
 
 from ..users.machine import ROOT_MOUNT, Machine
 
@@ -48,11 +48,11 @@ class Systemd:
             return Result(tuple(command), 1, "", "Job failed")
         if words[0] == "umount":
             self.machine.mounts(ROOT_MOUNT)
-            self.on.discard(f"{units.unit_name(words[1])}.mount")
+            self.on.discard(f"{mounting.unit_name(words[1])}.mount")
         elif words[1] in ("start", "stop"):
             (self.on.add if words[1] == "start" else self.on.discard)(words[2])
         for name in words[2:] if words[1] == "enable" else []:
-            self.machine.file(f"{units.FOLDER}/multi-user.target.wants/{name}", "")
+            self.machine.file(f"{mounting.UNIT_FOLDER}/multi-user.target.wants/{name}", "")
         return Result(tuple(command), 0, "", "")
 
 
@@ -268,4 +268,4 @@ def test_a_server_that_does_not_answer_is_named_with_its_reason(machine: Machine
     ],
 )
 def test_units_are_called_as_systemd_does(path: str, name: str) -> None:
-    assert units.unit_name(path) == name
+    assert mounting.unit_name(path) == name

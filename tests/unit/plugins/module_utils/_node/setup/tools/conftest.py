@@ -17,8 +17,13 @@ from collections.abc import Mapping
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, wanted
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.plan import Plan, plan
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.plan import (
+    ToolOptions,
+    ToolPlan,
+    plan,
+    wanted_disk,
+)
 
 INSIDE = "import sys; from .. import about; sys.stdout.write(about.TEXT)"
 
@@ -44,23 +49,23 @@ class Machine:
         self.wheel_sha256: str | None = None
         self.wheel_needed = False
 
-    def wish(self, version: str) -> wanted.Wish:
+    def wish(self, version: str) -> ToolOptions:
         """What to install."""
         interpreter = os.path.realpath(sys.executable)
-        return wanted.Wish(version, sources(version), self.wheel, self.wheel_sha256, interpreter, os.geteuid())
+        return ToolOptions(version, sources(version), self.wheel, self.wheel_sha256, interpreter, os.geteuid())
 
-    def plan(self, version: str) -> Plan:
+    def plan(self, version: str) -> ToolPlan:
         """Say what would be done."""
         found = disk.read_disk(self.root)
-        return plan(found, wanted.wanted_disk(found, self.wish(version))[0], disk.trees_in_use(self.root))
+        return plan(found, wanted_disk(found, self.wish(version))[0], disk.trees_in_use(self.root))
 
-    def install(self, version: str) -> Plan:
+    def install(self, version: str) -> ToolPlan:
         """Install a version."""
         found = disk.read_disk(self.root)
-        after, self.wheel_needed = wanted.wanted_disk(found, self.wish(version))
+        after, self.wheel_needed = wanted_disk(found, self.wish(version))
         return disk.apply(self.root, after)
 
-    def remove(self) -> Plan:
+    def remove(self) -> ToolPlan:
         """Remove it."""
         return disk.apply(self.root, {})
 

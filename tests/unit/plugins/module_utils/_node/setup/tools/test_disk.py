@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, files, layout
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, layout
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError
 
 LIB = "/usr/lib/hpcai/lib/hpcai_node"
@@ -66,7 +66,7 @@ def test_what_was_changed_by_hand_is_restored_and_reported(machine: Any, path: s
     machine.install("1.0")
     before, file = machine.files(), machine.path(path)
     if harm == "edited":
-        file.write_text(f"#!/bin/false\n{files.MARK}\n", encoding="utf-8")
+        file.write_text(f"#!/bin/false\n{layout.MARK}\n", encoding="utf-8")
     elif harm == "removed":
         file.unlink()
     else:

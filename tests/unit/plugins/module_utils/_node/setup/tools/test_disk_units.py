@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import files, units
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import layout, units
 
 UNITS = "/usr/lib/systemd/system"
 
@@ -17,7 +17,7 @@ UNITS = "/usr/lib/systemd/system"
 def test_units_of_a_newer_version_go_with_it_and_others_stay(machine: Any) -> None:
     machine.install("2.0")
     wants = machine.path("/etc/systemd/system/hpcai-boot.target.wants")
-    machine.path(f"{UNITS}/hpcai-new.service").write_text(f"{files.MARK}\n", encoding="utf-8")
+    machine.path(f"{UNITS}/hpcai-new.service").write_text(f"{layout.MARK}\n", encoding="utf-8")
     (wants / "hpcai-new.service").symlink_to(f"{UNITS}/hpcai-new.service")
     machine.path(f"{UNITS}/hpcai-site.service").write_text("theirs", encoding="utf-8")
     (wants / "hpcai-site.service").symlink_to("/etc/systemd/system/hpcai-site.service")
@@ -60,7 +60,7 @@ def test_a_link_that_another_version_made_to_a_unit_that_stays_is_removed(machin
 def test_units_of_the_version_before_the_boot_engine_are_replaced(machine: Any) -> None:
     """An upgrade in place: their names stay, and they run the engine's steps from the next boot on."""
     machine.install("1.0")
-    old = {name: f"{files.MARK}\n[Service]\nExecStart=/usr/bin/hpcnode {name}\n" for name in ("clocks", "gone")}
+    old = {name: f"{layout.MARK}\n[Service]\nExecStart=/usr/bin/hpcnode {name}\n" for name in ("clocks", "gone")}
     for name, text in old.items():
         machine.path(f"{UNITS}/hpcai-{name}.service").write_text(text, encoding="utf-8")
     wants = machine.path("/etc/systemd/system/hpcai-boot.target.wants")

@@ -15,7 +15,7 @@ import zipfile
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import files, payload
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import layout, payload
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError
 
 CORE = pathlib.Path(__file__).resolve().parents[7] / "plugins/module_utils/_node"
@@ -139,14 +139,14 @@ def test_a_wheel_that_cannot_be_read_is_named(tmp_path: pathlib.Path) -> None:
 def test_launcher_names_a_python_that_survives_an_upgrade(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    monkeypatch.setattr(files.sys, "executable", str(pathlib.Path("/usr/bin/python3").resolve()))
-    assert files.choose_interpreter(None) == "/usr/bin/python3"
-    monkeypatch.setattr(files.sys, "executable", str(tmp_path / "python"))
-    assert files.choose_interpreter(None) == str(tmp_path / "python")
-    assert files.choose_interpreter("/opt/python/bin/python3") == "/opt/python/bin/python3"
+    monkeypatch.setattr(layout.sys, "executable", str(pathlib.Path("/usr/bin/python3").resolve()))
+    assert layout.choose_interpreter(None) == "/usr/bin/python3"
+    monkeypatch.setattr(layout.sys, "executable", str(tmp_path / "python"))
+    assert layout.choose_interpreter(None) == str(tmp_path / "python")
+    assert layout.choose_interpreter("/opt/python/bin/python3") == "/opt/python/bin/python3"
 
 
 @pytest.mark.parametrize("path", ["python3", "/opt/my python/bin/python3", "/" + "x" * 120])
 def test_an_interpreter_that_the_kernel_cannot_start_is_refused(path: str) -> None:
     with pytest.raises(ToolsError, match="set interpreter"):
-        files.choose_interpreter(path)
+        layout.choose_interpreter(path)

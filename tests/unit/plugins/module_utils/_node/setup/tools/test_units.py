@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import catalog
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import all_commands, build_parser
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import events, files, grants, units
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import layout, services, units
 
 STEPS = [step for step in catalog.all_steps() if step.name not in catalog.WITHOUT_UNIT]
 SERVICES = [name for name in units.UNITS if name.endswith(".service")]
@@ -36,7 +36,7 @@ def words(name: str, key: str) -> list[str]:
 
 
 def test_each_unit_bears_the_mark_by_which_it_is_removed() -> None:
-    assert all(text.startswith(files.MARK) for text in units.UNITS.values())
+    assert all(text.startswith(layout.MARK) for text in units.UNITS.values())
 
 
 def test_each_step_has_its_unit_and_each_unit_its_step() -> None:
@@ -106,19 +106,19 @@ def test_no_unit_needs_one_that_a_machine_may_not_have() -> None:
         assert not {"Requires", "BindsTo", "Requisite", "PartOf"} & set(read(name)["Unit"])
 
 
-@pytest.mark.parametrize("name", [name for name in SERVICES if name != events.SERVICE])
+@pytest.mark.parametrize("name", [name for name in SERVICES if name != services.EVENTS])
 def test_each_service_has_a_limit_in_seconds_and_runs_once(name: str) -> None:
     service = read(name)["Service"]
     assert 0 < int(service["TimeoutStartSec"]) <= 600
-    assert service.get("Type") == ("oneshot" if name != grants.SERVICE else None)
+    assert service.get("Type") == ("oneshot" if name != services.GRANTS else None)
     assert (service.get("RemainAfterExit") == "yes") is (name in BOOT_SERVICES)
     assert service["ExecStart"].startswith("/usr/bin/hpcnode ")
 
 
 def test_the_service_of_events_is_started_again_whenever_it_ends() -> None:
-    service = read(events.SERVICE)["Service"]
+    service = read(services.EVENTS)["Service"]
     assert (service["Restart"], service["ExecStart"]) == ("always", "/usr/bin/hpcnode events serve")
-    assert events.SERVICE in units.ENABLED["slurmd.service.wants"]
+    assert services.EVENTS in units.ENABLED["slurmd.service.wants"]
 
 
 def test_systemd_finds_no_fault(tmp_path: pathlib.Path) -> None:

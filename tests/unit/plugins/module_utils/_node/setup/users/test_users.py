@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users import homes
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.ensure import Outcome, ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.wanted import UserProblem, parse
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.options import UserProblem, parse
 
 from .machine import ROOT_MOUNT, Machine
 

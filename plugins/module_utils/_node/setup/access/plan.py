@@ -1,0 +1,246 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""The files of compute access: look, refuse, plan; for the module compute_access and for the boot."""
+
+from __future__ import annotations
+
+import grp
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...machine.atomic import OPERATORS
+from ...machine.mounts import read_mounts
+from ...machine.root import Root
+from ...machine.run import Run, must
+from ..managed_file import BrokenBlock, FileChange, change_of
+from ..users.facts import AccountFacts, read_facts
+from . import pam
+from .options import SETTINGS, AccessOptions, as_text
+from .pam import PamProblem
+
+ALLOWED = ("/etc/cron.allow", "/etc/at.allow")
+"""Where one of these is empty only root may use cron and at: what they start is in no job, and outlives it."""
+_LIBRARIES = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
+
+
+@dataclass(frozen=True)
+class AccessPlan:
+    """The files, those that others include first, and what the user should know."""
+
+    files: tuple[FileChange, ...]
+    warnings: tuple[str, ...]
+
+
+def plan(root: Root, wanted: AccessOptions, run: Run, may_come: bool) -> AccessPlan:
+    """Return the files to be written.
+
+    :param may_come: whether packages may still be missing, as in check mode before the first run.
+    :raises PamProblem: it would lock people out, or could not work.
+    """
+    warnings: list[str] = []
+    texts: dict[str, str | None] = {}
+    sshd = change_of(root.at(pam.SSHD), None).before
+    if sshd is None and wanted.present and not may_come:
+        raise PamProblem(f"{root.at(pam.SSHD)} is not there: install the ssh server, whose logins this is about")
+    try:
+        if wanted.present:
+            problem = _missing(root) or _nobody(read_facts(root), wanted) or _no_pam(root, run)
+            if problem and not (may_come and problem.endswith(_COMING)):
+                raise PamProblem(problem)
+            warnings += [problem] if problem else []
+            texts |= {pam.ADMINS: pam.listed(wanted.admins), pam.ADMIN_GROUPS: pam.listed(wanted.admin_groups)}
+        texts |= _stack(root, wanted, sshd)
+    except BrokenBlock as error:
+        raise PamProblem(f"{root.at(pam.SSHD)}: {error} Mend the file") from error
+    texts |= {
+        **_cron_texts(root, wanted),
+        **hidepid_files(wanted),
+        **_nss_texts(root, wanted),
+        SETTINGS: as_text(wanted) if wanted.present else None,
+    }
+    changes = tuple(change_of(root.at(path), text) for path, text in _in_order(texts))
+    return AccessPlan(tuple(change for change in changes if change.changes), tuple(warnings))
+
+
+def plan_for_boot(root: Root, wanted: AccessOptions) -> AccessPlan:
+    """Return the change after which each boot sees to it, and this machine is left as it is: for an image."""
+    change = change_of(root.at(SETTINGS), as_text(wanted) if wanted.present else None)
+    return AccessPlan((change,) if change.changes else (), ())
+
+
+_COMING = "install the package of pam_slurm_adopt (libpam-slurm-adopt on Debian, slurm-pam_slurm on EL)"
+
+
+def _missing(root: Root) -> str:
+    if not _has_module(root, "pam_listfile.so"):
+        return "pam_listfile.so is in no folder of PAM's modules: install the package of PAM's modules"
+    if not _has_module(root, "pam_slurm_adopt.so"):
+        return f"pam_slurm_adopt.so is in no folder of PAM's modules: {_COMING}"
+    return ""
+
+
+def _has_module(root: Root, name: str) -> bool:
+    folders = [f"{top}/security" for top in _LIBRARIES]
+    folders += [f"{top}/{entry}/security" for top in _LIBRARIES for entry in root.entries(top) if "-linux-" in entry]
+    return any(root.exists(f"{folder}/{name}") for folder in folders)
+
+
+def _nobody(facts: AccountFacts, wanted: AccessOptions) -> str:
+    """Return whom it would lock out; empty if it is all right."""
+    admins = {account.name for account in facts.accounts if _is_admin(facts, account.name, wanted)}
+    if wanted.me and wanted.me != "root" and wanted.me not in admins:
+        return (
+            f"{wanted.me}, who runs this, could not log in again: add {wanted.me} to the admins (slurm_ssh_admins), "
+            f"or a group of his to the admin groups (slurm_ssh_admin_groups)"
+        )
+    if not admins:
+        return (
+            f"none of the admins ({', '.join(wanted.admins) or 'none'}) and of the members of the admin groups "
+            f"({', '.join(wanted.admin_groups) or 'none'}) is a user of this machine: name one, else nobody could "
+            f"log in here without a job"
+        )
+    return ""
+
+
+def _is_admin(facts: AccountFacts, name: str, wanted: AccessOptions) -> bool:
+    account = facts.account(name)
+    if name in wanted.admins or account is None:
+        return account is not None
+    own = facts.group_of(account.gid)
+    return any(group == own or name in facts.members.get(group, ()) for group in wanted.admin_groups)
+
+
+def _no_pam(root: Root, run: Run) -> str:
+    if not root.is_this_machine:
+        return ""
+    # A machine at rest has no host keys yet, and sshd says nothing then.
+    answer = run(["sshd", "-T"])
+    if answer.rc == 0 and re.search(r"(?m)^usepam no$", answer.stdout):
+        return "sshd does not use PAM, and would never ask pam_slurm_adopt: set UsePAM yes in its settings"
+    return ""
+
+
+def _stack(root: Root, wanted: AccessOptions, sshd: str | None) -> dict[str, str | None]:
+    ours = [name for name in root.entries(pam.FOLDER) if name.startswith(pam.OWN) and pam.is_ours(_text(root, name))]
+    texts: dict[str, str | None] = {f"{pam.FOLDER}/{name}": None for name in ours}
+    if sshd is None:
+        return texts
+    if not wanted.present:
+        return {**texts, pam.SSHD: pam.without_access(sshd), pam.ADMINS: None, pam.ADMIN_GROUPS: None}
+    lines = pam.block(wanted.node_name, wanted.options)
+    text, files = pam.with_access(sshd, lines, lambda name: change_of(root.at(f"{pam.FOLDER}/{name}"), None).before)
+    return {**texts, **pam.texts_of(files), pam.SSHD: text}
+
+
+def _text(root: Root, name: str) -> str:
+    return change_of(root.at(f"{pam.FOLDER}/{name}"), None).before or ""
+
+
+def _cron_texts(root: Root, wanted: AccessOptions) -> dict[str, str | None]:
+    """Files that let nobody use cron and at. One of the site's names whom it lets in, and keeps all others out."""
+    found = {path: change_of(root.at(path), None).before for path in ALLOWED}
+    if wanted.present:
+        return {path: "" for path, text in found.items() if text is None}
+    return {path: None for path, text in found.items() if text == ""}
+
+
+def _nss_texts(root: Root, wanted: AccessOptions) -> dict[str, str | None]:
+    switch, conf = (change_of(root.at(path), None).before for path in (NSSWITCH, NSS_CONF))
+    if wanted.nss:
+        texts: dict[str, str | None] = {NSS_CONF: nss_conf(wanted.node_name, wanted.spool)}
+        return texts if switch is None else {**texts, NSSWITCH: with_slurm(switch)}
+    if conf is None or not conf.startswith(NSS_HEADER):
+        return {}
+    texts = {NSS_CONF: None}
+    return texts if switch is None else {**texts, NSSWITCH: without_slurm(switch)}
+
+
+def _in_order(texts: dict[str, str | None]) -> Iterator[tuple[str, str | None]]:
+    """What is included comes before what includes it, and goes after it: sshd has a whole stack at each moment."""
+    places = {pam.SSHD: 1, NSSWITCH: 1}
+    return iter(sorted(texts.items(), key=lambda item: (places.get(item[0], 0 if item[1] is not None else 2), item[0])))
+
+
+# Names of the users of jobs by nss_slurm: slurmctld sends them along, and no directory is asked. Pure.
+
+NSSWITCH, NSS_CONF = "/etc/nsswitch.conf", "/etc/nss_slurm.conf"
+NSS_HEADER = "# Written by the module hpcai.azure.compute_access, which overwrites it."
+_NSS_SERVICE = "slurm"
+_NSS_LINE = re.compile(r"(?m)^(passwd|group):([^\n#]*)(.*)$")
+
+
+def with_slurm(nsswitch: str) -> str:
+    """Return the text with nss_slurm asked after the machine's own files and before any directory."""
+
+    def changed(found: re.Match[str]) -> str:
+        words = [word for word in found[2].split() if word != _NSS_SERVICE]
+        place = words.index("files") + 1 if "files" in words else 0
+        words.insert(place, _NSS_SERVICE)
+        return _nss_line(found, words)
+
+    return _NSS_LINE.sub(changed, nsswitch)
+
+
+def without_slurm(nsswitch: str) -> str:
+    """Return the text without nss_slurm."""
+
+    def changed(found: re.Match[str]) -> str:
+        words = found[2].split()
+        return _nss_line(found, [word for word in words if word != _NSS_SERVICE]) if _NSS_SERVICE in words else found[0]
+
+    return _NSS_LINE.sub(changed, nsswitch)
+
+
+def _nss_line(found: re.Match[str], words: list[str]) -> str:
+    if words == found[2].split():
+        return found[0]
+    return f"{found[1] + ':':<16}{' '.join(words)}{' ' + found[3] if found[3] else ''}"
+
+
+def nss_conf(node_name: str | None, spool: str) -> str:
+    """Return the text of nss_slurm's own file."""
+    name = f"NodeName={node_name}\n" if node_name else ""
+    return f"{NSS_HEADER}\n{name}SlurmdSpoolDir={spool}\n"
+
+
+# Whether users see each other's processes: the option hidepid of /proc, which each boot sets anew.
+
+LOGIND = "/etc/systemd/system/systemd-logind.service.d/50-hpcai-hidepid.conf"
+_LOGIND_TEXT = f"""\
+# Written by the module hpcai.azure.compute_access: logind has no right to look into other users' processes.
+[Service]
+SupplementaryGroups={OPERATORS}
+"""
+# Kernels from 5.8 on print names for the numbers (proc(5)).
+_HIDDEN = ("hidepid=2", "hidepid=invisible")
+
+
+def hidepid_files(wanted: AccessOptions) -> dict[str, str | None]:
+    """Return the texts of the files that belong to it; None for one that should not be there."""
+    return {LOGIND: _LOGIND_TEXT if wanted.present and wanted.hide_processes else None}
+
+
+def remount_proc(root: Root, wanted: AccessOptions, run: Run, check: bool) -> list[str]:
+    """Mount /proc anew with the option that is wanted, and return what was done, or in check mode would be.
+
+    :raises CommandFailed: the kernel refuses.
+    """
+    hide = wanted.present and wanted.hide_processes
+    found = next((mount.options for mount in read_mounts(root) if mount.mountpoint == "/proc"), ())
+    if hide == any(option in _HIDDEN for option in found):
+        return []
+    options = f"hidepid=2,gid={_readers_gid()}" if hide else "hidepid=0,gid=0"
+    # Without /proc in the list nothing is known of it, as in a captured tree.
+    if not check and found:
+        must(run(["mount", "-o", f"remount,{options}", "/proc"]))
+    return [f"mount /proc with {options}"] if found else []
+
+
+def _readers_gid() -> int:
+    try:
+        return grp.getgrnam(OPERATORS).gr_gid
+    except KeyError:
+        return 0

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What is wanted of the GPUs' clocks, for which GPUs, and the settings file that a boot reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ...forms import check_seconds
+from ...machine.config import FOLDER, ConfigError, as_config, read_config
+from ...machine.gpu import LIMIT_S, GpuFacts
+from ...machine.pci import canonical_busid
+from ...machine.root import Root
+from ..managed_file import change_of
+
+CONFIG = "clocks"
+"""Name of the settings file, ``/etc/hpcai/clocks.json``: these options under the same names."""
+STATES = ("max", "default", "explicit")
+METHODS = ("auto", "application", "locked")
+ON_UNSUPPORTED = ("fail", "warn")
+
+
+@dataclass(frozen=True)
+class ClockOptions:
+    """The options of the module gpu_clocks that concern the GPUs.
+
+    :ivar state: ``max``, ``default`` or ``explicit``.
+    :ivar graphics_mhz: graphics clock of ``explicit``; None for the highest that goes with the memory clock.
+    :ivar memory_mhz: memory clock of ``explicit``; None for the highest.
+    :ivar gpus: indices, UUIDs (of MIG instances too), PCI addresses, or ``all``.
+    :ivar method: ``auto`` takes application clocks where the driver has them, else ``locked``.
+    :ivar persistence: persistence mode; None to leave it.
+    :ivar on_unsupported: whether a GPU or driver that cannot do it is a failure.
+    :ivar timeout: seconds that one question to the driver may take.
+    """
+
+    state: str = "max"
+    graphics_mhz: int | None = None
+    memory_mhz: int | None = None
+    gpus: tuple[str, ...] = ("all",)
+    method: str = "auto"
+    persistence: bool | None = None
+    on_unsupported: str = "fail"
+    timeout: float = LIMIT_S
+
+    def as_options(self) -> dict[str, Any]:
+        """Return the options as they stand in the settings file: those that were given."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def parse(options: Mapping[str, Any]) -> ClockOptions:
+    """Return what the options ask for.
+
+    :raises ValueError: an option is not known, has a value of the wrong kind, or does not go with another one.
+    """
+    unknown = sorted(set(options) - set(ClockOptions.__dataclass_fields__))
+    if unknown:
+        raise ValueError(f"unknown option {unknown[0]}: there are {', '.join(ClockOptions.__dataclass_fields__)}")
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(given.get("gpus", []), str) or not all(isinstance(gpu, (str, int)) for gpu in given.get("gpus", [])):
+        raise ValueError("gpus is no list of indices, UUIDs or PCI addresses")
+    wanted = ClockOptions(**{**given, "gpus": tuple(str(gpu) for gpu in given.get("gpus", ("all",)))})
+    for name, value, choices in (
+        ("state", wanted.state, STATES),
+        ("method", wanted.method, METHODS),
+        ("on_unsupported", wanted.on_unsupported, ON_UNSUPPORTED),
+    ):
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}: choose {', '.join(choices)}")
+    for name in ("graphics_mhz", "memory_mhz"):
+        clock = getattr(wanted, name)
+        if clock is not None and (isinstance(clock, bool) or not isinstance(clock, int) or clock < 1):
+            raise ValueError(f"{name} is {clock!r}: give a clock in MHz")
+        if clock is not None and wanted.state != "explicit":
+            raise ValueError(f"{name} goes with state=explicit only, and state is {wanted.state}")
+    if wanted.state == "explicit" and wanted.graphics_mhz is None and wanted.memory_mhz is None:
+        raise ValueError("state=explicit needs graphics_mhz or memory_mhz")
+    if not wanted.gpus:
+        raise ValueError("gpus is empty: name GPUs, or 'all'")
+    # The settings file has one text for the same options, whoever writes it.
+    return replace(wanted, timeout=check_seconds("timeout", wanted.timeout))
+
+
+def chosen(gpus: Sequence[GpuFacts], names: Sequence[str]) -> tuple[GpuFacts, ...]:
+    """Return the GPUs that are meant, in the driver's order.
+
+    :raises ValueError: a name is no GPU's.
+    """
+    if "all" in names:
+        return tuple(gpus)
+    found: set[int] = set()
+    for name in names:
+        meant = {gpu.index for gpu in gpus if _is_named(gpu, name)}
+        if not meant:
+            known = ", ".join(f"{gpu.index} = {gpu.busid or '?'} = {gpu.uuid or gpu.problem}" for gpu in gpus)
+            raise ValueError(f"{name} is no GPU of this machine: there are {known or 'none'}")
+        found |= meant
+    return tuple(gpu for gpu in gpus if gpu.index in found)
+
+
+def _is_named(gpu: GpuFacts, name: str) -> bool:
+    if name.isdecimal():
+        return gpu.index == int(name)
+    busid = canonical_busid(name)
+    if busid is not None:
+        return gpu.busid == busid
+    return name.lower() in {uuid.lower() for uuid in (gpu.uuid, *gpu.mig_instances) if uuid}
+
+
+def read_options(root: Root) -> ClockOptions | None:
+    """Return what is wanted at each boot; None where there is no settings file.
+
+    :raises ConfigError: the file cannot be used.
+    """
+    options = read_config(root, CONFIG)
+    try:
+        return None if options is None else parse(options)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{root.at(FOLDER)}/{CONFIG}.json: {error}: run the playbook again, which writes it."
+        ) from error
+
+
+def write_options(root: Root, options: ClockOptions, check_mode: bool = False) -> dict[str, str]:
+    """Keep the options for each boot; the defaults need no file, as each boot begins with them.
+
+    :return: the change in the form of Ansible's diff; empty where there is none.
+    :raises OSError: the file cannot be written.
+    """
+    default = options.state == "default" and options.persistence is None
+    change = change_of(root.at(f"{FOLDER}/{CONFIG}.json"), None if default else as_config(options.as_options()))
+    if not check_mode:
+        change.apply()
+    return change.as_diff()

@@ -1,0 +1,254 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Where the directories belong: on what is mounted there, or on a fallback, such as Azure's temporary disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...machine.disks import BlockDevice, disk_of, read_block_devices, resolve
+from ...machine.mounts import Mount, device_of, read_mounts
+from ...machine.root import Root
+from ..scratch.disk_count import DiskCount
+from ..scratch.disks import Refused
+from ..scratch.facts import read_folder
+from .options import DIRECTORY, TEMPORARY_DISK, DirectoryOptions
+
+_LINKS = ("/dev/disk/azure/resource", "/dev/disk/cloud/azure_resource")
+"""udev's links to the SCSI temporary disk: those of azure-vm-utils and waagent, and cloud-init's."""
+_LINK_FOLDERS = ("/dev/disk/azure", "/dev/disk/cloud")
+"""Where one of these is, Azure's udev rules are at work, and a machine without the link has no such disk."""
+USUAL_MOUNTS = ("/mnt", "/mnt/resource")
+"""Where cloud-init mounts ephemeral0, and waagent on RHEL and its like; asked where udev has no links."""
+# A mount there of one of these kinds is somebody else's, and not local.
+_NOT_LOCAL = ("nfs", "nfs4", "cifs", "smb3", "tmpfs", "ramfs", "lustre", "beegfs", "ceph", "autofs", "iso9660")
+_WAAGENT = "/etc/waagent.conf"
+
+
+@dataclass(frozen=True)
+class TemporaryDisk:
+    """The temporary disk.
+
+    :ivar device: its path below /dev; empty where the mount has none to be seen, as in a container.
+    :ivar mount: its mount; None where it is not mounted.
+    :ivar awaited: who will mount it, in words; empty where nobody seems to.
+    """
+
+    device: str
+    mount: Mount | None
+    awaited: str = ""
+
+
+def find_temporary_disk(
+    root: Root, mounts: Sequence[Mount], devices: Mapping[str, BlockDevice], told: Sequence[str] = ()
+) -> TemporaryDisk | None:
+    """Return the temporary disk; None where there is none.
+
+    :param told: mountpoints that are the temporary disk's, if somebody said so. Otherwise udev's links tell, and where
+        there are none, as in a container, a local file system that is mounted at one of USUAL_MOUNTS.
+    """
+    if told:
+        return next((_as_disk(mount) for path in told if (mount := _mount_at(mounts, path))), None)
+    linked = next((name for link in _LINKS if (name := resolve(root, link))), None)
+    if linked:
+        disk = disk_of(devices, linked)
+        mine = [m for m in mounts if m.root == "/" and (on := device_of(m, devices)) and disk_of(devices, on) == disk]
+        return TemporaryDisk(f"/dev/{disk}", mine[0] if mine else None, "" if mine else _who_mounts(root))
+    if any(root.exists(folder) for folder in _LINK_FOLDERS):
+        return None
+    for path in USUAL_MOUNTS:
+        mount = _mount_at(mounts, path)
+        if mount and mount.filesystem not in _NOT_LOCAL and not mount.filesystem.startswith("fuse"):
+            return _as_disk(mount)
+    return None
+
+
+def configured_mounts(root: Root) -> dict[str, str]:
+    """Return where the temporary disk is going to be mounted, and in whose settings that stands."""
+    found = {}
+    for words in (line.split() for line in (root.text("/etc/fstab") or "").splitlines()):
+        if len(words) < 4 or words[0].startswith("#") or not words[1].startswith("/"):
+            continue
+        if "comment=cloudconfig" in words[3].split(",") or words[0].startswith(_LINKS):
+            found[words[1].rstrip("/")] = "cloud-init, in /etc/fstab"
+    settings = {
+        key.strip(): value.split("#")[0].strip()
+        for key, equals, value in (line.partition("=") for line in (root.text(_WAAGENT) or "").splitlines())
+        if equals and not key.lstrip().startswith("#")
+    }
+    if settings.get("ResourceDisk.Format", "n").lower() == "y":
+        path = settings.get("ResourceDisk.MountPoint") or "/mnt/resource"
+        found.setdefault(path.rstrip("/"), f"the Azure agent, by ResourceDisk.MountPoint in {_WAAGENT}")
+    return found
+
+
+def _who_mounts(root: Root) -> str:
+    return "; ".join(f"{who}, on {path}" for path, who in configured_mounts(root).items())
+
+
+def _mount_at(mounts: Sequence[Mount], path: str) -> Mount | None:
+    found = [mount for mount in mounts if mount.mountpoint == path]
+    return found[-1] if found else None
+
+
+def _as_disk(mount: Mount) -> TemporaryDisk:
+    # The source of a bind mount is the device that the folder lies on; whether that is the whole of it, root tells.
+    return TemporaryDisk(mount.source if mount.source.startswith("/dev/") and mount.root == "/" else "", mount)
+
+
+MOUNT = "mount"
+"""A file system is mounted there: the array of the local disks, or what the site mounts."""
+FALLBACK_FOLDER = "hpcai-scratch"
+"""Name of the folder on the temporary disk."""
+_HIDDEN_BELOW = "/mnt"
+
+
+@dataclass(frozen=True)
+class DirectoryFacts:
+    """What there is.
+
+    :ivar here: what is mounted at the mountpoint; None where nothing is.
+    :ivar folder: the mountpoint itself: ``missing``, ``empty``, ``filled`` or ``other`` (a file, a symbolic link).
+    :ivar temporary: the temporary disk; None where there is none.
+    :ivar open_to_all: every user may rename what lies at the top of the temporary disk.
+    :ivar configured: where the temporary disk is going to be mounted, and in whose settings that stands.
+    """
+
+    here: Mount | None = None
+    folder: str = "missing"
+    temporary: TemporaryDisk | None = None
+    open_to_all: bool = False
+    configured: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_fallback(self) -> bool:
+        """Whether what is mounted there is our folder on the temporary disk."""
+        return self.here is not None and self.here.root.endswith(f"/{FALLBACK_FOLDER}")
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where the directories belong.
+
+    :ivar kind: MOUNT, TEMPORARY_DISK or DIRECTORY.
+    :ivar words: what it is, for a message.
+    :ivar bound_from: the folder that is to be mounted at the mountpoint; empty where nothing is.
+    :ivar warnings: what the user should know.
+    """
+
+    kind: str
+    words: str
+    bound_from: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def look(wanted: DirectoryOptions, root: Root) -> DirectoryFacts:
+    """Find out what is there. No command is run."""
+    mounts = read_mounts(root)
+    here = [mount for mount in mounts if mount.mountpoint == wanted.mountpoint]
+    temporary = find_temporary_disk(root, mounts, read_block_devices(root), wanted.temporary_mounts)
+    return DirectoryFacts(
+        here=here[-1] if here else None,
+        folder=read_folder(root, wanted.mountpoint).kind,
+        temporary=temporary,
+        open_to_all=bool(temporary and temporary.mount and _is_open(root, temporary.mount.mountpoint)),
+        configured=configured_mounts(root),
+    )
+
+
+def choose(facts: DirectoryFacts, wanted: DirectoryOptions, expected: DiskCount | None) -> Location:
+    """Return where the directories belong.
+
+    :param expected: how many local disks there must be; needed unless something else than our folder is mounted there.
+    :raises Refused: nowhere: local disks are missing, or nothing may take their place.
+    """
+    warnings = _hidden(facts, wanted)
+    if facts.here is not None and not facts.is_fallback:
+        return Location(MOUNT, f"{facts.here.filesystem} of {facts.here.source}", warnings=warnings)
+    if expected is None or expected.count > 0:
+        raise Refused(_lacking(facts, wanted, expected))
+    if facts.folder == "other":
+        raise Refused(f"{wanted.mountpoint} is no folder: remove it, or choose another mountpoint.")
+    if warnings:
+        raise Refused(warnings[0])
+    none = f"there are no local NVMe disks here ({expected.origin}: 0)"
+    disk = facts.temporary.device if facts.temporary else ""
+    on_disk = f"{none}, and it is a slow folder on the temporary disk{f' {disk}' if disk else ''}"
+    if facts.here is not None:
+        return Location(TEMPORARY_DISK, on_disk)
+    notes: list[str] = []
+    for kind in wanted.fallback:
+        if kind == DIRECTORY:
+            also = f" ({'; '.join(notes)})" if notes else ""
+            return Location(DIRECTORY, f"{none}, and it is a slow folder on the operating system's disk{also}")
+        problem = _why_not_temporary(facts, wanted)
+        if not problem and facts.temporary and facts.temporary.mount:
+            source = f"{facts.temporary.mount.mountpoint}/{FALLBACK_FOLDER}"
+            return Location(TEMPORARY_DISK, on_disk, source)
+        notes.append(problem)
+    only = " or ".join(wanted.fallback)
+    allowed = f"only {only} may take their place" if only else "nothing may take their place"
+    raise Refused(
+        f"{wanted.mountpoint} is not mounted: {none}, and {'; '.join([allowed, *notes])}: mount something there, or "
+        f"allow more by scratch_fallback."
+    )
+
+
+def _hidden(facts: DirectoryFacts, wanted: DirectoryOptions) -> tuple[str, ...]:
+    """Warn of a mountpoint that a later mount hides."""
+    for path, who in facts.configured.items():
+        if wanted.mountpoint.startswith(f"{path}/"):
+            return (
+                f"mountpoint {wanted.mountpoint} lies below {path}, where {who}, mounts a disk, which hides it: choose "
+                f"another, such as /scratch",
+            )
+    if wanted.mountpoint.startswith(f"{_HIDDEN_BELOW}/") and facts.here is not None:
+        return (
+            f"mountpoint {wanted.mountpoint} lies below {_HIDDEN_BELOW}, where cloud-init mounts the temporary disk of "
+            f"sizes that have one, which hides it: /scratch is safer",
+        )
+    return ()
+
+
+def _lacking(facts: DirectoryFacts, wanted: DirectoryOptions, expected: DiskCount | None) -> str:
+    disks = (
+        f"{expected.count} local NVMe disks are expected here ({expected.origin})" if expected else "disks are missing"
+    )
+    if facts.is_fallback:
+        return (
+            f"{wanted.mountpoint} is a folder of the temporary disk, though {disks}: unmount it, then run "
+            f"'hpcnode scratch up'."
+        )
+    return (
+        f"{wanted.mountpoint} is not mounted, though {disks}, and nothing takes their place: see "
+        f"'hpcnode scratch status', and whether its mountpoint is the same."
+    )
+
+
+def _why_not_temporary(facts: DirectoryFacts, wanted: DirectoryOptions) -> str:
+    temporary = facts.temporary
+    if temporary is None:
+        return "there is no temporary disk"
+    if temporary.mount is None:
+        who = f" yet by {temporary.awaited}" if temporary.awaited else ": cloud-init or the Azure agent would do that"
+        return f"the temporary disk {temporary.device} is not mounted{who}"
+    if "rw" not in temporary.mount.options:
+        return f"the temporary disk at {temporary.mount.mountpoint} cannot be written to"
+    if facts.open_to_all:
+        return f"every user may rename files in {temporary.mount.mountpoint}: take write permission there from others"
+    if facts.folder == "filled":
+        return f"{wanted.mountpoint} holds files, which a mount would hide: empty it to have the temporary disk there"
+    return ""
+
+
+def _is_open(root: Root, path: str) -> bool:
+    try:
+        mode = os.stat(root.at(path)).st_mode
+    except OSError:
+        return False
+    return bool(mode & stat.S_IWOTH and not mode & stat.S_ISVTX)

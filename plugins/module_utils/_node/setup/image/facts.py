@@ -1,0 +1,102 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""What the base image is, and what it has of what a node needs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+
+from ...machine.root import Root
+
+COMPONENT_VERSIONS = "/opt/azurehpc/component_versions.txt"
+"""Azure's HPC images say in it what they were built with (github.com/Azure/azhpc-images)."""
+AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77"
+"""The chassis of every machine of Azure; cloud-init tells it by the same number."""
+_SIGNS = {
+    "driver": ("/usr/bin/nvidia-smi",),
+    "persistenced": ("/usr/bin/nvidia-persistenced",),
+    "fabricmanager": ("/usr/bin/nv-fabricmanager",),
+    "dcgm": ("/usr/bin/dcgmi", "/usr/bin/nv-hostengine"),
+    "rdma": ("/usr/bin/ofed_info",),
+}
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
+
+
+@dataclass(frozen=True)
+class BaseImage:
+    """The base image.
+
+    :ivar os: identifier and version, as ``debian-12``.
+    :ivar hpc_image: it is one of Azure's HPC images.
+    :ivar versions: what such an image says of its components.
+    :ivar present: names of components that are there, whoever installed them.
+    :ivar gpus: NVIDIA GPUs that the running machine has; 0 at rest.
+    :ivar container: it is a running container: kernel, limits and clock are its host's.
+    :ivar booted: it is a running machine with a kernel of its own, no container and no image at rest.
+    """
+
+    os: str
+    hpc_image: bool
+    versions: dict[str, str]
+    present: tuple[str, ...]
+    gpus: int
+    container: bool
+    booted: bool
+
+
+def read_base(root: Root) -> BaseImage:
+    """Return what is known of the base."""
+    release = _os_release(root)
+    said = root.text(COMPONENT_VERSIONS)
+    return BaseImage(
+        os=f"{release.get('ID', 'unknown')}-{release.get('VERSION_ID', 'unknown')}",
+        hpc_image=said is not None,
+        versions=_versions(said),
+        present=tuple(sorted(name for name, paths in _SIGNS.items() if any(root.exists(path) for path in paths))),
+        gpus=_gpus(root) if is_running(root) else 0,
+        container=is_container(root),
+        booted=is_running(root) and not is_container(root),
+    )
+
+
+def is_running(root: Root) -> bool:
+    """Whether this is a machine that systemd has booted, and no image at rest."""
+    return root.exists("/run/systemd/system")
+
+
+def is_container(root: Root) -> bool:
+    """Whether this runs, and kernel, limits and clock belong to somebody else."""
+    signs = ("/run/systemd/container", "/run/.containerenv", "/.dockerenv")
+    return is_running(root) and any(root.exists(path) for path in signs)
+
+
+def is_azure(root: Root) -> bool:
+    """Whether this is a running machine of Azure."""
+    return is_running(root) and root.text("/sys/class/dmi/id/chassis_asset_tag") == AZURE_ASSET_TAG
+
+
+def _gpus(root: Root) -> int:
+    folder = "/sys/bus/pci/devices"
+    return sum(
+        root.text(f"{folder}/{name}/vendor") == _NVIDIA
+        and (root.text(f"{folder}/{name}/class") or "").startswith(_DISPLAY)
+        for name in root.entries(folder)
+    )
+
+
+def _versions(text: str | None) -> dict[str, str]:
+    try:
+        said = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return {str(name): str(value) for name, value in said.items()} if isinstance(said, dict) else {}
+
+
+def _os_release(root: Root) -> dict[str, str]:
+    text = root.text("/etc/os-release") or root.text("/usr/lib/os-release") or ""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    return {key: "".join(shlex.split(value)) for key, _equals, value in pairs}

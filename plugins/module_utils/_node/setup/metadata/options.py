@@ -1,0 +1,88 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+"""Who may reach the metadata service on this machine: what was asked for, and the file that records it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...machine.config import FOLDER, ConfigError, as_config, read_config
+from ...machine.root import Root
+from ..users.facts import read_facts
+
+CONFIG = "metadata"
+SETTINGS = f"{FOLDER}/{CONFIG}.json"
+_LARGEST_UID = 2**32 - 2
+
+
+class MetadataProblem(ValueError):
+    """What was asked for cannot be done; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class MetadataOptions:
+    """What is wanted.
+
+    :ivar guard: whether only root and ``users`` reach the metadata service.
+    :ivar users: names or numbers of further users.
+    :ivar site_rules: the file that nftables.service loads.
+    :ivar events: whether the service runs that passes scheduled events on to the users.
+    :ivar reload_flushes: whether the distribution's nftables.service flushes all rules before it reloads that file.
+    """
+
+    guard: bool
+    users: tuple[str, ...] = ()
+    site_rules: str = "/etc/nftables.conf"
+    reload_flushes: bool = False
+    events: bool = False
+
+
+def uids_of(root: Root, users: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the numbers of these users, root's first.
+
+    nft would look names up each time it loads the rules, and load none of them where one name is missing.
+
+    :raises MetadataProblem: the machine has no such user.
+    """
+    found = {0}
+    for user in users:
+        account = None if user.isdecimal() else read_facts(root).account(user)
+        uid = int(user) if user.isdecimal() else account.uid if account else -1
+        if not 0 <= uid <= _LARGEST_UID:
+            raise MetadataProblem(
+                f"this machine has no user {user!r}: create it first, or remove it from the users of the metadata "
+                f"service (node_tools_metadata_users)"
+            )
+        found.add(uid)
+    return tuple(sorted(found))
+
+
+def as_text(wanted: MetadataOptions) -> str:
+    """Return the text of the settings file."""
+    return as_config({"guard": wanted.guard, "users": list(wanted.users)})
+
+
+def read_guard(root: Root) -> bool | None:
+    """Return whether the settings file asks for the rules; None if there is no such file.
+
+    :raises ConfigError: it cannot be used.
+    """
+    stated = read_config(root, CONFIG)
+    if stated is None:
+        return None
+    if not isinstance(stated.get("guard"), bool):
+        raise ConfigError(f"{root.at(SETTINGS)} has no usable guard: run site.yml, which writes it.")
+    return bool(stated["guard"])
+
+
+def read_users(root: Root) -> tuple[str, ...]:
+    """Return the further users of the settings file.
+
+    :raises ConfigError: it cannot be used.
+    """
+    users = (read_config(root, CONFIG) or {}).get("users", [])
+    if not isinstance(users, list) or not all(isinstance(user, str) for user in users):
+        raise ConfigError(f"{root.at(SETTINGS)} has no usable users: run site.yml, which writes it.")
+    return tuple(users)

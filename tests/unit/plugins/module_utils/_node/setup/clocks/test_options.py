@@ -1,0 +1,84 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Options of gpu_clocks, and which GPUs are meant."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import as_config
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuFacts
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.clocks import ClockOptions, chosen, parse
+
+GPUS = (
+    GpuFacts(index=0, uuid="GPU-aa", busid="0001:00:00.0"),
+    GpuFacts(index=1, uuid="GPU-bb", busid="0002:00:00.0", mig=True, mig_instances=("MIG-b1", "MIG-b2")),
+    GpuFacts(index=2, busid="0003:00:00.0", problem="GPU is lost"),
+)
+
+
+def test_options_go_to_the_file_and_back() -> None:
+    wanted = parse({"state": "explicit", "graphics_mhz": 1095, "gpus": [0, "GPU-aa"], "persistence": True})
+    assert wanted.gpus == ("0", "GPU-aa")
+    assert parse(wanted.as_options()) == wanted
+    assert "memory_mhz" not in wanted.as_options()
+    assert parse({}) == ClockOptions()
+
+
+def test_one_wish_has_one_text_in_the_file() -> None:
+    """Whoever writes it: modules have a float of this, who calls from Python may have a whole number."""
+    texts = [as_config(parse({"timeout": seconds}).as_options()) for seconds in (9, 9.0)]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"stat": "max"}, "unknown option stat"),
+        ({"state": "fast"}, "state is 'fast': choose max, default, explicit"),
+        ({"method": "boost"}, "method is 'boost'"),
+        ({"on_unsupported": "ignore"}, "on_unsupported is 'ignore'"),
+        ({"state": "explicit"}, "state=explicit needs graphics_mhz or memory_mhz"),
+        ({"graphics_mhz": 1410}, "graphics_mhz goes with state=explicit only"),
+        ({"state": "default", "memory_mhz": 1215}, "memory_mhz goes with state=explicit only"),
+        ({"state": "explicit", "graphics_mhz": "1410"}, "give a clock in MHz"),
+        ({"state": "explicit", "graphics_mhz": True}, "give a clock in MHz"),
+        ({"state": "explicit", "graphics_mhz": 0}, "give a clock in MHz"),
+        ({"gpus": "all"}, "gpus is no list"),
+        ({"gpus": []}, "gpus is empty"),
+        ({"timeout": float("inf")}, "timeout is inf: give seconds above 0"),
+        ({"timeout": float("nan")}, "timeout is nan: give seconds above 0"),
+        ({"timeout": 0}, "give seconds above 0"),
+        ({"timeout": "long"}, "give seconds above 0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        parse(options)
+
+
+@pytest.mark.parametrize(
+    ("names", "indices"),
+    [
+        (["all"], [0, 1, 2]),
+        (["1", "0"], [0, 1]),
+        (["00000002:00:00.0"], [1]),
+        (["gpu-AA"], [0]),
+        (["MIG-b2", "1"], [1]),
+        (["2"], [2]),
+        (["0003:00:00.0"], [2]),
+    ],
+)
+def test_gpus_are_named_by_index_address_or_uuid(names: list[str], indices: list[int]) -> None:
+    assert [gpu.index for gpu in chosen(GPUS, names)] == indices
+
+
+@pytest.mark.parametrize("name", ["3", "GPU-cc", "0004:00:00.0", "", "None"])
+def test_names_that_are_no_gpus_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"is no GPU of this machine: there are 0 = 0001:00:00\.0 = GPU-aa, 1 = "):
+        chosen(GPUS, ["0", name])

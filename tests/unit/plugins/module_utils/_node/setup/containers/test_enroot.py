@@ -1,0 +1,223 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Enroot's settings: files, links and what is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import enroot
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.options import (
+    options_of,
+    read_options,
+)
+
+from .conftest import Node
+
+DATA = "/scratch/enroot/data/user-$(id -u)"
+
+
+def do(node: Node, check: bool = False, apply: bool = True, **given: Any) -> list[str]:
+    """Do it; return what was done, with paths as the node has them."""
+    done = enroot.configure(options_of(given), node.root, node.run, check, apply)
+    return [action.replace(str(node.folder), "") for action in done.actions]
+
+
+def gpu(node: Node) -> None:
+    """Give the node a GPU and the tools that bring it into containers."""
+    device = node.folder / "sys/bus/pci/devices/0001:00:00.0"
+    device.mkdir(parents=True)
+    for name, text in {"vendor": "0x10de", "device": "0x20b0", "class": "0x030200"}.items():
+        (device / name).write_text(f"{text}\n")
+    node.write("/usr/bin/nvidia-container-cli", "")
+
+
+def test_settings_are_one_drop_in_and_a_second_run_changes_nothing(node: Node) -> None:
+    settings = {"ENROOT_DATA_PATH": DATA, "ENROOT_MOUNT_HOME": False, "ENROOT_MAX_PROCESSORS": 8}
+    given: dict[str, Any] = {"settings": settings}
+    assert "write /etc/enroot/enroot.conf.d/50-hpcai.conf" in do(node, **given)
+    text = node.text("/etc/enroot/enroot.conf.d/50-hpcai.conf") or ""
+    assert text.splitlines()[1:] == [
+        f"ENROOT_DATA_PATH {DATA}",
+        "ENROOT_MAX_PROCESSORS 8",
+        "ENROOT_MOUNT_HOME no",
+    ]
+    assert node.text("/etc/enroot/enroot.conf") is None
+    # What systemd-tmpfiles would have made.
+    (node.folder / "run/enroot").mkdir(parents=True)
+    (node.folder / "run/enroot").chmod(0o1777)
+    before = node.files()
+    assert do(node, **given) == []
+    assert node.files() == before
+
+
+def test_check_mode_says_the_same_and_does_nothing(node: Node) -> None:
+    given: dict[str, Any] = {"settings": {"ENROOT_DATA_PATH": DATA}, "hooks": ["50-slurm-pmi.sh"]}
+    before = node.files()
+    foreseen = do(node, check=True, **given)
+    assert node.files() == before
+    assert foreseen == do(node, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"settings": {"ENROOT_DATA_PAHT": "/x"}}, "enroot knows no setting ENROOT_DATA_PAHT"),
+        ({"settings": {"DATA_PATH": "/x"}}, "enroot knows no setting DATA_PATH"),
+        ({"settings": {"ENROOT_DATA_PATH": "${HOME}/x"}}, "same without HOME"),
+        ({"settings": {"ENROOT_CACHE_PATH": "~/x"}}, "same without HOME"),
+        ({"settings": {"ENROOT_RUNTIME_PATH": "$XDG_RUNTIME_DIR/enroot"}}, "same without HOME"),
+        ({"settings": {"ENROOT_TEMP_PATH": "tmp"}}, "must be an absolute path"),
+        ({"settings": {"ENROOT_SQUASH_OPTIONS": "a\nENROOT_MOUNT_HOME y"}}, "must be one line"),
+        ({"hooks": ["../x.sh"]}, "hooks must be a list of file names"),
+        ({"local_folders": ["x"]}, "local_folders must be a list of absolute paths"),
+        ({"acr_registries": ["$(reboot)"]}, "acr_registries must be a list of registries"),
+        ({"acr_client_id": "$(reboot)"}, "acr_client_id is no client id"),
+        ({"ngc_key_file": "/key;reboot"}, "ngc_key_file must be an absolute path"),
+        ({"nvidia": {"A=B\nC": "x"}}, "nvidia has"),
+        ({"cache_limit_gib": 0}, "cache_limit_gib must be more than 0"),
+        ({"apparmor": "on"}, "apparmor must be one of"),
+        ({"hook": []}, "unknown options: hook"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(node: Node, given: dict[str, Any], words: str) -> None:
+    before = node.files()
+    with pytest.raises(ConfigError, match=words):
+        do(node, **given)
+    assert node.files() == before
+
+
+def test_hooks_are_links_and_those_of_others_stay(node: Node) -> None:
+    node.write("/etc/enroot/hooks.d/10-devices.sh", "")
+    (node.folder / "etc/enroot/hooks.d/90-site.sh").symlink_to("/opt/site.sh")
+    do(node, hooks=["50-slurm-pmi.sh", "50-slurm-pytorch.sh"])
+    link = node.folder / "etc/enroot/hooks.d/50-slurm-pmi.sh"
+    assert os.readlink(link) == "/usr/share/enroot/hooks.d/50-slurm-pmi.sh"
+    assert "unlink /etc/enroot/hooks.d/50-slurm-pmi.sh" in do(node, hooks=["50-slurm-pytorch.sh"])
+    assert sorted(path.name for path in link.parent.iterdir()) == ["10-devices.sh", "50-slurm-pytorch.sh", "90-site.sh"]
+
+
+def test_a_hook_that_enroot_does_not_bring_is_an_error(node: Node) -> None:
+    with pytest.raises(ConfigError, match=r"no hook 50-sharp.sh .*: there are 50-slurm-pmi.sh, 50-slurm-pytorch.sh"):
+        do(node, hooks=["50-sharp.sh"])
+
+
+def test_gpus_are_asked_for_only_where_something_can_give_them(node: Node) -> None:
+    given: dict[str, Any] = {
+        "nvidia": {"NVIDIA_VISIBLE_DEVICES": "all"},
+        "mellanox": {"MELLANOX_VISIBLE_DEVICES": "all"},
+    }
+    do(node, **given)
+    assert node.text("/etc/enroot/environ.d/50-hpcai-nvidia.env") is None
+    assert node.text("/etc/enroot/environ.d/50-hpcai-mellanox.env") is None
+    gpu(node)
+    (node.folder / "sys/class/infiniband/mlx5_ib0").mkdir(parents=True)
+    # As a boot does it on a machine of another size than the image was made on.
+    options = read_options(node.root)
+    assert options
+    assert len(enroot.at_boot(options, node.root, check=False)) == 2
+    assert "NVIDIA_VISIBLE_DEVICES=all" in (node.text("/etc/enroot/environ.d/50-hpcai-nvidia.env") or "")
+    (node.folder / "usr/bin/nvidia-container-cli").unlink()
+    enroot.at_boot(options, node.root, check=False)
+    assert node.text("/etc/enroot/environ.d/50-hpcai-nvidia.env") is None
+
+
+def test_credentials_are_commands_and_no_secrets(node: Node) -> None:
+    identity = "11111111-2222-3333-4444-555555555555"
+    do(node, acr_registries=["training.azurecr.io"], acr_client_id=identity, ngc_key_file="/shared/ngc.key")
+    lines = (node.text("/etc/hpcai/enroot/.credentials") or "").splitlines()[1:]
+    assert lines == [
+        "machine training.azurecr.io login 00000000-0000-0000-0000-000000000000 "
+        f"password $(hpcnode containers token training.azurecr.io --client-id {identity})",
+        "machine nvcr.io login $oauthtoken password $(cat /shared/ngc.key)",
+        "machine authn.nvidia.com login $oauthtoken password $(cat /shared/ngc.key)",
+    ]
+    assert "ENROOT_CONFIG_PATH /etc/hpcai/enroot" in (node.text("/etc/enroot/enroot.conf.d/50-hpcai.conf") or "")
+    do(node)
+    assert node.text("/etc/hpcai/enroot/.credentials") is None
+
+
+def test_parents_of_users_folders_have_the_sticky_bit(node: Node) -> None:
+    do(node, local_folders=["/var/lib/enroot", "/var/lib/enroot/data"])
+    lines = (node.text("/etc/tmpfiles.d/hpcai-containers.conf") or "").splitlines()[1:]
+    assert lines == [
+        f"d {path} 1777 root root -" for path in ("/run/enroot", "/var/lib/enroot", "/var/lib/enroot/data")
+    ]
+
+
+def test_parents_of_users_folders_are_closed_where_root_makes_these(node: Node) -> None:
+    folders = ["/var/lib/enroot", "/var/lib/enroot/data", "/var/lib/enroot/tmp", "/var/lib/enroot/images"]
+    settings = {
+        "ENROOT_RUNTIME_PATH": "/run/enroot/user-$(id -u)",
+        "ENROOT_DATA_PATH": "/var/lib/enroot/data/user-$(id -u)",
+        "ENROOT_TEMP_PATH": "/var/lib/enroot/tmp",
+    }
+    do(node, settings=settings, local_folders=folders, cache_path=folders[-1], root_makes_folders=True)
+    lines = (node.text("/etc/tmpfiles.d/hpcai-containers.conf") or "").splitlines()[1:]
+    assert [line.split()[1:3] for line in lines] == [
+        ["/run/enroot", "0755"],
+        ["/var/lib/enroot", "0755"],
+        ["/var/lib/enroot/data", "0755"],
+        ["/var/lib/enroot/tmp", "1777"],
+        ["/var/lib/enroot/images", "0755"],
+        ["/run/enroot/empty", "0555"],
+    ]
+
+
+def test_enroot_has_no_containers_where_root_has_not_made_the_users_folder(node: Node, tmp_path: Path) -> None:
+    """pyxis asks in an epilog whose prolog never ran, and a failure drains the node."""
+    parent = tmp_path / "data"
+    parent.mkdir()
+    user = f"{parent}/user-$(id -u)"
+    do(node, settings={"ENROOT_DATA_PATH": user, "ENROOT_TEMP_PATH": "/tmp"}, root_makes_folders=True)
+    lines = (node.text("/etc/enroot/enroot.conf.d/50-hpcai.conf") or "").splitlines()[1:]
+    found = dict(line.split(" ", 1) for line in lines)
+    # As enroot evaluates a value: config::load of enroot 4.1.2.
+    evaluate = ["bash", "-euc", 'eval echo "$1"', "enroot", found["ENROOT_DATA_PATH"]]
+    assert subprocess.check_output(evaluate, text=True) == "/run/enroot/empty\n"
+    (parent / f"user-{os.getuid()}").mkdir()
+    assert subprocess.check_output(evaluate, text=True) == f"{parent}/user-{os.getuid()}\n"
+    assert found["ENROOT_TEMP_PATH"] == "/tmp"
+
+
+def test_the_kernel_is_told_what_it_does_not_have_yet(node: Node) -> None:
+    node.write("/proc/sys/kernel/unprivileged_userns_clone", "0\n")
+    node.write("/proc/sys/user/max_user_namespaces", "63000\n")
+    wanted = {
+        "kernel.unprivileged_userns_clone": 1,
+        "user.max_user_namespaces": 16384,
+        "kernel.apparmor_restrict_unprivileged_userns": 0,
+    }
+    assert not [action for action in do(node, apply=False, sysctl=wanted) if action.startswith(("set", "make"))]
+    assert node.text("/proc/sys/kernel/unprivileged_userns_clone") == "0"
+    assert [action for action in do(node, sysctl=wanted) if action.startswith("set")] == [
+        "set kernel.unprivileged_userns_clone = 1"
+    ]
+    assert node.text("/proc/sys/kernel/unprivileged_userns_clone") == "1"
+    # The dash: a kernel without it boots without a complaint.
+    assert "-user.max_user_namespaces = 16384" in (node.text("/etc/sysctl.d/60-hpcai-containers.conf") or "")
+
+
+def test_an_old_apparmor_is_kept_from_the_profile_and_a_new_one_gets_it(node: Node) -> None:
+    node.write("/etc/apparmor.d/enroot", "abi <abi/4.0>,")
+    link = Path(node.root.at("/etc/apparmor.d/disable/enroot"))
+    do(node, apparmor="off")
+    assert os.readlink(link) == "/etc/apparmor.d/enroot"
+    do(node, apparmor="profile")
+    assert not link.is_symlink()
+
+
+def test_the_importer_is_a_program_and_the_options_are_kept(node: Node) -> None:
+    do(node, cache_path="/scratch/enroot/images", settings={"ENROOT_DATA_PATH": DATA})
+    assert os.access(node.root.at("/usr/libexec/hpcai/pyxis-importer"), os.X_OK)
+    options = read_options(node.root)
+    assert options
+    assert (options.cache_path, options.data_folder) == ("/scratch/enroot/images", "/scratch/enroot/data")

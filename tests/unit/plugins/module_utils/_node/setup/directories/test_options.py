@@ -1,0 +1,114 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Settings of the directories: what makes no sense is named, and sets of several roles go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.options import (
+    parse,
+    read_options,
+    with_set,
+    without_set,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import OptionError
+
+from .machine import Machine
+
+SETTINGS = "etc/hpcai/directories.json"
+
+
+def one(**folder: Any) -> dict[str, Any]:
+    """Settings with one directory."""
+    return {"folders": {"site": [{"path": "a", **folder}]}}
+
+
+def test_parents_come_before_what_lies_in_them() -> None:
+    wanted = parse(
+        {"folders": {"b": [{"path": "x/y/z"}, {"path": "x-1"}], "a": [{"path": "/scratch/x"}, {"path": "x/y/"}]}}
+    )
+    assert [folder.path for folder in wanted.folders] == ["x", "x/y", "x/y/z", "x-1"]
+    assert (wanted.mountpoint, wanted.fallback) == ("/scratch", ("temporary_disk", "directory"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (one(path="../etc"), "must be a directory below /scratch without '.' and '..'"),
+        (one(path="a/../../etc"), "without '.' and '..'"),
+        (one(path="./a"), "without '.' and '..'"),
+        (one(path=""), "must be a directory below /scratch"),
+        (one(path="/scratch"), "is not below /scratch"),
+        (one(path="/etc/a"), "/etc/a of site is not below /scratch"),
+        (one(path="/scratch2/a"), "is not below /scratch"),
+        (one(mode="0777"), "a of site: mode 0777 lets every user delete what others put there: use 1777"),
+        (one(mode="2772"), "use 3772"),
+        (one(mode="rwx"), "mode must be octal digits"),
+        (one(recurse=True), "unknown recurse"),
+        ({"folders": {"site": [{}]}}, "needs a path"),
+        ({"folders": {"site": "a"}}, "must be a list"),
+        ({"folders": ["a"]}, "must be a mapping"),
+        ({"folders": {"a b": []}}, "name must be letters"),
+        ({"folders": {"a": [{"path": "x"}], "b": [{"path": "/scratch/x", "mode": "0700"}]}}, "they must agree"),
+        ({"fallback": ["tmpfs"]}, "fallback must be a list of temporary_disk and directory, not 'tmpfs'"),
+        ({"fallback": "directory"}, "fallback must be a list"),
+        ({"mountpoint": "/"}, "mountpoint must be an absolute path"),
+        ({"mountpoint": "/var"}, "belongs to the operating system"),
+        ({"mountpoint": 7}, "mountpoint must be a path"),
+        ({"mountpoint": "/mnt/scratch", "temporary_mounts": ["/mnt"]}, "lies on the temporary disk's /mnt"),
+        ({"mountpoints": ["/scratch"]}, "unknown settings mountpoints"),
+    ],
+)
+def test_what_makes_no_sense_is_named(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        parse(settings)
+    assert words in str(refused.value)
+
+
+def test_world_writable_with_the_sticky_bit_is_allowed() -> None:
+    assert parse(one(mode="1777")).folders[0].mode == 0o1777
+
+
+def test_each_role_has_a_set_of_its_own(machine: Machine) -> None:
+    with_set(machine.root, "site", [{"path": "jobs"}], {"mountpoint": "/fast"}).file.apply()
+    with_set(machine.root, "enroot", [{"path": "enroot", "mode": "0711"}], {"mountpoint": None}).file.apply()
+    wanted = read_options(machine.root)
+    assert wanted is not None
+    assert [(folder.path, folder.named) for folder in wanted.folders] == [("enroot", "enroot"), ("jobs", "site")]
+    assert wanted.mountpoint == "/fast"
+    assert not with_set(machine.root, "site", [{"path": "jobs"}], {}).file.changes
+    with_set(machine.root, "site", [], {}).file.apply()
+    without_set(machine.root, "other").file.apply()
+    left = read_options(machine.root)
+    assert left is not None
+    assert [folder.path for folder in left.folders] == ["enroot"]
+
+
+def test_forgetting_a_set_where_nothing_is_kept_changes_nothing(machine: Machine) -> None:
+    assert not without_set(machine.root, "site").file.changes
+    assert not without_set(machine.root, None).file.changes
+
+
+def test_sets_that_do_not_agree_leave_the_file_as_it_was(machine: Machine) -> None:
+    with_set(machine.root, "site", [{"path": "jobs"}], {}).file.apply()
+    before = machine.path(SETTINGS).read_bytes()
+    with pytest.raises(OptionError, match="site wants jobs root:root 0755, and other wants it alice:root 0755"):
+        with_set(machine.root, "other", [{"path": "jobs", "owner": "alice"}], {})
+    assert machine.path(SETTINGS).read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema": 9}', '{"schema": 1, "folders": []}'])
+def test_a_broken_file_is_named_at_boot_and_written_anew_by_the_role(machine: Machine, text: str) -> None:
+    machine.file(SETTINGS, text)
+    with pytest.raises(ConfigError, match=SETTINGS):
+        read_options(machine.root)
+    change = with_set(machine.root, "site", [{"path": "jobs"}], {})
+    assert "It is written anew" in change.warnings[0]
+    change.file.apply()
+    assert read_options(machine.root) is not None

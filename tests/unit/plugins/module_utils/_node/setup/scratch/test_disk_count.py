@@ -1,0 +1,32 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How many local NVMe disks there must be: what says it first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disk_count import DiskCount, stated_count
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import parse
+
+NAMED = ["/dev/nvme0n1", "/dev/nvme1n1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "nvme_count", "stated"),
+    [
+        ({"expected_count": 0, "devices": NAMED}, 8, DiskCount(0, "expected_count")),
+        ({"devices": NAMED}, 8, DiskCount(2, "devices")),
+        ({}, 8, DiskCount(8, "Standard_ND96asr_v4")),
+        ({}, 0, DiskCount(0, "Standard_ND96asr_v4")),
+        ({}, None, None),
+    ],
+)
+def test_the_options_come_before_the_vm_size(
+    options: dict[str, Any], nvme_count: int | None, stated: DiskCount | None
+) -> None:
+    assert stated_count(parse(options), nvme_count, "Standard_ND96asr_v4") == stated

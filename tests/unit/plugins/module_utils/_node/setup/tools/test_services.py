@@ -1,0 +1,228 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The services beside the boot's steps."""
+
+from __future__ import annotations
+
+import configparser
+import pathlib
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot import catalog
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps.nccl import STEP
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import failures, options
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.conf import BLOCK
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.options import CONF_PATH
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import layout, services, units
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError
+
+PROLOG = f"{services.LIBEXEC}/prolog"
+
+
+def below(folder: pathlib.Path, text: str) -> str:
+    """The program with its paths below a folder, and something to see in hpcnode's place."""
+    text = text.replace("/usr/bin/hpcnode", f"echo PATH=$PATH {folder}").replace("exec echo", "echo")
+    return text.replace("/etc/hpcai", f"{folder}/etc/hpcai").replace("/run/hpcai", f"{folder}/run/hpcai")
+
+
+def call(folder: pathlib.Path) -> str:
+    """Call the prolog as slurmd does, without a PATH, and return what it printed."""
+    command = ["/bin/sh", "-c", below(folder, services.HOOKS[PROLOG])]
+    done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 0
+    return done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A node without scripts."""
+    for kind in options.KINDS:
+        (tmp_path / options.folder(kind).lstrip("/")).mkdir(parents=True)
+    (tmp_path / failures.FOLDER.lstrip("/")).mkdir(parents=True)
+    return tmp_path
+
+
+def test_programs_and_folders_are_those_of_the_kinds() -> None:
+    assert list(services.HOOKS) == [f"{services.LIBEXEC}/{kind}" for kind in options.KINDS]
+    assert set(services.HOOK_FOLDERS) == {services.LIBEXEC, *(options.folder(kind) for kind in options.KINDS)}
+    for kind, text in zip(options.KINDS, services.HOOKS.values(), strict=True):
+        assert text.startswith(f"#!/bin/sh\n{layout.MARK}\n")
+        assert text.endswith(f"exec /usr/bin/hpcnode job run {kind}\n")
+
+
+def test_without_scripts_no_python_is_started(folder: pathlib.Path) -> None:
+    assert call(folder) == ""
+
+
+@pytest.mark.parametrize("name", ["50-gpu", "README"])
+def test_with_anything_in_the_folder_hpcnode_is_called_with_a_full_path(folder: pathlib.Path, name: str) -> None:
+    (folder / "etc/hpcai/prolog.d" / name).write_text("", encoding="utf-8")
+    said = call(folder)
+    assert said.endswith("job run prolog\n")
+    assert said.startswith("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin ")
+
+
+def test_a_dangling_link_is_something_too(folder: pathlib.Path) -> None:
+    (folder / "etc/hpcai/prolog.d/50-gpu").symlink_to("/no/such/file")
+    assert call(folder).endswith("job run prolog\n")
+
+
+def test_after_a_failure_a_run_without_scripts_is_noted(folder: pathlib.Path) -> None:
+    (folder / failures.FOLDER.lstrip("/") / "prolog.json").write_text("{}", encoding="utf-8")
+    assert call(folder).endswith("job run prolog\n")
+
+
+def test_they_come_and_go_with_the_tool(machine: Any) -> None:
+    machine.install("1.0")
+    program = machine.path(PROLOG)
+    assert program.read_text(encoding="utf-8") == services.HOOKS[PROLOG]
+    assert program.stat().st_mode & 0o7777 == 0o755
+    assert machine.path("/etc/hpcai/health.d").is_dir()
+    program.chmod(0o644)
+    assert machine.plan("1.0").restored == (PROLOG,)
+    own = machine.path("/etc/hpcai/prolog.d/50-own")
+    own.write_text("mine", encoding="utf-8")
+    machine.remove()
+    assert not machine.path(services.LIBEXEC).exists()
+    assert own.read_text(encoding="utf-8") == "mine"
+
+
+def test_the_unit_watches_what_the_runner_leaves_and_has_time_for_all_of_it() -> None:
+    assert f"PathExistsGlob={failures.TO_REPORT}/*.json" in units.UNITS[services.HOOK_REPORT_PATH].splitlines()
+    [limit] = [line for line in units.UNITS[services.HOOK_REPORT].splitlines() if line.startswith("TimeoutStartSec=")]
+    assert int(limit.partition("=")[2]) > len(options.SLURMS_REASONS) * (failures.LIMIT_S + 15)
+    assert services.HOOK_REPORT_PATH in units.ENABLED["slurmd.service.wants"]
+
+
+# The units that put NCCL's variables back after the boot, as systemd reads them.
+
+
+@pytest.fixture
+def watch() -> configparser.ConfigParser:
+    """The path unit."""
+    return read(services.NCCL_PATH)
+
+
+@pytest.fixture
+def service() -> configparser.ConfigParser:
+    """The service that it starts."""
+    return read(services.NCCL_AGAIN)
+
+
+def read(name: str) -> configparser.ConfigParser:
+    """A unit, parsed."""
+    parser = configparser.ConfigParser(strict=True, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(units.UNITS[name])
+    return parser
+
+
+def test_the_file_that_the_images_rewrite_is_watched(watch: configparser.ConfigParser) -> None:
+    assert dict(watch["Path"]) == {"PathChanged": CONF_PATH, "Unit": services.NCCL_AGAIN}
+    assert services.NCCL_PATH in units.ENABLED[f"{units.TARGET}.wants"]
+
+
+def test_watching_begins_after_the_step_and_in_no_circle(watch: configparser.ConfigParser) -> None:
+    # A path unit comes before basic.target by default, and the step comes after that.
+    assert watch["Unit"]["DefaultDependencies"] == "no"
+    assert watch["Unit"]["After"].split() == [f"hpcai-{STEP.name}.service"]
+    assert watch["Unit"]["Conflicts"] == watch["Unit"]["Before"] == "shutdown.target"
+
+
+def test_the_step_runs_again_and_can_run_once_more_afterwards(service: configparser.ConfigParser) -> None:
+    assert service["Service"]["ExecStart"] == f"/usr/bin/hpcnode boot run {STEP.name}"
+    # An active service would not be started again.
+    assert "RemainAfterExit" not in service["Service"]
+    assert int(service["Service"]["TimeoutStartSec"]) >= STEP.limit_s + units.MARGIN_S + 3
+
+
+def test_what_changed_while_nobody_watched_is_seen(service: configparser.ConfigParser) -> None:
+    afterwards = service["Service"]["ExecStartPost"]
+    assert f'grep -qs "{BLOCK}" {CONF_PATH} ||' in afterwards
+    assert afterwards.endswith(f"{service['Service']['ExecStart']}'")
+
+
+def test_a_quarrel_about_the_file_ends(service: configparser.ConfigParser) -> None:
+    # Not more often in that time than a burst, and a run and its pause are shorter than the rest of it.
+    interval, burst = (int(service["Unit"][key]) for key in ("StartLimitIntervalSec", "StartLimitBurst"))
+    assert interval / burst > 3
+
+
+# The rule and the unit that look after the GPUs when their driver is loaded again. The emulated machine tries both.
+
+[(PATH, RULE)] = services.UDEV_RULES.items()
+
+
+def line_of(text: str, key: str) -> str:
+    """What stands under a key of a unit."""
+    [found] = re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
+    return str(found)
+
+
+def test_the_rule_wants_the_unit_that_is_installed_when_the_module_comes() -> None:
+    [rule] = [line for line in RULE.splitlines() if not line.startswith("#")]
+    parts = rule.split(", ")
+    assert parts[:3] == ['ACTION=="add"', 'SUBSYSTEM=="module"', 'KERNEL=="nvidia"']
+    assert parts[3:] == ['TAG+="systemd"', f'ENV{{SYSTEMD_WANTS}}+="{services.DRIVER_LOADED}"']
+    assert services.DRIVER_LOADED in units.UNITS
+
+
+def test_the_unit_runs_the_steps_in_their_order_with_time_for_both() -> None:
+    text = units.UNITS[services.DRIVER_LOADED]
+    *command, first, second = line_of(text, "ExecStart").split()
+    assert command == ["/usr/bin/hpcnode", "boot", "run"]
+    steps = catalog.chosen([first, second])
+    assert [step.name for step in steps] == ["gpu", "clocks"]
+    assert int(line_of(text, "TimeoutStartSec")) >= sum(step.limit_s for step in steps) + units.MARGIN_S
+
+
+def test_the_unit_leaves_the_boot_alone_and_runs_each_time_anew() -> None:
+    text = units.UNITS[services.DRIVER_LOADED]
+    assert line_of(text, "After") == units.TARGET
+    # With either it would run once and never again, or at each boot by itself.
+    assert "RemainAfterExit" not in text
+    assert "[Install]" not in text
+    assert services.DRIVER_LOADED not in [name for names in units.ENABLED.values() for name in names]
+
+
+def test_the_rule_comes_and_goes_with_the_tool(machine: Any) -> None:
+    machine.install("1.0")
+    assert machine.path(PATH).read_text(encoding="utf-8") == RULE
+    assert not machine.plan("1.0").changed
+    machine.path(PATH).write_text(f"{layout.MARK}\n# edited\n", encoding="utf-8")
+    assert machine.install("1.0").restored == (PATH,)
+    machine.remove()
+    assert not machine.path(PATH).exists()
+
+
+def test_a_rule_of_another_version_goes_and_those_of_others_stay(machine: Any) -> None:
+    folder = machine.path(services.UDEV_FOLDER)
+    folder.mkdir(parents=True)
+    (folder / "70-hpcai-old.rules").write_text(f"{layout.MARK}\n", encoding="utf-8")
+    (folder / "70-hpcai-site.rules").write_text("# theirs\n", encoding="utf-8")
+    machine.install("1.0")
+    assert sorted(path.name for path in folder.iterdir()) == ["70-hpcai-site.rules", pathlib.Path(PATH).name]
+
+
+def test_refuses_to_overwrite_a_rule_that_is_not_ours(machine: Any) -> None:
+    machine.path(PATH).parent.mkdir(parents=True)
+    machine.path(PATH).write_text("# theirs\n", encoding="utf-8")
+    with pytest.raises(ToolsError, match=f"{PATH} was not made by this module"):
+        machine.install("1.0")
+
+
+def test_udev_finds_no_fault_in_the_rule(tmp_path: pathlib.Path) -> None:
+    program = shutil.which("udevadm")
+    if not program or subprocess.run([program, "verify", "--help"], capture_output=True, check=False).returncode:
+        pytest.skip("no udevadm that verifies rules here: it came with systemd 254")
+    file = tmp_path / "90-hpcai-gpu.rules"
+    file.write_text(RULE, encoding="utf-8")
+    done = subprocess.run([program, "verify", str(file)], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
