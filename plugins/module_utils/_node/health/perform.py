@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,12 +41,6 @@ class Performed:
     def whole(self) -> dict[str, Any]:
         """The document with what the frame of hpcnode sets, as the record has it."""
         return record.whole(self.status, self.document)
-
-    @property
-    def words(self) -> str:
-        """What is not as it should be, in one line."""
-        bad = [one for one in self.run.results if one.verdict == self.run.verdict]
-        return "; ".join(f"{one.name}: {one.verdict}: {one.summary}" for one in bad)
 
 
 def perform(tier: str, only: Sequence[str], root: Root, run: TimedRun, collection: str, job: str = "") -> Performed:
@@ -83,6 +77,15 @@ def _written(root: Root, machine: Machine, status: int, document: dict[str, Any]
     except OSError as error:
         problems.append(f"the file for Prometheus cannot be written: {error}")
     return problems
+
+
+def as_result(document: Mapping[str, Any], fail_on: str) -> dict[str, Any]:
+    """Return a module's result from a whole document, with ``warnings``, and with ``msg`` if it is a failure."""
+    result = {"changed": False, "health": document, "warnings": document["problems"]}
+    if not is_failure(document["verdict"], fail_on):
+        return result
+    bad = [check for check in document["checks"] if check["verdict"] == document["verdict"]]
+    return {**result, "msg": "; ".join(f"{one['name']}: {one['verdict']}: {one['summary']}" for one in bad)}
 
 
 def is_failure(verdict: str, fail_on: str) -> bool:
