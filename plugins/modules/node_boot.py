@@ -118,30 +118,29 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.catalog import NoSuchStep, chosen
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.engine import (
+    as_document,
     as_result,
     perform_all,
-    problem_of,
-    warnings_of,
+    problems_of,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
 
+SPEC = {"steps": {"type": "list", "elements": "str"}}
+
 
 def main() -> NoReturn:
-    module = AnsibleModule(
-        argument_spec={"steps": {"type": "list", "elements": "str"}},
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     try:
         ran = perform_all(chosen(module.params["steps"]), Root(), run, module.check_mode)
     except NoSuchStep as error:
         module.fail_json(msg=str(error))
-    for words in warnings_of(ran, module.check_mode):
+    result = as_result(as_document(ran, module.check_mode), problems_of(ran))
+    for words in result.pop("warnings"):
         module.warn(words)
-    problem = problem_of(ran)
-    if problem and not module.check_mode:
-        module.fail_json(msg=problem, **as_result(ran))
-    module.exit_json(**as_result(ran))
+    if "msg" in result:
+        module.fail_json(**result)
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -158,32 +158,32 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.perform import (
     FAIL_ON,
     NEVER,
-    is_failure,
+    as_result,
     perform,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.version import VERSION
 
+SPEC = {
+    "tier": {"type": "str", "choices": list(TIERS), "default": PERIODIC},
+    "only": {"type": "list", "elements": "str", "default": []},
+    "fail_on": {"type": "str", "choices": list(FAIL_ON), "default": NEVER},
+}
+
 
 def main() -> NoReturn:
-    module = AnsibleModule(
-        argument_spec={
-            "tier": {"type": "str", "choices": list(TIERS), "default": PERIODIC},
-            "only": {"type": "list", "elements": "str", "default": []},
-            "fail_on": {"type": "str", "choices": list(FAIL_ON), "default": NEVER},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     try:
         done = perform(module.params["tier"], module.params["only"], Root(), run, VERSION)
     except NoSuchCheck as error:
         module.fail_json(msg=str(error))
-    for problem in done.document["problems"]:
+    result = as_result(done.whole, module.params["fail_on"])
+    for problem in result.pop("warnings"):
         module.warn(problem)
-    if is_failure(done.run.verdict, module.params["fail_on"]):
-        module.fail_json(msg=done.words, health=done.whole)
-    module.exit_json(changed=False, health=done.whole)
+    if "msg" in result:
+        module.fail_json(**result)
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

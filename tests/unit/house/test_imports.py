@@ -41,7 +41,8 @@ ALLOWED_WITHIN = {
     "plugins/plugin_utils/_azure": ("plugins.plugin_utils._azure.", "plugins.module_utils._node.sku."),
     "plugins/inventory": ("plugins.plugin_utils.", "plugins.module_utils."),
     "plugins/filter": ("plugins.plugin_utils.", "plugins.module_utils."),
-    "plugins/action": ("plugins.plugin_utils.", "plugins.module_utils."),
+    # The argument_spec of the module that an action stands before.
+    "plugins/action": ("plugins.plugin_utils.", "plugins.module_utils.", "plugins.modules."),
     "plugins/doc_fragments": (),
 }
 

@@ -165,37 +165,51 @@ def sentence(summary: str, action: str) -> str:
     return f"{summary.rstrip('.')}. To do: {action.rstrip('.')}." if action else f"{summary.rstrip('.')}."
 
 
-def words_of(ran: Ran) -> str:
-    """Return in one line what is the case with a step and what is to be done."""
-    return f"{ran.step.name}: {sentence(ran.outcome.summary, ran.outcome.action)}"
-
-
-def problem_of(ran: Iterable[Ran]) -> str:
-    """Return in one line what keeps slurmd from starting; nothing if nothing does."""
-    return " ".join(words_of(one) for one in ran if one.blocks)
-
-
-def warnings_of(ran: Iterable[Ran], check: bool) -> list[str]:
-    """Return what is not as it should be and blocks nothing, and in check mode also what does."""
-    told = []
-    for one in ran:
-        if one.blocks and check:
-            told.append(
-                f"{words_of(one)} As things are, slurmd would not start. Check mode cannot tell whether an earlier "
-                "task would have mended it."
-            )
-        elif one.outcome.verdict == WARN or (one.bad and not one.blocks):
-            told.append(words_of(one))
-        told += [f"{one.step.name}: {problem}" for problem in one.problems]
-    return told
-
-
-def as_result(ran: Sequence[Ran]) -> dict[str, Any]:
-    """Return a module's result. Changes are told as a diff without a before: not all of them are files."""
-    changes = [f"{one.step.name}: {change}\n" for one in ran for change in one.outcome.changes]
+def as_document(ran: Sequence[Ran], check: bool) -> dict[str, Any]:
+    """Return what became of the steps as plain values, as ``hpcnode boot run --json`` prints them."""
     return {
-        "changed": bool(changes),
-        "steps": [one.as_dict() for one in ran],
+        "check": check,
         "blocking": [one.step.name for one in ran if one.blocks],
-        "diff": {"prepared": "".join(changes)},
+        "steps": [one.as_dict() for one in ran],
     }
+
+
+def problems_of(ran: Iterable[Ran]) -> list[str]:
+    """Return a line for each thing that could not be recorded."""
+    return [f"{one.step.name}: {problem}" for one in ran for problem in one.problems]
+
+
+def as_result(document: Mapping[str, Any], problems: Iterable[str]) -> dict[str, Any]:
+    """Return a module's result from such a document, with ``warnings``, and with ``msg`` if it is a failure.
+
+    Outside of check mode it is one if something keeps slurmd from starting. Changes stand as a diff without a before: not
+    all of them are files.
+    """
+    steps, check = document["steps"], document["check"]
+    changes = [f"{step['name']}: {change}\n" for step in steps for change in step["changes"]]
+    blocks = [_words_of(step) for step in steps if step["name"] in document["blocking"]]
+    result = {
+        "changed": bool(changes),
+        "steps": steps,
+        "blocking": document["blocking"],
+        "diff": {"prepared": "".join(changes)},
+        "warnings": [*(_warnings_of(steps, document["blocking"], check)), *problems],
+    }
+    return {**result, "msg": " ".join(blocks)} if blocks and not check else result
+
+
+def _warnings_of(steps: Iterable[Mapping[str, Any]], blocking: Sequence[str], check: bool) -> Iterable[str]:
+    """What is not as it should be and blocks nothing, and in check mode also what does."""
+    for step in steps:
+        if step["name"] in blocking:
+            if check:
+                yield (
+                    f"{_words_of(step)} As things are, slurmd would not start. Check mode cannot tell whether an "
+                    "earlier task would have mended it."
+                )
+        elif step["verdict"] in (WARN, *BAD):
+            yield _words_of(step)
+
+
+def _words_of(step: Mapping[str, Any]) -> str:
+    return f"{step['name']}: {sentence(step['summary'], step['action'])}"

@@ -13,7 +13,7 @@ from typing import Callable
 
 from ..boot import status as boot_status
 from ..boot.catalog import NAMES, NoSuchStep, all_steps, chosen
-from ..boot.engine import Ran, perform, sentence
+from ..boot.engine import Ran, as_document, perform, problems_of, sentence
 from ..health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ..machine.root import Root
 from ..machine.run import run
@@ -68,15 +68,10 @@ def _run(args: argparse.Namespace) -> Answer:
     ran = []
     for step in steps:
         ran.append(perform(step, root, run, args.check))
-        for problem in ran[-1].problems:
-            sys.stderr.write(f"hpcnode boot: {step.name}: {problem}\n")
+        for problem in problems_of(ran[-1:]):
+            sys.stderr.write(f"hpcnode boot: {problem}\n")
     counted = [one for one in ran if (one.bad if args.steps else one.blocks)]
-    data = {
-        "check": args.check,
-        "blocking": [one.step.name for one in ran if one.blocks],
-        "steps": [one.as_dict() for one in ran],
-    }
-    return Answer(_status_of(counted), "\n".join(_lines(ran, args.check)), data)
+    return Answer(_status_of(counted), "\n".join(_lines(ran, args.check)), as_document(ran, args.check))
 
 
 def _status_of(bad: Sequence[Ran]) -> int:

@@ -112,12 +112,6 @@ class Performed:
         """The document with what the frame of hpcnode sets, as the record has it."""
         return record.with_header(self.status, self.document)
 
-    @property
-    def words(self) -> str:
-        """What is not as it should be, in one line."""
-        bad = [one for one in self.run.results if one.verdict == self.run.verdict]
-        return "; ".join(f"{one.name}: {one.verdict}: {one.summary}" for one in bad)
-
 
 def perform(tier: str, only: Sequence[str], root: Root, run: TimedRun, collection: str, job: str = "") -> Performed:
     """Run a tier. A run of some of its checks only is not recorded: what is there tells of the whole tier.
@@ -153,6 +147,15 @@ def _written(root: Root, machine: Machine, status: int, document: dict[str, Any]
     except OSError as error:
         problems.append(f"the file for Prometheus cannot be written: {error}")
     return problems
+
+
+def as_result(document: Mapping[str, Any], fail_on: str) -> dict[str, Any]:
+    """Return a module's result from a whole document, with ``warnings``, and with ``msg`` if it is a failure."""
+    result = {"changed": False, "health": document, "warnings": document["problems"]}
+    if not is_failure(document["verdict"], fail_on):
+        return result
+    bad = [check for check in document["checks"] if check["verdict"] == document["verdict"]]
+    return {**result, "msg": "; ".join(f"{one['name']}: {one['verdict']}: {one['summary']}" for one in bad)}
 
 
 def is_failure(verdict: str, fail_on: str) -> bool:
