@@ -182,7 +182,7 @@ def problems_of(ran: Iterable[Ran]) -> list[str]:
 def as_result(document: Mapping[str, Any], problems: Iterable[str]) -> dict[str, Any]:
     """Return a module's result from such a document, with ``warnings``, and with ``msg`` if it is a failure.
 
-    Outside of check mode it is one if something keeps slurmd from starting. Changes stand as a diff without a before: not
+    Outside of check mode it is one if something keeps slurmd from starting. Changes are a diff without a before: not
     all of them are files.
     """
     steps, check = document["steps"], document["check"]
