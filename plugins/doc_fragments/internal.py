@@ -11,6 +11,7 @@ class ModuleDocFragment:
     """Nobody else should call it."""
 
     DOCUMENTATION = r"""
+options: {}
 notes:
   - This module is internal. A role or a playbook of this collection calls it, and its options may change with any
     release. Use that role or playbook.
