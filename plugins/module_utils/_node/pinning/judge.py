@@ -277,7 +277,7 @@ def _judge_gpus(ranks: Sequence[Rank], layout: Layout, gpu_use: GpuUse | None) -
     blind = [rank for rank in ranks if rank.gpus is None and layout.gpus]
     if blind:
         text = f"{_who(blind)} may use GPUs: which, the driver (NVML) does not say."
-        action = "Run this on the node itself, as root, with nvidia-ml-py."
+        action = "Run this on the node itself, as root."
         yield _of_group("use_unknown", blind, layout, EMPTY, text, action)
     if gpu_use is None or not users:
         # Without the driver's word nothing can be said of a GPU that nobody is seen on.

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...machine.gpu import GpuError, GpuHealth
-from ...machine.gpu.facts import LOST, MISMATCH, NO_ANSWER, NO_BINDINGS, NO_DRIVER, NO_LIBRARY, NO_PERMISSION
+from ...machine.gpu.facts import LOST, MISMATCH, NO_ANSWER, NO_DRIVER, NO_LIBRARY, NO_PERMISSION
 from ...machine.pci import read_pci
 from ...setup.gpu_boot import read_settings
 from ...sku.types import VmSize
@@ -123,8 +123,8 @@ def driver_failure(error: GpuError, limit_s: float, loaded: str | None = None) -
 
     :param loaded: version of the kernel module that is loaded; None where none is, or it does not say.
     """
-    if error.kind in (NO_LIBRARY, NO_BINDINGS):
-        hint = "Install nvidia-ml-py (role hpcai.azure.node_tools) and NVIDIA's driver with its library"
+    if error.kind == NO_LIBRARY:
+        hint = "Install NVIDIA's driver with its library, libnvidia-ml.so.1"
         return Finding(UNKNOWN, f"the driver cannot be asked: {error}", hint=hint)
     if error.kind == NO_PERMISSION:
         return Finding(UNKNOWN, f"the driver does not talk to this user ({error})", hint="Run it as root")

@@ -109,7 +109,6 @@ LOST = "gpu_is_lost"
 NO_DRIVER = "driver_not_loaded"
 MISMATCH = "lib_rm_version_mismatch"
 NO_LIBRARY = "library_not_found"
-NO_BINDINGS = "no_bindings"
 NO_ANSWER = "no_answer"
 DIED = "died"
 UNKNOWN = "unknown"
@@ -122,7 +121,7 @@ class GpuError(RuntimeError):
     """The driver refused, failed or did not answer.
 
     :ivar kind: NVML's name of the error in small letters without its prefix (``gpu_is_lost``), or ``no_answer``,
-        ``died`` (the library ended the process that called it), ``no_bindings`` (nvidia-ml-py is not installed).
+        ``died`` (the library ended the process that called it).
     """
 
     def __init__(self, kind: str, text: str) -> None:

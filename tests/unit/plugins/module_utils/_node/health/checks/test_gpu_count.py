@@ -93,7 +93,6 @@ def test_fails_where_the_driver_as_a_whole_does(kind: str, words: str, fault: st
     ("kind", "summary"),
     [
         ("library_not_found", "the driver cannot be asked: it says so"),
-        ("no_bindings", "the driver cannot be asked: it says so"),
         ("no_permission", "the driver does not talk to this user (it says so)"),
     ],
 )
