@@ -217,6 +217,15 @@ class Machine:
             self._process.wait()
         self._process = self._monitor = None
 
+    def rest(self) -> None:
+        """Have its CPUs stand still. Its clock stands as well, and is behind afterwards."""
+        self._forget_connection()
+        self.monitor("stop")
+
+    def wake(self) -> None:
+        """Go on after ``rest``; nothing happens to a machine that does not rest."""
+        self.monitor("cont")
+
     def check(self) -> None:
         """Power the machine on again if its emulator has ended by itself.
 
