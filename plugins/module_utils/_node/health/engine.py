@@ -15,6 +15,7 @@ from ..machine import child
 from ..machine.config import ConfigError
 from ..machine.lock import Locked
 from ..machine.root import Root
+from ..machine.vm_size import size_facts
 from ..sku.lookup import UnknownVmSize
 from . import state
 from .check import BOOT, EPILOG, FAIL, PERIODIC, PROLOG, REBOOT, UNKNOWN, Answer, Check, Result, answer_of
@@ -22,7 +23,6 @@ from .judge import judge, worst
 from .measure import Machine, Measured, TimedRun, as_message, measure, not_run, overdue
 from .settings import FILE, Settings
 from .settings_file import read_settings
-from .size import size_of
 from .state import State
 
 TARGET_S: Mapping[str, float] = {PROLOG: 2.0, PERIODIC: 10.0}
@@ -70,7 +70,7 @@ def machine_of(root: Root, run: TimedRun) -> Machine:
     except ConfigError as error:
         problem = str(error)
     try:
-        return Machine(root, run, size_of(root), settings, settings_problem=problem)
+        return Machine(root, run, size_facts(root, remembered_first=True)[0], settings, settings_problem=problem)
     except (ConfigError, UnknownVmSize) as error:
         return Machine(root, run, None, settings, str(error), problem)
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from ...machine.disks import BlockDevice, read_block_devices
 from ...machine.pci import NVME_CLASS, read_pci
-from ...setup.scratch.disk_count import DiskCount
+from ...setup.scratch.disk_count import DiskCount, stated_count
 from ...setup.scratch.facts import select
-from ...setup.scratch.options import ScratchOptions, parse, read_options
-from ...sku.types import VmSize
+from ...setup.scratch.options import parse, read_options
 from ..check import BOOT, DEEP, FAIL, PERIODIC, REBOOT, REPLACE, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 
 # Local NVMe disks: as many as promised are there, and their controllers are alive.
@@ -30,7 +29,8 @@ _LOST = "Azure gives the instance other disks when it is redeployed; what lies o
 def _measure_count(context: Context) -> Answer:
     root = context.root
     wanted = read_options(root) or parse({})
-    promise = _promised(wanted, context.size)
+    size = context.size
+    promise = stated_count(wanted, size.nvme_count, size.name) if size else stated_count(wanted)
     if promise is None or promise.count == 0:
         return Answer(skipped="no local NVMe disks are promised" if promise else "nobody says how many disks there are")
     devices = read_block_devices(root)
@@ -47,16 +47,6 @@ def _measure_count(context: Context) -> Answer:
         findings=tuple(findings),
         limit=f"{promise.count} ({promise.origin})",
     )
-
-
-def _promised(wanted: ScratchOptions, size: VmSize | None) -> DiskCount | None:
-    if wanted.expected_count is not None:
-        return DiskCount(wanted.expected_count, "expected_count of the scratch's settings")
-    if wanted.devices:
-        return DiskCount(len(wanted.devices), "devices of the scratch's settings")
-    if size is None or size.nvme_count is None:
-        return None
-    return DiskCount(size.nvme_count, size.name)
 
 
 def _judge_count(disks: list[BlockDevice], promise: DiskCount, known: list[str]) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from ...machine.disks import Array, read_block_devices
 from ...machine.mounts import Mount, device_of, read_mounts, why_not_writable
 from ...machine.root import Root
 from ...setup.directories.options import DIRECTORY
+from ...setup.scratch.disk_count import stated_count
 from ...setup.scratch.facts import RECORD
 from ...setup.scratch.options import parse
 from ..check import FAIL, REBOOT, REPLACE, TIERS, Answer, Check, Context, Finding, Reading
@@ -32,9 +33,8 @@ def _measure(context: Context) -> Answer:
     wanted = parse(read_config(root, "scratch") or {})
     left = _left_by_boot(root)
     mountpoint, kind = wanted.mountpoint, left.get("kind")
-    count = wanted.expected_count
-    if count is None:
-        count = len(wanted.devices) or (context.size.nvme_count if context.size else None)
+    stated = stated_count(wanted, context.size.nvme_count if context.size else None)
+    count = stated.count if stated else None
     if not count and kind is None:
         return Answer(skipped="no scratch is promised here")
     if not count:

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 from ...machine.config import ConfigError
+from ...machine.vm_size import size_facts
 from ...sku.lookup import UnknownVmSize
 from ..check import BOOT, DEEP, EPILOG, PERIODIC, PROLOG, UNKNOWN, Answer, Check, Context, Finding, Reading
-from ..size import size_of
 
 _CURE = "Describe the size in hpcai_vm_sizes and run site.yml, or set vm_size in /etc/hpcai/node.json"
 
@@ -24,7 +24,8 @@ def measure(context: Context) -> Answer:
 
 def _why(context: Context) -> str:
     try:
-        return f"the VM size was not known, and now it is {size_of(context.root).name}: run this again"
+        size, _name = size_facts(context.root, remembered_first=True)
+        return f"the VM size was not known, and now it is {size.name}: run this again"
     except (ConfigError, UnknownVmSize) as error:
         return str(error)
 
