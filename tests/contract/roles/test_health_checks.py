@@ -16,9 +16,9 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PROLOG
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import SCRATCH
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.child import BURIAL_S, TERM_S
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import wanted_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import DEFAULT_LIMITS, KINDS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import BURIAL_S, TERM_S
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import TOOL
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.reasons import PROLOG_SCRIPT
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import shutil
-import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...machine.run import STALL, follow
 from .credential import Credential
 from .options import Limits
 from .output import (
@@ -250,8 +248,7 @@ def _short(text: str) -> str:
     return " ".join(text.split())[:300]
 
 
-_LOOK_S = 0.5
-_TERM_S, _BURIAL_S = 3.0, 2.0
+_TERM_S = 3.0
 
 OnEvent = Callable[[Event], None]
 
@@ -272,7 +269,8 @@ def run_azcopy(
 ) -> int:
     """Run azcopy, tell ``on_event`` each line of its, and return its exit status.
 
-    It dies with this process, also where this one is killed.
+    It dies with this process, also where this one is killed. Where it has to end it is asked first, and removes what it
+    has half written.
 
     :raises Ended: it took too long, or nothing moved for too long.
     :raises OSError: it cannot be started.
@@ -280,52 +278,40 @@ def run_azcopy(
     if not shutil.which(command[0], path=variables.get("PATH")):
         raise FileNotFoundError(2, "command not found", command[0])
     guard = shutil.which("setpriv")
-    # This core knows nothing of Ansible: there is no AnsibleModule here whose run_command could be called.
-    process = subprocess.Popen(  # pylint: disable=ansible-bad-function
+    lines = _Lines(on_event)
+    ended = follow(
         [*((guard, "--pdeathsig", "KILL", "--") if guard else ()), *command],
-        env=dict(variables),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
+        variables,
+        lines.take,
+        total_s,
+        stall_s,
+        _TERM_S,
     )
-    try:
-        _listen(process, on_event, total_s, stall_s)
-        return process.wait(timeout=max(_BURIAL_S, stall_s))
-    except subprocess.TimeoutExpired:
-        raise Ended(True, stall_s) from None
-    finally:
-        _bury(process)
+    lines.take(b"\n")
+    if ended.cut or ended.rc is None:
+        raise Ended(ended.cut == STALL, stall_s if ended.cut == STALL else total_s)
+    return ended.rc
 
 
-def _listen(process: subprocess.Popen[bytes], on_event: OnEvent, total_s: float, stall_s: float) -> None:
-    output = process.stdout
-    if output is None:
-        return
-    began = moved = time.monotonic()
-    said, last = b"", ""
-    while True:
-        now = time.monotonic()
-        if now - began > total_s:
-            raise Ended(False, total_s)
-        if now - moved > stall_s:
-            raise Ended(True, stall_s)
-        if not select.select([output], [], [], _LOOK_S)[0]:
-            continue
-        part = os.read(output.fileno(), 1 << 16)
-        said += part
-        *lines, said = said.split(b"\n") if part else [said, b""]
+class _Lines:
+    """What azcopy writes, line by line."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._begun = b""
+        self._mark = ""
+
+    def take(self, part: bytes) -> bool:
+        """Tell the lines that are complete now, and return whether one says that something has moved."""
+        *lines, self._begun = (self._begun + part).split(b"\n")
+        before = self._mark
         for line in lines:
             text = line.decode("utf-8", "replace").strip()
-            if not text:
-                continue
-            event = event_of(text)
-            mark = _mark(event)
-            if mark != last:
-                last, moved = mark, now
-            on_event(event)
-        if not part:
-            return
+            if text:
+                event = event_of(text)
+                self._mark = _mark(event)
+                self._on_event(event)
+        return self._mark != before
 
 
 def _mark(event: Event) -> str:
@@ -334,16 +320,3 @@ def _mark(event: Event) -> str:
         return event.text
     keys = ("TransfersCompleted", "TransfersFailed", "TotalBytesTransferred", "TotalTransfers")
     return "|".join(str(event.content.get(key)) for key in keys)
-
-
-def _bury(process: subprocess.Popen[bytes]) -> None:
-    """End it if it lives. Asked first: it removes what it has half written."""
-    for number, wait_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _BURIAL_S)):
-        if process.poll() is not None:
-            break
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=wait_s)
-    if process.stdout:
-        process.stdout.close()

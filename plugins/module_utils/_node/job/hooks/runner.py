@@ -16,14 +16,13 @@ from typing import Optional
 
 from ...machine.config import ConfigError
 from ...machine.root import Root
-from ...machine.run import CommandFailed
+from ...machine.run import CommandFailed, follow
 from ...machine.run import run as run_command
 from ...slurm import slurmd_env
 from ...slurm.arbiter.reasons import PROLOG_SCRIPT
 from ..beeond.job import Bounded, OwnFailure, job_of
 from ..requeue import Controller, Silent, requeue
 from . import failures
-from .child import BURIAL_S, TERM_S, run_script
 from .failures import Failure
 from .options import (
     CONFIG,
@@ -38,6 +37,11 @@ from .options import (
     script_environment,
 )
 from .scripts import Script, scripts_of
+
+TERM_S, BURIAL_S = 5.0, 2.0
+"""How long a script may take to end when it is asked to, and when it is killed, in seconds."""
+_TAIL = 4096
+"""Bytes of its output that are kept for its last line."""
 
 
 @dataclass(frozen=True)
@@ -150,12 +154,51 @@ def _run_all(kind: str, scripts: list[Script], settings: HookSettings, env: Mapp
             log.line(f"{script.name}: {ran[-1].cause}")
             break
         log.line(f"{script.name}: started, for {limit:.3g} s at most")
-        ended = run_script(script.path, env, limit, log.write)
-        ran.append(Ran(script.name, ended.cause, ended.last_line, ended.seconds))
-        log.line(f"{script.name}: {ended.cause or 'done'} ({ended.seconds:.2f} s)")
-        if ended.cause and kind in ENDS_AT_FAILURE:
+        ran.append(run_script(script.name, script.path, env, limit, log.write))
+        log.line(f"{script.name}: {ran[-1].cause or 'done'} ({ran[-1].seconds:.2f} s)")
+        if ran[-1].cause and kind in ENDS_AT_FAILURE:
             break
     return ran
+
+
+def run_script(
+    name: str,
+    path: str,
+    environment: Mapping[str, str],
+    limit_s: float,
+    write: Callable[[bytes], None],
+    grace_s: float = TERM_S,
+) -> Ran:
+    """Run a script and return how it ended.
+
+    What it leaves running goes on, if it ended by itself in time; it is not waited for.
+
+    :param write: gets its output, both streams, as it comes.
+    :param grace_s: how long it may take to end when it is asked to.
+    """
+    tail = b""
+
+    def keep(part: bytes) -> bool:
+        nonlocal tail
+        tail = (tail + part)[-_TAIL:]
+        write(part)
+        return True
+
+    try:
+        ended = follow([path], environment, keep, limit_s, grace_s=grace_s, cwd="/")
+    except OSError as error:
+        return Ran(name, f"cannot be started: {error.strerror}")
+    overdue = f"not done within {limit_s:.3g} s"
+    if ended.rc is None:
+        cause = f"{overdue}, and cannot be killed: it hangs in the kernel, in a driver or on a disk"
+    elif ended.cut:
+        cause = overdue
+    elif ended.rc < 0:
+        cause = f"ended by signal {-ended.rc}"
+    else:
+        cause = f"exit status {ended.rc}" if ended.rc else ""
+    lines = [line.strip() for line in tail.decode("utf-8", "replace").splitlines()]
+    return Ran(name, cause, next((line for line in reversed(lines) if line), ""), ended.seconds)
 
 
 _HAS_ASKED = Decided(True, "the health checks have asked")

@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import child, runner
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.child import run_script
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks import runner
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import run_script
 
 from .conftest import Node
 
@@ -91,7 +91,7 @@ def test_a_script_over_its_limit_is_ended_with_all_that_it_started(node: Node, t
 
 def test_a_script_that_does_not_listen_is_killed(node: Node) -> None:
     path = node.script("10-deaf", "trap '' TERM; echo deaf; while :; do sleep 0.05; done")
-    ended = run_script(str(path), {}, 0.2, lambda _part: None, grace_s=0.2)
+    ended = run_script("10-deaf", str(path), {}, 0.2, lambda _part: None, grace_s=0.2)
     assert (ended.cause, ended.last_line) == ("not done within 0.2 s", "deaf")
 
 
@@ -240,6 +240,5 @@ def test_the_output_pipe_is_closed(node: Node) -> None:
     before = len(os.listdir("/proc/self/fd"))
     path = node.script("10-good", "echo good")
     for _time in range(3):
-        assert run_script(str(path), {}, 5, lambda _part: None).cause == ""
+        assert run_script("10-good", str(path), {}, 5, lambda _part: None).cause == ""
     assert len(os.listdir("/proc/self/fd")) == before
-    assert child.TERM_S > 0
