@@ -31,7 +31,7 @@ _VARIABLES = ("NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_IGNORE_CPU_AFFINITY=1", "N
 _CORE = """
 import sys
 sys.path.insert(0, {folder!r})
-from _node.setup.nccl.configure import configure
+from _node.setup.nccl.ensure import configure
 from _node.setup.nccl.options import options_of
 configure(options_of({options!r}))
 """

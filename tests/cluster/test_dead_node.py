@@ -62,7 +62,6 @@ def test_it_is_kept_out_of_scheduling(cluster: Cluster, controller: str, run_wit
     assert reason.startswith("hpcai: site:")
 
 
-@pytest.mark.thorough
 def test_it_comes_back_with_the_next_run(
     cluster: Cluster, controller: str, inventory: Path, run_with_dead_node: Recap
 ) -> None:

@@ -73,7 +73,7 @@ def test_locks_clocks_where_the_library_lacks_the_functions(
     machine = GpuMachine(tmp_path, newest_library)
     answer = machine.module(persistence=True)
     assert (answer["failed"], each(answer, "method")) == (False, ["locked"] * 8)
-    assert "Function Not Found" in answer["gpus"][0]["reason"]
+    assert "the driver's library does not have it" in answer["gpus"][0]["reason"]
     assert machine.module(persistence=True)["changed"] is False
 
 
