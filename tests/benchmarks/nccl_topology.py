@@ -31,9 +31,9 @@ _VARIABLES = ("NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_IGNORE_CPU_AFFINITY=1", "N
 _CORE = """
 import sys
 sys.path.insert(0, {folder!r})
-from _node.setup.nccl.ensure import configure
+from _node.setup.nccl.ensure import ensure
 from _node.setup.nccl.options import options_of
-configure(options_of({options!r}))
+ensure(options_of({options!r}))
 """
 _MODULE = """
 import contextlib, io, sys
