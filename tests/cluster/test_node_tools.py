@@ -79,6 +79,21 @@ def test_an_edited_file_is_restored_on_that_node_alone(role: Role) -> None:
     assert role.cluster.ssh(SECOND, "hpcnode --version").startswith("hpcnode ")
 
 
+def test_the_installed_hpcnode_is_called_where_its_code_is_this_one_and_else_the_module_runs(role: Role) -> None:
+    """The launcher, which is no part of that code, leaves a trace."""
+    task = {"hpcai.azure.node_health_info": {"tier": "periodic", "only": ["vm_size"]}}
+    play = [{"hosts": "compute000003", "gather_facts": False, "become": True, "tasks": [task]}]
+    file = role.folder / "health.yml"
+    file.write_text(yaml.safe_dump(play), encoding="utf-8")
+    role.cluster.ssh(SECOND, """sudo sed -i '2i open("/run/called", "w").close()' /usr/bin/hpcnode""")
+    assert role.cluster.playbook(file, role.inventory).rc == 0
+    assert role.cluster.ssh(SECOND, "sudo rm /run/called && echo called").strip() == "called"
+    role.cluster.ssh(SECOND, "echo | sudo tee -a /usr/lib/hpcai/lib/hpcai_node/health/engine.py")
+    assert role.cluster.playbook(file, role.inventory).rc == 0
+    assert role.cluster.ssh(SECOND, "test -e /run/called || echo not called").strip() == "not called"
+    assert role.changed() == {"compute000000": 0, "compute000003": 1}
+
+
 def test_a_wheel_lost_on_one_node_is_fetched_for_that_node(role: Role) -> None:
     assert role.cluster.ssh(SECOND, "ls /usr/lib/hpcai/wheels") == ""
 

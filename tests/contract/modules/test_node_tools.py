@@ -49,10 +49,10 @@ def test_as_ansible_sends_it(ansible_playbook: AnsiblePlaybook, tmp_path: pathli
     first, second = (json.loads((tmp_path / name).read_text(encoding="utf-8")) for name in ("first", "second"))
     assert (first["changed"], second["changed"]) == (True, False)
     assert first["commands"] == list(NAMES)
-    installed = root / "usr/lib/hpcai/lib/hpcai_node"
-    for path in installed.rglob("*.py"):
-        original = REPOSITORY / "plugins/module_utils/_node" / path.relative_to(installed)
-        assert path.read_bytes() == original.read_bytes()
+    installed, core = root / "usr/lib/hpcai/lib/hpcai_node", REPOSITORY / "plugins/module_utils/_node"
+    assert {path.relative_to(installed): path.read_bytes() for path in installed.rglob("*.py")} == {
+        path.relative_to(core): path.read_bytes() for path in core.rglob("*.py")
+    }
     environment = {"PATH": "/usr/bin:/bin"}
 
     def hpcnode(*words: str) -> str:
