@@ -49,10 +49,20 @@ def image(computes: list[Host]) -> Iterator[None]:
         host.check_output("rm -f %s", IMAGE)
 
 
-def run_module(name: str, options: str, inventory_source: Path) -> str:
-    """What a module answers on all compute nodes."""
+def run_module(name: str, host: Host, options: str, inventory_source: Path) -> str:
+    """What a module answers on a node."""
     program = str(Path(sys.executable).parent / "ansible")
-    command = [program, "hpcai_compute", "-i", str(inventory_source), "--become", "-m", name, "-a", options]
+    command = [
+        program,
+        host.check_output("hostname"),
+        "-i",
+        str(inventory_source),
+        "--become",
+        "-m",
+        name,
+        "-a",
+        options,
+    ]
     env = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, env=env, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -143,9 +153,9 @@ def test_pyxis_is_built_again_when_slurms_record_changes_and_only_then(
     folders = [{name: folder[name] for name in ("path", "mode")} for folder in directories["folders"]["containers"]]
     pyxis = {"source": "/usr/share/hpcai/pyxis/pyxis-0.24.0.tar.gz", "version": "0.24.0"}
     options = json.dumps({"enroot": enroot, "pyxis": pyxis, "folders": folders})
-    first = run_module("hpcai.azure.container_node", options, inventory_source)
+    first = run_module("hpcai.azure.container_node", host, options, inventory_source)
     assert first.count('"changed": true') == 1
     assert f'"build {LINK}: it is for Slurm 21.08.5, and not ' in first
     assert json.loads(host.file(RECORD).content_string)["slurm"] == before["slurm"]
-    assert '"changed": true' not in run_module("hpcai.azure.container_node", options, inventory_source)
+    assert '"changed": true' not in run_module("hpcai.azure.container_node", host, options, inventory_source)
     assert host.file(LINK).linked_to.endswith(f"/{before['slurm']}-0.24.0/spank_pyxis.so")
