@@ -15,6 +15,8 @@ PYTEST = ("python", "-m", "pytest")
 # What depends on the versions of ansible-core and of Azure's SDK. What runs on the nodes imports neither, and has most
 # of the tests. Daily a smoke: the SDK's models and errors, filters, the inventory from sign-in to hosts, a playbook.
 NODE = "tests/unit/plugins/module_utils/_node"
+# The half of these that runs beside the other one: both wait for most of their time.
+JOBS = ("cli", "job", "setup", "slurm")
 INVENTORY = "tests/contract/inventory"
 VERSION_SMOKE = (
     *PYTEST,
@@ -72,18 +74,15 @@ class Step:
 # Four run at a time, in this order: the longest come early, so that none is left alone at the end.
 STEPS = (
     Step("venv", ("tests/setup/venv.sh",), quick=True, needs=(), tells=True),
-    Step("ruff", ("ruff", "check", "."), quick=True),
-    Step("ruff-format", ("ruff", "format", "--check", "."), quick=True),
-    Step("mypy", ("mypy",), quick=True),
-    Step("shellcheck", ("tests/setup/shellcheck.sh",), quick=True),
-    Step("yamllint", ("yamllint", "--strict", "."), quick=True),
-    Step("ansible-lint", ("ansible-lint", "--offline"), quick=True),
-    Step("changelog", ("antsibull-changelog", "lint"), quick=True),
-    Step(
-        "docs", ("antsibull-docs", "lint-collection-docs", "--plugin-docs", "--check-extra-docs-refs", "."), quick=True
-    ),
-    Step("licences", ("reuse", "lint", "--lines"), quick=True),
     Step("host", ("tests/setup/host.sh",), needs=(), limit=900),
+    Step(
+        "unit-node",
+        (*PYTEST, NODE, *(f"--ignore={NODE}/{part}" for part in JOBS), "-m", NOT_THOROUGH),
+        quick=True,
+        limit=2400,
+    ),
+    Step("unit-jobs", (*PYTEST, *(f"{NODE}/{part}" for part in JOBS), "-m", NOT_THOROUGH), quick=True, limit=2400),
+    Step("ansible-lint", ("ansible-lint", "--offline"), quick=True),
     Step(
         "stand-ins",
         ("env", "PYTHONPATH=tests", "python", "-m", "stand_ins.enroot_pyxis", STAND_INS),
@@ -98,6 +97,23 @@ STEPS = (
         needs=("venv", "stand-ins"),
         limit=4800,
     ),
+    Step("mypy", ("mypy",), quick=True),
+    Step(
+        "docs", ("antsibull-docs", "lint-collection-docs", "--plugin-docs", "--check-extra-docs-refs", "."), quick=True
+    ),
+    Step(
+        "unit",
+        (*PYTEST, "tests/unit", f"--ignore={NODE}", *(f"--ignore={path}" for path in RUNNER)),
+        quick=True,
+        limit=900,
+    ),
+    Step("ruff", ("ruff", "check", "."), quick=True),
+    Step("ruff-format", ("ruff", "format", "--check", "."), quick=True),
+    Step("shellcheck", ("tests/setup/shellcheck.sh",), quick=True),
+    Step("yamllint", ("yamllint", "--strict", "."), quick=True),
+    Step("changelog", ("antsibull-changelog", "lint"), quick=True),
+    Step("licences", ("reuse", "lint", "--lines"), quick=True),
+    Step("archive", (*PYTEST, "tests/contract/test_archive.py"), quick=True),
     Step(
         "contract",
         (*PYTEST, "tests/contract", f"--ignore={SIMULATOR}", "-m", f"not nodes and {NOT_THOROUGH}", "--durations=25"),
@@ -109,15 +125,7 @@ STEPS = (
         watches=("tests/simulator", SIMULATOR),
         limit=1800,
     ),
-    Step("unit-node", (*PYTEST, NODE, "-m", NOT_THOROUGH), quick=True, limit=2400),
-    Step(
-        "unit",
-        (*PYTEST, "tests/unit", f"--ignore={NODE}", *(f"--ignore={path}" for path in RUNNER)),
-        quick=True,
-        limit=900,
-    ),
     Step("runner", (*PYTEST, *RUNNER), watches=("tests/setup", "tests/mutation", *RUNNER), limit=900),
-    Step("archive", (*PYTEST, "tests/contract/test_archive.py"), quick=True),
     Step("sanity", ("python", "tests/setup/sanity.py"), tells=True, limit=1800),
     Step("molecule-node", ("molecule", "test", "-s", "node"), needs=("venv", "stand-ins"), limit=1800),
     Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), needs=(), tells=True, limit=600),

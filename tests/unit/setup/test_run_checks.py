@@ -241,7 +241,8 @@ def test_the_thorough_run_leaves_no_test_out() -> None:
     assert commands["cluster"][3:7] == ("tests/cluster", "tests/contract", "-m", "nodes")
     assert commands["contract"][5:7] == ("-m", "not nodes")
     assert commands["tests-newest"][3:5] == ("tests/unit/plugins", "--ignore=tests/unit/plugins/module_utils/_node")
-    assert commands["unit-node"] == ("python", "-m", "pytest", "tests/unit/plugins/module_utils/_node")
+    node, jobs = commands["unit-node"][3:], commands["unit-jobs"][3:]
+    assert node == ("tests/unit/plugins/module_utils/_node", *(f"--ignore={path}" for path in jobs))
     assert not [words for words in commands.values() if "thorough" in " ".join(words)]
 
 
