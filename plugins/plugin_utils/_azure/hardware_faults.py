@@ -89,7 +89,7 @@ def machine_of(document: Mapping[str, Any], name: str) -> Machine:
 
 
 def faults_of(document: Mapping[str, Any]) -> list[Fault]:
-    """Return the hardware faults that a document tells of, each device of a check once."""
+    """Return the hardware faults in a document, each device of a check once."""
     found: dict[tuple[str, str, str], Fault] = {}
     checks = document.get("checks") or []
     devices = _facts_of_devices(checks)

@@ -114,7 +114,7 @@ class Performed:
 
 
 def perform(tier: str, only: Sequence[str], root: Root, run: TimedRun, collection: str, job: str = "") -> Performed:
-    """Run a tier. A run of some of its checks only is not recorded: what is there tells of the whole tier.
+    """Run a tier. A run of some of its checks only is not recorded: the record is of the whole tier.
 
     :param only: names of checks; all of the tier where there are none.
     :param collection: version of the collection.

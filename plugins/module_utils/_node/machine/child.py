@@ -67,7 +67,7 @@ class Child:
     """A child process that gives one answer after the other. It is ended when this is closed, or has failed.
 
     :param produce: yields the answers in the child: plain JSON values. It must not raise.
-    :param kept: a descriptor of ours, 3 or higher, that the child keeps, such as a pipe by which it gets requests.
+    :param kept: a descriptor, 3 or higher, that the child keeps, such as a pipe by which it gets requests.
     :raises OSError: it cannot be started.
     """
 

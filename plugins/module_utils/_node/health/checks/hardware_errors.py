@@ -29,7 +29,7 @@ from ..check import (
 )
 from ..log_signs import Sign, look_for, too_many
 
-# Errors of CPUs and memory, as the kernel's log tells of them, and as it has counted them by memory controller.
+# Errors of CPUs and memory, from the kernel's log and from its counters of each controller.
 
 BEARABLE_MEMORY, MACHINE_CHECK_WINDOW_S = 10, 24 * 3600.0
 """More corrected memory errors than these in 24 hours are too many: mcelog's threshold (10 / 24h)."""
@@ -179,7 +179,7 @@ MACHINE_CHECK = Check(
 )
 
 
-# Errors on PCI Express, as the kernel's log tells of them (AER).
+# Errors on PCI Express, from the kernel's log (AER).
 
 BEARABLE_PCIE, PCIE_WINDOW_S = 8, 60.0
 """More corrected errors of a device than these within a minute are too many: what NVIDIA's DCGM bears of a GPU's PCIe

@@ -124,7 +124,7 @@ KERNEL_TROUBLE = Check(
 )
 
 
-# Errors of disks, arrays and file systems, as the kernel's log tells of them.
+# Errors of disks, arrays and file systems, from the kernel's log.
 
 _NVME = r"(nvme\d+)"
 _OTHER = r"((?:sd|vd|md|dm-)\w+)"

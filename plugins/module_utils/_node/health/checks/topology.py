@@ -30,7 +30,7 @@ _HINT = "Masks and bindings of jobs go by these facts: redeploy the VM, or corre
 def _measure_numa(context: Context) -> Answer:
     size, root = context.known_size, context.root
     if not list(root.numbered(_NODES, "node")):
-        return Answer(findings=(Finding(UNKNOWN, f"{_NODES} tells of no NUMA node"),))
+        return Answer(findings=(Finding(UNKNOWN, f"{_NODES} shows no NUMA node"),))
     machine = read_cpus(root)
     offline = CpuSet.parse_list(root.text("/sys/devices/system/cpu/present") or "") - machine.online
     # Nodes of memory alone (CXL, a GPU's memory) are none that a size promises.
@@ -57,7 +57,7 @@ def _judge_numa(size: VmSize, nodes: dict[int, NodeFacts], offline: CpuSet) -> I
         if number not in promised:
             yield Finding(FAIL, f"NUMA node {number} is there, and {size.name} has none of this number", device, _HINT)
         elif node is None:
-            # With all of its CPUs offline a node has none that could be seen: check cpu tells of that.
+            # With all of its CPUs offline a node has none that could be seen: check cpu reports that.
             if promised[number] - offline:
                 yield Finding(FAIL, f"NUMA node {number} of {size.name} is not there", device, _HINT)
         elif promised[number] - offline != node.cpus:

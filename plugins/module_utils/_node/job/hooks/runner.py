@@ -294,7 +294,7 @@ class Log:
                 os.ftruncate(self._handle, 0)
 
     def line(self, text: str) -> None:
-        """Write a line of ours, with the time."""
+        """Write a line of this program, with the time."""
         self._put(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n".encode("utf-8", "replace"))
 
     def write(self, part: bytes) -> None:

@@ -75,7 +75,7 @@ class Session:
         """Return the ids of the processes that compute on a GPU or on its MIG instances; None if NVML does not say."""
         gpu = self._handle(index)
         mig = optional(self._mig, gpu)
-        # The GPU tells of all its instances' processes, but not to everyone.
+        # The GPU names the processes of all its instances, but not to everyone.
         found = self._computing(gpu)
         if found is None and mig:
             found = []

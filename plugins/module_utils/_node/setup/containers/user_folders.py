@@ -117,9 +117,8 @@ def _is_there(base: Base, name: str) -> bool:
 
 # What jobs left behind that died with the machine: their containers and half-imported images.
 #
-# Only what bears the name of a job's: ``pyxis_<job>_<name>``, ``pyxis_<job>.<step>``, ``<job>.<step>.squashfs``. A
-# container that a user made and named is his. It is removed as the user whose it is, so that nobody can lead this
-# elsewhere by a link.
+# Only names of jobs: ``pyxis_<job>_<name>``, ``pyxis_<job>.<step>``, ``<job>.<step>.squashfs``. A container that
+# a user made and named stays. What goes is removed with its owner's rights, so that no link can lead root elsewhere.
 
 SWEPT = "/run/hpcai/containers.swept"
 """There after the sweep of this boot: /run is empty after each."""
@@ -131,7 +130,7 @@ _IMAGE = re.compile(r"(?P<job>\d+)\.\d+\.squashfs")
 class Leftover:
     """Something of a job that is no more.
 
-    :ivar uid: user whose it is.
+    :ivar uid: its owner.
     :ivar path: where it lies.
     """
 
