@@ -65,6 +65,7 @@ def test_full_file_systems_of_users_drain_nothing_and_stop_no_job(
     eventually(lambda: target.state() == "idle", IDLE_S, target.state)
 
 
+@pytest.mark.thorough
 def test_a_job_that_grows_its_own_batch_script_drains_nothing(
     alice: Any, bob: Any, target: Node, eventually: Eventually
 ) -> None:

@@ -46,6 +46,7 @@ def test_summary_names_it(run_with_dead_node: Recap) -> None:
     assert "2 of 3 nodes are configured. These are not: compute000003." in run_with_dead_node.summary
 
 
+@pytest.mark.thorough
 def test_limited_run_names_it_too_and_blames_no_other(
     cluster: Cluster, controller: str, inventory: Path, run_with_dead_node: Recap
 ) -> None:

@@ -13,6 +13,9 @@ import pytest
 
 from simulated.cluster import Cluster
 
+# Not daily: test_joining.py has a node that joins, and the scenario molecule/cluster members that come and go.
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def grown(cluster: Cluster, controller: str, inventory: Path) -> Iterator[str]:
@@ -49,7 +52,6 @@ def test_every_node_holds_the_grown_configuration(cluster: Cluster, grown: str) 
         assert cluster.ssh(address, "sudo cat /var/lib/slurm/slurmd/conf-cache/slurm.conf | sha256sum") == wanted
 
 
-@pytest.mark.thorough
 def test_run_after_growing_changes_nothing(cluster: Cluster, grown: str, inventory: Path) -> None:
     run = cluster.site(inventory)
     assert run.rc == 0, run.output
@@ -62,7 +64,6 @@ def test_limited_run_removes_nothing(cluster: Cluster, grown: str, inventory: Pa
     assert set(cluster.nodes(grown)) == {"compute-0", "compute-3", "compute-17"}
 
 
-@pytest.mark.thorough
 def test_run_limited_to_nodes_is_summed_up_too(cluster: Cluster, grown: str, inventory: Path) -> None:
     run = cluster.slurm(inventory, "--limit", "ctl,compute000003")
     assert run.rc == 0, run.output
@@ -81,7 +82,6 @@ def test_deleted_instance_leaves_and_running_job_survives(cluster: Cluster, grow
     cluster.ssh(grown, f"scancel {job}")
 
 
-@pytest.mark.thorough
 def test_new_instance_on_a_used_address_is_reached(cluster: Cluster, grown: str, inventory: Path) -> None:
     """Its host key is another one; the known one belongs to the machine that is gone, not to the address."""
     before = set(cluster.instance_ids())

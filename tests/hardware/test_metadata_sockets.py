@@ -18,6 +18,8 @@ import pytest
 from hardware.slurm import OneNode
 from hardware.vm import Machine
 
+pytestmark = pytest.mark.thorough
+
 METADATA, HOST = "169.254.169.254", "168.63.129.16"
 SERVICE = f"""\
 import contextlib

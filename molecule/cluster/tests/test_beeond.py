@@ -146,6 +146,7 @@ def test_a_node_that_fails_is_drained_alone_and_the_job_goes_back(
     alice.run(f"scancel {number}")
 
 
+@pytest.mark.thorough
 def test_an_interactive_job_without_its_peers_is_cancelled(
     alice: Any, both: list[Node], eventually: Eventually
 ) -> None:
@@ -157,6 +158,7 @@ def test_an_interactive_job_without_its_peers_is_cancelled(
     assert good.sh("ls /tmp/never-without-it", check=False) == ""
 
 
+@pytest.mark.thorough
 def test_daemons_that_ignore_sigterm_and_users_that_stay_are_ended(
     alice: Any, both: list[Node], eventually: Eventually
 ) -> None:
@@ -168,6 +170,7 @@ def test_daemons_that_ignore_sigterm_and_users_that_stay_are_ended(
         eventually(lambda one=one: one.state() == "idle", STOP_S, one.state)
 
 
+@pytest.mark.thorough
 def test_a_mount_that_hangs_drains_its_node(
     controller: Host, alice: Any, both: list[Node], eventually: Eventually
 ) -> None:

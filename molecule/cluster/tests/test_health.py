@@ -176,6 +176,7 @@ def test_a_reason_of_an_operator_stays(controller: Host, both: list[Node], event
     assert reasons(controller)[ill.name] == "bad fan, ticket 4711"
 
 
+@pytest.mark.thorough
 def test_where_all_nodes_fail_at_once_the_cap_holds_also_through_the_prolog(
     controller: Host, alice: Any, both: list[Node], eventually: Eventually
 ) -> None:
@@ -242,6 +243,7 @@ def test_a_gpu_vanishes_the_job_ends_well_and_a_restart_through_slurm_mends_it(
     eventually(lambda: ill.state() == "idle" and not reasons(controller), 60, lambda: status(controller))
 
 
+@pytest.mark.thorough
 def test_a_link_flaps_the_job_ends_well_and_the_node_returns_when_it_is_steady(
     controller: Host, alice: Any, both: list[Node], devices: Devices, eventually: Eventually
 ) -> None:

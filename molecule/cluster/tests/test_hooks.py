@@ -100,6 +100,7 @@ def test_prolog_that_fails_drains_its_node_and_the_job_runs_elsewhere(
     assert status(bad)["status"] == 0
 
 
+@pytest.mark.thorough
 def test_where_no_more_nodes_may_be_out_a_prolog_and_an_epilog_that_fail_drain_none(
     controller: Host, alice: Any, node: Callable[[str], Node], broken: Callable[..., Node], eventually: Eventually
 ) -> None:

@@ -73,6 +73,7 @@ def test_the_job_went_on_and_listens(
     )
 
 
+@pytest.mark.thorough
 def test_a_rotation_that_was_cut_off_is_repeated(
     rotation: Rotation, azure: Cluster, controller: Host, inventory_source: Path, alice: Any
 ) -> None:

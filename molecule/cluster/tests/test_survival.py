@@ -61,6 +61,7 @@ def test_jobs_outlive_a_slurmctld_that_is_restarted_and_one_that_is_killed(
     assert re.findall(r" Restarts=(\S+)", shown) == ["0"] * JOBS
 
 
+@pytest.mark.thorough
 def test_job_of_a_node_that_died_runs_elsewhere_and_the_node_comes_back(
     controller: Host,
     azure: Cluster,
