@@ -26,7 +26,7 @@ GRANT = {
     "container": "data",
     "rights": "read",
 }
-NAMES = ("problems", "archive", "packages", "lacking", "settings", "grants", "hooks")
+NAMES = ("sources", "archive", "packages", "lacking", "settings", "grants", "hooks")
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +57,15 @@ def shown(show: Show, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dic
 
 
 def test_without_a_digest_nothing_is_fetched_and_the_error_says_which(shown: dict[str, dict[str, Any]]) -> None:
-    (problem,) = shown["bare"]["problems"]
+    (problem,) = shown["bare"]["sources"]["problems"]
     assert f'blob_staging_sha256["{ARCHIVE}"]' in problem
-    assert "azcopy_linux_arm64_10.32.2.tar.gz" in shown["arm"]["problems"][0]
-    assert shown["digest"]["problems"] == []
+    assert "azcopy_linux_arm64_10.32.2.tar.gz" in shown["arm"]["sources"]["problems"][0]
+    assert shown["digest"]["sources"]["problems"] == []
 
 
 def test_a_folder_needs_no_digest_and_one_that_lacks_the_file_is_named(shown: dict[str, dict[str, Any]]) -> None:
-    assert shown["files"]["problems"] == []
-    assert shown["too few"]["problems"] == [f"/nonexistent (blob_staging_files) has no {ARCHIVE}."]
+    assert shown["files"]["sources"]["problems"] == []
+    assert shown["too few"]["sources"]["problems"] == [f"/nonexistent (blob_staging_files) has no {ARCHIVE}."]
 
 
 def test_an_image_that_has_it_is_left_alone(shown: dict[str, dict[str, Any]]) -> None:

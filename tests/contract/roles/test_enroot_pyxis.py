@@ -37,7 +37,7 @@ PACKAGES = {
     "noble": "enroot_4.1.2-1_arm64.deb",
     "el9": "enroot-4.1.2-1.el8.aarch64.rpm",
 }
-NAMES = ("problems", "wanted", "local", "packages", "enroot", "folders", "lacking", "apparmor", "hook")
+NAMES = ("sources", "wanted", "packages", "enroot", "folders", "lacking", "apparmor", "hook")
 
 
 def hosts(complete: Path, incomplete: Path) -> dict[str, dict[str, Any]]:
@@ -97,20 +97,20 @@ def test_without_digests_nothing_is_fetched_and_the_error_says_which(
 ) -> None:
     here, package = shown[system], PACKAGES[system]
     assert names(here) == [package, "v0.24.0.tar.gz"]
-    assert f'enroot_pyxis_sha256["{package}"]' in here["problems"][0]
-    assert "https://github.com/NVIDIA/pyxis/archive/refs/tags/v0.24.0.tar.gz" in here["problems"][1]
+    assert f'enroot_pyxis_sha256["{package}"]' in here["sources"]["problems"][0]
+    assert "https://github.com/NVIDIA/pyxis/archive/refs/tags/v0.24.0.tar.gz" in here["sources"]["problems"][1]
     assert headers in here["packages"]
     given = shown[f"{system} with digests"]
-    assert given["problems"] == []
+    assert given["sources"]["problems"] == []
     assert given["wanted"][0]["url"] == f"https://mirror.example/x/{package}"
 
 
 def test_a_folder_with_the_files_needs_no_digest_and_one_that_lacks_some_is_named(
     shown: dict[str, dict[str, Any]], files: Path
 ) -> None:
-    assert shown["files"]["problems"] == []
-    assert sorted(shown["files"]["local"].values()) == sorted(map(str, (files / "complete").iterdir()))
-    (problem,) = shown["too few files"]["problems"]
+    assert shown["files"]["sources"]["problems"] == []
+    assert sorted(shown["files"]["sources"]["local"].values()) == sorted(map(str, (files / "complete").iterdir()))
+    (problem,) = shown["too few files"]["sources"]["problems"]
     assert problem == f"{files}/incomplete (enroot_pyxis_files) has no enroot_4.1.2-1_amd64.deb."
 
 
