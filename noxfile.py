@@ -2,19 +2,41 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sessions for those who work with nox: `nox -l` lists them, antsibull-nox.toml says what they do.
+"""Sessions for those who work with nox: `nox -l` lists them.
 
-They run some of the checks of `make check`, each in an environment of its own.
+`nox -s unit` runs a step of `make test` by its name, and what that needs; tests/setup/steps.py is the table. The others
+are antsibull-nox's, each in an environment of its own, and antsibull-nox.toml says what they do.
 """
 
 from __future__ import annotations
 
+import pathlib
 import sys
 
 try:
     import antsibull_nox
+    import nox
+    import nox.registry
 except ImportError:
     print("noxfile.py: antsibull-nox is missing; run `make setup`, then `.venv/bin/nox`", file=sys.stderr)
     sys.exit(1)
 
+ROOT = pathlib.Path(__file__).parent
+sys.path.insert(0, str(ROOT / "tests/setup"))
+from steps import STEPS  # noqa: E402
+
 antsibull_nox.load_antsibull_nox_toml()
+
+
+def add_session(step: str) -> None:
+    """Add a session that has the runner of `make test` run one of its steps."""
+
+    @nox.session(name=step, python=False, default=False)
+    def run(session: nox.Session) -> None:
+        session.run(sys.executable, str(ROOT / "tests/setup/run_checks.py"), step, external=True)
+
+
+for one in STEPS:
+    # yamllint is one of antsibull-nox's too, with the same settings.
+    if one.name not in nox.registry.get():
+        add_session(one.name)
