@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import pathlib
 import subprocess
@@ -17,6 +18,18 @@ import pytest
 from collection import COLLECTIONS, import_as_ansible_does
 
 import_as_ansible_does()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as thorough what is beyond the cases of a parametrized test that its mark ``daily`` keeps."""
+    cases: collections.Counter[str] = collections.Counter()
+    for item in items:
+        mark = item.get_closest_marker("daily")
+        test = item.nodeid.partition("[")[0]
+        cases[test] += 1
+        if mark and cases[test] > mark.args[0]:
+            item.add_marker(pytest.mark.thorough)
 
 
 @pytest.fixture(scope="session")

@@ -204,6 +204,7 @@ def test_bake_then_configure_then_boot_on_the_temporary_disk(machine: Machine) -
     assert is_unchanged(machine.play("undo"))
 
 
+@pytest.mark.thorough
 def test_mnt_that_is_no_mount_stays_as_it_is(machine: Machine) -> None:
     done = machine.play()
     assert done.returncode == 0, done.stdout
@@ -242,6 +243,7 @@ def test_the_role_refuses_and_the_node_finds_out_what_the_inventory_does_not_tel
     assert is_unchanged(machine.play(scratch_nvme_count=None))
 
 
+@pytest.mark.thorough
 def test_a_full_disk_is_named(machine: Machine) -> None:
     machine.sh("mkdir /scratch; mount -t tmpfs -o size=64k,nr_inodes=2 full /scratch")
     done = machine.play("install")
@@ -275,6 +277,7 @@ def test_what_a_user_planted_is_not_followed(machine: Machine, planted: str, war
     assert machine.sh("stat -c %a /scratch/data/all") == "2750"
 
 
+@pytest.mark.thorough
 def test_a_user_who_does_not_exist_fails_at_boot_by_name(machine: Machine) -> None:
     machine.sh("mkdir /scratch; mount -t tmpfs -o mode=1777 fast /scratch")
     machine.play("install", scratch_folders=[{**DATA, "owner": "nobody-here"}, JOBS])
@@ -284,6 +287,7 @@ def test_a_user_who_does_not_exist_fails_at_boot_by_name(machine: Machine) -> No
     assert machine.sh("ls /scratch") == "jobs"
 
 
+@pytest.mark.thorough
 def test_broken_settings_are_unknown_and_the_role_mends_them(machine: Machine) -> None:
     machine.sh("mkdir /scratch; mount -t tmpfs -o mode=1777 fast /scratch")
     machine.play("install")

@@ -12,6 +12,8 @@ from __future__ import annotations
 import dataclasses
 
 PYTEST = ("python", "-m", "pytest")
+NOT_THOROUGH = "not thorough"
+"""The marker expression by which `make test` leaves tests to `make test-all`."""
 # What depends on the versions of ansible-core and of Azure's SDK. What runs on the nodes imports neither, and has most
 # of the tests. Daily a smoke: the SDK's models and errors, filters, the inventory from sign-in to hosts, a playbook.
 NODE = "tests/unit/plugins/module_utils/_node"
@@ -22,7 +24,7 @@ VERSION_SMOKE = (
     *PYTEST,
     *("tests/unit/plugins/filter", "tests/unit/plugins/inventory", "tests/unit/plugins/plugin_utils/_azure"),
     *(f"{INVENTORY}/test_inventory_{name}.py" for name in ("hosts", "shipped", "no_hosts")),
-    *("tests/contract/playbooks/test_guard_play.py", "tests/contract/modules"),
+    *("tests/contract/playbooks/test_guard_play.py", "tests/contract/modules", "-m", NOT_THOROUGH),
 )
 # What a playbook refuses takes as long as what it does. Which hosts are chosen, how they are reached and what their
 # tags may hold is decided by code of ours on facts that have been read. Neither asks more of the versions.
@@ -44,8 +46,6 @@ RUNNER = ("tests/unit/setup", "tests/unit/mutation")
 SIMULATOR = "tests/contract/simulator"
 # Where stand-ins for the release files of enroot and pyxis are built.
 STAND_INS = ".cache/enroot_pyxis"
-NOT_THOROUGH = "not thorough"
-"""The marker expression by which `make test` leaves tests to `make test-all`."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,6 +38,7 @@ def node(tmp_path: Path) -> Iterator[PlayedNode]:
     played.end()
 
 
+@pytest.mark.thorough
 def test_installs_once_what_has_the_digest_and_writes_what_hpcnode_reads(node: PlayedNode, release: Path) -> None:
     digest = hashlib.sha256((release / ARCHIVE).read_bytes()).hexdigest()
     options = {

@@ -158,6 +158,7 @@ def test_all_nodes_work_from_one_listing(node: Node, account: Azurite, tmp_path:
     assert node("verify", "--target", str(target))["files"] == 7
 
 
+@pytest.mark.thorough
 def test_each_node_has_all_on_a_disk_of_its_own(node: Node, account: Azurite, tmp_path: Path) -> None:
     account.container("whole")
     account.put("whole", "a", b"a")
@@ -170,6 +171,7 @@ def test_each_node_has_all_on_a_disk_of_its_own(node: Node, account: Azurite, tm
         assert (target / "b/c").read_bytes() == b"bc"
 
 
+@pytest.mark.thorough
 def test_stages_groups_by_their_names(node: Node, account: Azurite, tmp_path: Path) -> None:
     account.container("cosmo")
     for number in range(8):
@@ -184,6 +186,7 @@ def test_stages_groups_by_their_names(node: Node, account: Azurite, tmp_path: Pa
     assert node("verify", "--target", str(tmp_path / "to"), "--full")["files"] == 8
 
 
+@pytest.mark.thorough
 def test_several_azcopies_on_a_node_share_its_shard(
     node: Node, account: Azurite, data: dict[str, bytes], tmp_path: Path
 ) -> None:

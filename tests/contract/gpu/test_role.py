@@ -160,6 +160,7 @@ def test_what_is_undone_is_as_if_it_had_never_been(node: GpuNode) -> None:
     assert node.play("main", gpu_state="absent")["changed"] == 0
 
 
+@pytest.mark.thorough
 def test_after_a_reload_of_the_driver_the_same_command_sets_the_clocks_again(node: GpuNode) -> None:
     """It is the one that the unit hpcai-driver-loaded.service runs."""
     node.write("/etc/hpcai/node.json", SETTINGS)
@@ -175,6 +176,7 @@ def test_after_a_reload_of_the_driver_the_same_command_sets_the_clocks_again(nod
     assert [step["changes"] for step in said["steps"]] == [[], []]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     "variables",
     [
@@ -191,6 +193,7 @@ def test_where_there_are_no_gpus_it_costs_one_skipped_task(node: GpuNode, variab
     assert (node.files(), node.ran()) == ({}, [])
 
 
+@pytest.mark.thorough
 def test_a_machine_that_finds_out_by_itself_that_it_has_none_is_left_alone(node: GpuNode) -> None:
     node.write("/etc/hpcai/node.json", json.dumps({"schema": 1, "vm_size": "Mine", "vm_sizes": {"Mine": {"vcpus": 2}}}))
     counts = node.play("main")
@@ -198,6 +201,7 @@ def test_a_machine_that_finds_out_by_itself_that_it_has_none_is_left_alone(node:
     assert not [line for line in node.ran() if "modprobe" in line]
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -222,6 +226,7 @@ def test_what_keeps_a_node_from_work_is_found_in_the_run(node: GpuNode, wrong: d
     assert node.text("/etc/hpcai/clocks.json")
 
 
+@pytest.mark.thorough
 def test_a_driver_that_fails_is_no_hindrance_to_undo(node: GpuNode) -> None:
     node.write("/etc/hpcai/node.json", SETTINGS)
     node.play("install", **OPTIONS)
@@ -230,6 +235,7 @@ def test_a_driver_that_fails_is_no_hindrance_to_undo(node: GpuNode) -> None:
     assert node.text("/etc/hpcai/clocks.json") is None
 
 
+@pytest.mark.thorough
 def test_clocks_of_ones_own_and_none_at_all(node: GpuNode) -> None:
     node.write("/etc/hpcai/node.json", SETTINGS)
     node.play("main", gpu_clocks={})

@@ -36,6 +36,7 @@ def test_node_is_drained_and_moved_and_stays_drained_until_it_is_sound(source: S
     assert "Moved, but not sound, so they stay drained: compute-3." in words(done)
 
 
+@pytest.mark.thorough
 def test_machine_that_does_not_come_up_is_waited_for_once(source: Source, controller: Controller) -> None:
     done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_confirm=True)
 
@@ -44,6 +45,7 @@ def test_machine_that_does_not_come_up_is_waited_for_once(source: Source, contro
         assert "skipping: [compute000003]" in task(done, name), name
 
 
+@pytest.mark.thorough
 def test_a_tag_makes_no_machine_one_that_was_moved(source: Source, controller: Controller) -> None:
     source.simulator.edit("compute_0", tags={"hpcai_role": "compute,replaced"})
 
@@ -53,6 +55,7 @@ def test_a_tag_makes_no_machine_one_that_was_moved(source: Source, controller: C
     assert "compute000000" not in task(done, "Run the checks")
 
 
+@pytest.mark.thorough
 def test_machine_that_is_sound_is_put_to_work(source: Source, controller: Controller) -> None:
     answer = health(source)
 
@@ -88,6 +91,7 @@ def test_machine_that_came_back_on_a_bad_host_is_named(source: Source, controlle
     assert "the physical host" not in words(elsewhere)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("reason", ["hpcai: health: replace: gpu_count: 7 of 8 GPUs", "bad fan, ticket 4711"])
 def test_machine_that_was_drained_before_is_left_to_whoever_did(
     source: Source, controller: Controller, reason: str
@@ -104,6 +108,7 @@ def test_machine_that_was_drained_before_is_left_to_whoever_did(
     assert "Moved and at work: none." in words(done)
 
 
+@pytest.mark.thorough
 def test_machine_whose_slurmd_is_not_heard_is_not_called_at_work(source: Source, controller: Controller) -> None:
     controller.nodes("IDLE+DRAIN+NOT_RESPONDING", "hpcai: replace: its hardware is faulty")
     answer = health(source)
@@ -122,6 +127,7 @@ def test_machine_whose_slurmd_is_not_heard_is_not_called_at_work(source: Source,
     assert "Moved and at work: none." in words(done)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("status", [409, 403])
 def test_what_azure_refuses_is_told_with_what_can_be_done(source: Source, controller: Controller, status: int) -> None:
     source.simulator.add_fault("POST .*/redeploy", status=status, code="AllocationFailed", message="No room for it.")

@@ -24,6 +24,7 @@ def test_marked_machines_are_meant_by_default(source: Source, controller: Contro
     assert posts(source) == []
 
 
+@pytest.mark.thorough
 def test_nothing_marked_is_nothing_to_do(source: Source, controller: Controller) -> None:
     done = replace(source, controller, hpcai_replace_confirm=True)
 
@@ -32,6 +33,7 @@ def test_nothing_marked_is_nothing_to_do(source: Source, controller: Controller)
     assert posts(source) == []
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
@@ -68,6 +70,7 @@ def test_check_mode_says_what_it_would_do(source: Source, controller: Controller
     assert (controller.updates, posts(source)) == ([], [])
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("how", ["redeploy", "delete"])
 def test_check_mode_names_the_jobs_that_would_be_waited_for(source: Source, controller: Controller, how: str) -> None:
     (controller.folder / "jobs").write_text("4711|alice|RUNNING|compute-3\n", encoding="utf-8")
@@ -80,6 +83,7 @@ def test_check_mode_names_the_jobs_that_would_be_waited_for(source: Source, cont
     assert (controller.updates, posts(source)) == ([], [])
 
 
+@pytest.mark.thorough
 def test_slurmctld_that_is_away_for_a_moment_does_not_end_the_wait(source: Source, controller: Controller) -> None:
     (controller.folder / "squeue").write_text(SQUEUE_AWAY, encoding="utf-8")
 
@@ -89,6 +93,7 @@ def test_slurmctld_that_is_away_for_a_moment_does_not_end_the_wait(source: Sourc
     assert (controller.folder / "calls").read_text(encoding="utf-8").count("\n") == 3
 
 
+@pytest.mark.thorough
 def test_slurmctld_that_stays_away_ends_it_with_its_own_words(source: Source, controller: Controller) -> None:
     away = SQUEUE_AWAY.replace("2)", "*)")
     (controller.folder / "squeue").write_text(away, encoding="utf-8")
@@ -111,6 +116,7 @@ def test_node_with_jobs_is_not_moved(source: Source, controller: Controller) -> 
     assert posts(source) == []
 
 
+@pytest.mark.thorough
 def test_deletion_is_confirmed_too(source: Source, controller: Controller) -> None:
     done = replace(source, controller, hpcai_replace="compute-3", hpcai_replace_how="delete")
 
@@ -119,6 +125,7 @@ def test_deletion_is_confirmed_too(source: Source, controller: Controller) -> No
     assert (controller.updates, posts(source)) == ([], [])
 
 
+@pytest.mark.thorough
 def test_node_with_jobs_is_not_deleted(source: Source, controller: Controller) -> None:
     done = replace(
         source, controller, hpcai_replace="compute-3", hpcai_replace_how="delete", hpcai_replace_confirm=True
@@ -144,6 +151,7 @@ def test_deletion_that_brings_no_other_is_refused_before_anything_is_drained(
     assert (controller.updates, posts(source)) == ([], [])
 
 
+@pytest.mark.thorough
 def test_instance_that_is_not_there_cannot_be_moved(source: Source, controller: Controller) -> None:
     done = replace(source, controller, hpcai_replace="compute-5", hpcai_replace_confirm=True)
 
@@ -152,6 +160,7 @@ def test_instance_that_is_not_there_cannot_be_moved(source: Source, controller: 
     assert (controller.updates, posts(source)) == ([], [])
 
 
+@pytest.mark.thorough
 def test_machine_that_does_not_run_is_not_taken_for_gone(source: Source, controller: Controller) -> None:
     calls = source.simulator.compute().virtual_machine_scale_set_vms
     calls.begin_power_off("hpcai-sim", "compute", "3").result()
@@ -161,6 +170,7 @@ def test_machine_that_does_not_run_is_not_taken_for_gone(source: Source, control
     assert "wipes their local disks: compute-3. Nothing was done." in words(done)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("variables", "flags", "expected"),
     [

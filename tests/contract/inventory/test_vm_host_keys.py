@@ -100,6 +100,7 @@ def test_second_run_changes_nothing_and_keeps_what_others_wrote(source: Source) 
     assert before.startswith(f"github.com {OTHER}\n")
 
 
+@pytest.mark.thorough
 def test_hashed_names_are_found(source: Source) -> None:
     answer(run(source, machines(source)))
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known(source))], capture_output=True, check=True)
@@ -116,6 +117,7 @@ def test_check_mode_writes_nothing_and_shows_the_difference(source: Source) -> N
     assert not known(source).exists()
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("hashed", [False, True])
 def test_other_key_that_ssh_knows_already_is_an_error_that_names_both(source: Source, hashed: bool) -> None:
     (item,) = machines(source, "compute000003")
@@ -161,6 +163,7 @@ def test_required_makes_that_an_error_and_writes_nothing(source: Source) -> None
     assert not known(source).exists()
 
 
+@pytest.mark.thorough
 def test_key_that_was_verified_by_hand_is_enough(source: Source) -> None:
     edit(source, "ctl", boot_diagnostics=False)
     (item,) = machines(source, "ctl")
@@ -172,6 +175,7 @@ def test_key_that_was_verified_by_hand_is_enough(source: Source) -> None:
     assert (done["known"], done["unverified"]) == (["ctl"], [])
 
 
+@pytest.mark.thorough
 def test_known_machines_can_be_skipped_without_asking_azure(source: Source) -> None:
     wanted = machines(source)
     answer(run(source, wanted))
@@ -183,6 +187,7 @@ def test_known_machines_can_be_skipped_without_asking_azure(source: Source) -> N
     assert source.simulator.requests() == []
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     "text",
     [
@@ -217,6 +222,7 @@ def test_log_that_lost_its_beginning_verifies_nothing(source: Source) -> None:
     assert not known(source).exists()
 
 
+@pytest.mark.thorough
 def test_permission_that_is_missing_is_named(source: Source) -> None:
     source.simulator.add_fault(ASKED, status=403, code="AuthorizationFailed")
 
@@ -228,6 +234,7 @@ def test_permission_that_is_missing_is_named(source: Source) -> None:
     assert action in reasons["compute000003"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", [{"status": 403}, {"status": 404}, {"action": "drop"}])
 def test_log_that_cannot_be_read_is_no_key_and_its_signature_is_in_no_message(
     source: Source, fault: dict[str, Any]

@@ -69,6 +69,7 @@ def test_a_converged_node_costs_three_tasks(node: PlayedNode) -> None:
     assert node.play("main", nccl_state="absent")["changed"] == 0
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     "variables",
     [
@@ -83,6 +84,7 @@ def test_where_there_are_no_gpus_both_tasks_are_skipped(node: PlayedNode, variab
     assert node.files() == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "variables",
     [
@@ -95,6 +97,7 @@ def test_where_there_are_some_it_is_not(node: PlayedNode, variables: dict[str, o
     assert node.play("main", "--check", **variables)["skipped"] == 0
 
 
+@pytest.mark.thorough
 def test_the_block_comes_back_after_the_images_service_also_for_ansible(node: PlayedNode) -> None:
     node.write("/etc/hpcai/node.json", NODE)
     assert node.hpcnode("boot", "run", "nccl")[0] == 0

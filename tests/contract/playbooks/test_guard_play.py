@@ -130,6 +130,7 @@ UNNAMED = {"subscription_ids": ["s"], "resource_groups": [], "scale_sets": []}
 OVERLAPPING = [{"id": "/x/virtualNetworks/hpc", "address_prefixes": ["172.16.8.0/21"]}]
 
 
+@pytest.mark.daily(3)
 @pytest.mark.parametrize(
     ("inventory", "words"),
     [
@@ -184,6 +185,7 @@ def test_a_limit_does_not_lift_the_guard(ops: OpsRepository) -> None:
     assert_refused(ops, ops.run_site("-i", "hosts.yml", "--limit", "hpcai_controller"), "holds several clusters")
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("playbook", "arguments"),
     [

@@ -84,6 +84,7 @@ def test_reports_on_all_nodes_and_fails_for_the_bad_ones(play: Play, tmp_path: p
     assert recap == {"compute-6": True, "compute-7": True, "compute-8": False, "compute-9": True, "ctl": False}
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize(
     ("limit", "fail_on", "status"),
     [
@@ -107,6 +108,7 @@ def test_a_limit_is_respected_and_said(
     assert f"limited to {limit}" in words(done)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("arguments", "variables", "said"),
     [
@@ -125,6 +127,7 @@ def test_a_run_that_would_check_nothing_is_refused(
     assert not (tmp_path / "health-report").exists()
 
 
+@pytest.mark.thorough
 def test_the_same_answers_change_nothing_and_check_mode_writes_nothing(play: Play, tmp_path: pathlib.Path) -> None:
     alone = ("--limit", "compute-8")
     checked = play(*alone, "--check", "--diff")
@@ -141,6 +144,7 @@ def test_the_same_answers_change_nothing_and_check_mode_writes_nothing(play: Pla
     assert stat.S_IMODE((tmp_path / "health-report/report.html").stat().st_mode) == 0o644
 
 
+@pytest.mark.thorough
 def test_a_folder_that_cannot_be_made_is_named(play: Play, tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").touch()
     done = play("--limit", "compute-8", hpcai_health_report="file/report")
@@ -156,6 +160,7 @@ def test_a_search_without_nodes_is_refused(tmp_path: pathlib.Path, ansible_playb
     assert "Set hpcai_pairs to the nodes in question" in words(done)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("limit", ["compute-0", "localhost,compute-0"])
 def test_a_search_that_nobody_could_start_is_refused(
     tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook, limit: str
@@ -168,6 +173,7 @@ def test_a_search_that_nobody_could_start_is_refused(
     assert "Nobody could start it" in words(done)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(("bad", "status"), [([], 0), (["n-2"], 2)])
 def test_a_search_tells_all_runs_and_fails_for_a_bad_node(
     tmp_path: pathlib.Path, ansible_playbook: AnsiblePlaybook, bad: list[str], status: int
