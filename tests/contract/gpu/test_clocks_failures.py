@@ -43,6 +43,7 @@ def test_a_lost_gpu_does_not_hide_the_others(machine: GpuMachine) -> None:
     assert (again["failed"], again["changed"]) == (True, False)
 
 
+@pytest.mark.thorough
 def test_a_gpu_lost_during_the_change_is_told(machine: GpuMachine) -> None:
     machine.play(fail__nvmlDeviceSetApplicationsClocks__3=15)
     answer = machine.module()
@@ -51,6 +52,7 @@ def test_a_gpu_lost_during_the_change_is_told(machine: GpuMachine) -> None:
     assert at_maximum(machine) == {0, 1, 2, 4, 5, 6, 7}
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     "function",
     ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetSupportedMemoryClocks", "nvmlDeviceSetApplicationsClocks"],
@@ -81,6 +83,7 @@ def test_a_library_that_crashes_takes_one_gpu_only(machine: GpuMachine) -> None:
     assert at_maximum(machine) == {0, 1, 3, 4, 5, 6, 7}
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -96,6 +99,7 @@ def test_a_driver_that_cannot_be_used_is_told(machine: GpuMachine, code: int, wo
     assert (answer["failed"], answer["msg"]) == (True, f"nvmlInit: {words}")
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -164,11 +168,13 @@ def test_processes_are_told_by_pci_address(machine: GpuMachine) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_processes_on_mig_instances_are_told_to_others_than_root(machine: GpuMachine) -> None:
     machine.play(root=0, gpu__2__mig=1, gpu__2__processes="201@1,202@0")
     assert machine.processes() == {201: ["0003:00:00.0"], 202: ["0003:00:00.0"]}
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("trouble", ["hang__nvmlInitWithFlags", "fail__nvmlInitWithFlags"])
 def test_processes_are_unknown_without_a_driver(machine: GpuMachine, trouble: str) -> None:
     machine.play(**{trouble: 30 if "hang" in trouble else DRIVER_NOT_LOADED})

@@ -50,6 +50,7 @@ def test_check_mode_tells_the_change_and_makes_none(machine: GpuMachine) -> None
     assert machine.module(check_mode=True, persistent=True)["changed"] is False
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, DEPRECATED])
 def test_locks_clocks_where_the_driver_has_no_application_clocks(machine: GpuMachine, code: int) -> None:
     machine.play(application_clocks=code, model="a10")
@@ -123,6 +124,7 @@ def test_default_undoes_both_kinds(machine: GpuMachine) -> None:
     assert machine.module(state="default")["changed"] is False
 
 
+@pytest.mark.thorough
 def test_default_undoes_a_lock_that_it_knows_nothing_of(machine: GpuMachine) -> None:
     with (machine.gpus / "state").open("w", encoding="ascii") as file:
         file.write("gpu.4.set.locked_graphics_least=300\ngpu.4.set.locked_graphics_most=300\n")
@@ -130,6 +132,7 @@ def test_default_undoes_a_lock_that_it_knows_nothing_of(machine: GpuMachine) -> 
     assert machine.state == {}
 
 
+@pytest.mark.thorough
 def test_maximum_by_application_clocks_undoes_a_lock_that_would_win(machine: GpuMachine) -> None:
     machine.module(state="explicit", graphics_mhz=300, method="locked")
     answer = machine.module(method="application")
@@ -158,6 +161,7 @@ def test_clocks_that_are_not_supported_are_refused_with_the_nearest(machine: Gpu
     assert machine.calls(*CHANGES) == []
 
 
+@pytest.mark.thorough
 def test_mig_instances_stand_for_their_gpu(machine: GpuMachine) -> None:
     machine.play(gpu__3__mig=1)
     answer = machine.module(gpus=["MIG-00000003-1111-2222-3333-000000000001"])

@@ -45,6 +45,7 @@ def test_a_record_of_another_load_of_the_driver_is_not_believed(locked: GpuMachi
     assert locked.module()["changed"] is False
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 9}', '{"schema": 1, "load": null, "gpus": {}}'])
 def test_a_record_that_makes_no_sense_is_not_believed(locked: GpuMachine, text: str) -> None:
     (locked.root / "run/hpcai/clocks.json").write_text(text, encoding="ascii")
@@ -90,11 +91,13 @@ def test_a_failed_change_leaves_no_record(locked: GpuMachine) -> None:
     assert not [uuid for uuid in record["gpus"] if uuid.startswith("GPU-00000004")]
 
 
+@pytest.mark.thorough
 def test_other_gpus_keep_their_record(locked: GpuMachine) -> None:
     locked.module(state="explicit", graphics_mhz=1005, gpus=[3])
     assert locked.module(gpus=[0, 1, 2, 4, 5, 6, 7])["changed"] is False
 
 
+@pytest.mark.thorough
 def test_without_the_drivers_folder_no_record_is_kept(machine: GpuMachine) -> None:
     machine.play(application_clocks=DEPRECATED)
     (machine.root / "sys/module/nvidia").rmdir()

@@ -54,6 +54,7 @@ def test_tells_of_healthy_gpus(machine: GpuMachine) -> None:
     assert answers["inforoms"] == {str(index): True for index in range(8)}
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("model", "settings", "most", "number"),
     [
@@ -171,6 +172,7 @@ def test_limits_of_temperature_come_from_margins_where_the_gpu_tells_no_threshol
         assert (one["most"], one["slowdown_at"]) == (87, 89)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("settings", "fabric"),
     [

@@ -74,6 +74,7 @@ def test_prepares_and_sends_nothing_unless_asked(source: Source, tmp_path: Path)
     assert "GGBB90904476" in json.loads((source.path.parent / "report/hosts.json").read_text())["hosts"]
 
 
+@pytest.mark.thorough
 def test_second_run_of_the_same_results_changes_nothing(source: Source) -> None:
     broken = node(source)
     answer(report(source, broken))
@@ -104,6 +105,7 @@ def test_check_mode_says_what_it_would_send(source: Source) -> None:
     assert not (source.path.parent / "report").exists()
 
 
+@pytest.mark.thorough
 def test_what_only_warns_is_not_reported(source: Source) -> None:
     done = answer(report(source, node(source, verdict="warn"), send=True))
 
@@ -141,6 +143,7 @@ def test_result_of_another_machine_is_refused(source: Source) -> None:
     assert impacts(source) == []
 
 
+@pytest.mark.thorough
 def test_subscription_that_is_not_registered_is_explained(simulate: Callable[..., Source]) -> None:
     source = simulate(unregistered=("Microsoft.Impact",))
 
@@ -154,6 +157,7 @@ def test_subscription_that_is_not_registered_is_explained(simulate: Callable[...
     assert {item["method"] for item in source.simulator.requests()} == {"GET"}
 
 
+@pytest.mark.thorough
 def test_missing_role_is_named(source: Source) -> None:
     broken = node(source)
     source.simulator.add_fault(f"PUT .*{IMPACTS}", status=403, code="AuthorizationFailed")
@@ -188,6 +192,7 @@ def test_report_whose_answer_was_lost_counts_as_sent(source: Source) -> None:
     assert impacts(source) == ["GET", "PUT", "GET"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("status", [429, 503])
 def test_busy_azure_is_asked_again(source: Source, status: int) -> None:
     broken = node(source)
@@ -203,6 +208,7 @@ def test_token_is_not_told(source: Source) -> None:
     assert source.simulator.token not in (source.path.parent / "report/impacts.json").read_text()
 
 
+@pytest.mark.thorough
 def test_folder_that_cannot_be_written_is_named(source: Source) -> None:
     (source.path.parent / "report").write_text("a file")
 
@@ -213,6 +219,7 @@ def test_folder_that_cannot_be_written_is_named(source: Source) -> None:
     assert "Not a directory" in done.stdout
 
 
+@pytest.mark.thorough
 def test_where_nobody_was_looked_at_nothing_is_written(source: Source) -> None:
     source.write()
     done = answer(report(source, hosts=["silent"], variable="checked"))
@@ -220,6 +227,7 @@ def test_where_nobody_was_looked_at_nothing_is_written(source: Source) -> None:
     assert not (source.path.parent / "report").exists()
 
 
+@pytest.mark.thorough
 def test_hosts_tell_by_their_variables_what_they_are(source: Source) -> None:
     known = node(source)
     variables = {"azure_id": known["azure_id"], "azure_vm_id": known["vm_id"], "checked": {"health": known["health"]}}

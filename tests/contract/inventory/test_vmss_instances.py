@@ -96,6 +96,7 @@ def test_refuses_all_where_one_id_belongs_to_another_machine_by_now(source: Sour
     assert posts(source) == []
 
 
+@pytest.mark.thorough
 def test_member_of_a_flexible_set_is_deleted_as_a_virtual_machine(source: Source) -> None:
     inventory = source.read()
     member = next(name for name in inventory.hosts if name.startswith("flex"))
@@ -121,6 +122,7 @@ def test_list_that_fails_takes_nothing_for_gone(source: Source) -> None:
     assert posts(source) == []
 
 
+@pytest.mark.thorough
 def test_missing_permission_to_delete_is_named(source: Source) -> None:
     instances = wanted(source, "compute000003")
     source.simulator.add_fault(r"/delete\?", status=403, code="AuthorizationFailed")
@@ -132,6 +134,7 @@ def test_missing_permission_to_delete_is_named(source: Source) -> None:
     assert "Microsoft.Compute/virtualMachineScaleSets/delete/action" in done.stdout
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("azure_id", "vm_id", "words"),
     [
@@ -149,6 +152,7 @@ def test_what_is_no_instance_is_refused(source: Source, azure_id: str, vm_id: st
     assert source.simulator.requests() == []
 
 
+@pytest.mark.thorough
 def test_source_of_another_subscription_is_not_used(source: Source) -> None:
     instances = wanted(source, "compute000003")
     source.write(subscription_ids=["11111111-2222-3333-4444-555555555555"])
@@ -159,6 +163,7 @@ def test_source_of_another_subscription_is_not_used(source: Source) -> None:
     assert "is in none of these sources" in done.stdout
 
 
+@pytest.mark.thorough
 def test_connection_options_of_the_task_do_without_a_source(source: Source) -> None:
     instances = wanted(source, "compute000003")
 
@@ -174,6 +179,7 @@ def test_token_is_not_told(source: Source) -> None:
     assert source.simulator.token not in done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_file_that_is_no_source_is_named(source: Source, tmp_path: Path) -> None:
     instances = wanted(source, "compute000003")
 
@@ -198,6 +204,7 @@ def test_redeployment_keeps_the_machine_and_asks_for_these_instances_only(source
     ]
 
 
+@pytest.mark.thorough
 def test_member_of_a_flexible_set_is_redeployed_as_a_virtual_machine(source: Source) -> None:
     member = next(name for name in source.read().hosts if name.startswith("flex"))
 
@@ -230,6 +237,7 @@ def test_replacement_brings_as_many_new_instances(source: Source) -> None:
     assert "17" in uniform.members
 
 
+@pytest.mark.thorough
 def test_replacement_without_room_for_new_instances_says_what_to_do(source: Source) -> None:
     words = "The quota of the family is used up."
     source.simulator.add_fault(r"(PATCH|PUT) .*/compute\?", status=409, code="QuotaExceeded", message=words)
@@ -243,6 +251,7 @@ def test_replacement_without_room_for_new_instances_says_what_to_do(source: Sour
     assert source.simulator.scale_set("compute").capacity == 2
 
 
+@pytest.mark.thorough
 def test_set_that_lost_instances_gets_new_ones_although_another_set_refuses(simulate: Callable[..., Source]) -> None:
     sets = [{"name": name, "capacity": 2, "tags": COMPUTE} for name in ("left", "right")]
     source = simulate({"virtual_machines": CLUSTER["virtual_machines"], "scale_sets": sets})
@@ -256,6 +265,7 @@ def test_set_that_lost_instances_gets_new_ones_although_another_set_refuses(simu
     assert "0" not in source.simulator.scale_set("left").members
 
 
+@pytest.mark.thorough
 def test_replacement_leaves_the_capacity_of_a_set_that_lost_nothing(source: Source) -> None:
     instances = wanted(source, "compute000003")
     answer(remove(source, instances))
@@ -274,6 +284,7 @@ def test_replacement_is_refused_where_no_set_brings_another(source: Source) -> N
     assert posts(source) == []
 
 
+@pytest.mark.thorough
 def test_reimage_is_no_state(source: Source) -> None:
     done = remove(source, wanted(source, "compute000003"), state="reimaged")
 
