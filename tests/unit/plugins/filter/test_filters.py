@@ -206,6 +206,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "health_settings": [{"off": ["gpu_power"], "limits": {"gpu_host_bandwidth": 24}}],
     "inventory_problems": [""],
     "inventory_report": [[]],
+    "release_files": [["/srv/releases (enroot_pyxis_files) has no v0.24.0.tar.gz or pyxis-0.24.0.tar.gz."]],
     "role_problems": [""],
     "slurm_files": [
         "NodeName=compute-3 Name=gpu Type=a100 File=/dev/nvidia[0-3] Cores=0-47\n"
