@@ -41,12 +41,11 @@ def _measure(context: Context) -> Answer:
         mountpoint = str(left.get("mountpoint") or mountpoint)
     if not count and kind == DIRECTORY:
         return _of_directory(root, mountpoint)
-    mounts = read_mounts(root)
-    mount = next((mount for mount in reversed(mounts) if mount.mountpoint == mountpoint), None)
+    mount = _mount_at(root, mountpoint)
     readings = [Reading("scratch_mounted", "yes" if mount else "no")]
     findings: list[Finding] = []
     if mount is None:
-        findings.append(Finding(FAIL, f"the scratch {mountpoint} is not mounted", hint=_AGAIN, action=REBOOT))
+        findings.append(_not_mounted(mountpoint))
     else:
         findings += _judge_mount(root, mount)
         findings += _judge_array(root, mount, readings)
@@ -63,6 +62,30 @@ def _of_directory(root: Root, path: str) -> Answer:
     findings = tuple(_judge_writing(root, path))
     readings = (Reading("scratch_written", "no" if findings else "yes"),)
     return Answer(f"{path}, a plain directory, can be written", readings, findings, "writable")
+
+
+def problem_of(root: Root) -> str:
+    """Return what keeps jobs from the scratch, in one line; nothing if it is good, or the node has none.
+
+    For the prolog of a node without health checks, which has little time. No disk is counted and no array looked at:
+    that is the business of the boot, which may take minutes. What goes wrong later shows as a mount that is gone or a
+    file system that can no longer be written.
+    """
+    left = _left_by_boot(root)
+    mountpoint = left.get("mountpoint")
+    if not isinstance(mountpoint, str) or not mountpoint.startswith("/"):
+        return ""
+    if left.get("kind") != DIRECTORY and _mount_at(root, mountpoint) is None:
+        return _not_mounted(mountpoint).summary
+    return next((found.summary for found in _judge_writing(root, mountpoint)), "")
+
+
+def _mount_at(root: Root, mountpoint: str) -> Mount | None:
+    return next((mount for mount in reversed(read_mounts(root)) if mount.mountpoint == mountpoint), None)
+
+
+def _not_mounted(mountpoint: str) -> Finding:
+    return Finding(FAIL, f"the scratch {mountpoint} is not mounted", hint=_AGAIN, action=REBOOT)
 
 
 def _left_by_boot(root: Root) -> Mapping[str, Any]:
