@@ -122,6 +122,11 @@ def test_the_scratch_before_a_job_is_left_to_the_checks() -> None:
     assert PROLOG in SCRATCH.tiers
 
 
+def test_the_prolog_asks_within_its_limit(made: Any) -> None:
+    script = made["nothing"]["node"]["hooks"]["prolog"]["30-health"]
+    assert script["content"].endswith(f"exec /usr/bin/hpcnode health prolog --within {script['limit'] - 3}\n")
+
+
 def test_the_periodic_run_ends_before_slurmd_ends_it(made: Any) -> None:
     script = made["nothing"]["node"]["hooks"]["health"]["30-health"]
     assert script["limit"] + TERM_S + BURIAL_S <= DEFAULT_LIMITS["health"].total < 60
