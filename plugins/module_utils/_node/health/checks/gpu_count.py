@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from ...machine.gpu import GpuError, GpuHealth, nvidia_gpus
 from ...machine.gpu.facts import LOST, MISMATCH, NO_ANSWER, NO_DRIVER, NO_LIBRARY, NO_PERMISSION
+from ...machine.kernel import read_boot_id
 from ...machine.pci import read_pci
 from ...machine.root import Root
 from ...setup.gpu_boot import read_settings
@@ -19,7 +20,6 @@ from ..applies import has_amd_gpus
 from ..check import FAIL, REBOOT, REPLACE, TIERS, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 from ..gpus import PATIENCE_S
 
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _AMD = 0x1002
 _LOOK = "'journalctl -k -b' tells what the driver said (NVRM, Xid)"
 REDEPLOY = f"{_LOOK}; restart the VM from Azure, and redeploy it if it stays so"
@@ -200,7 +200,7 @@ def judge_amd(expected: ExpectedGpus, on_bus: Sequence[str], driven: Sequence[st
 
 def _escalated(context: Context, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """What a restart of the machine has not mended takes another machine."""
-    boot_id = context.root.text(_BOOT_ID) or ""
+    boot_id = read_boot_id(context.root)
     failing = any(finding.verdict == FAIL for finding in findings)
     first = context.history.get(_FAILED_IN)
     context.history.keep(_FAILED_IN, (first or boot_id) if failing else None, for_good=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...machine.config import read_config
 from ...machine.disks import Array, read_block_devices
+from ...machine.kernel import read_boot_id
 from ...machine.mounts import Mount, device_of, read_mounts, why_not_writable
 from ...machine.root import Root
 from ...setup.directories.options import DIRECTORY
@@ -21,7 +22,6 @@ from ...setup.scratch.options import parse
 from ..check import FAIL, REBOOT, REPLACE, TIERS, Answer, Check, Context, Finding, Reading
 
 _DIRECTORIES = "/run/hpcai/boot/directories.json"
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _GOOD_STATES = ("clean", "active", "active-idle", "write-pending", "read-auto")
 """Of md's array_state (the kernel's Documentation/admin-guide/md.rst); others are readonly, broken, inactive ..."""
 _AGAIN = "'hpcnode scratch status' tells what is there, 'hpcnode scratch up' makes it"
@@ -92,7 +92,7 @@ def _left_by_boot(root: Root) -> Mapping[str, Any]:
     """What step ``directories`` of this boot found: a scratch on a temporary disk is a mount too."""
     try:
         given = json.loads(root.text(_DIRECTORIES) or "")
-        details = given["details"] if given["boot_id"] == (root.text(_BOOT_ID) or "") else {}
+        details = given["details"] if given["boot_id"] == read_boot_id(root) else {}
     except (ValueError, LookupError, TypeError, RecursionError):
         return {}
     return details if isinstance(details, Mapping) else {}
