@@ -22,7 +22,7 @@ from ..gpus import PATIENCE_S
 
 _AMD = 0x1002
 _LOOK = "'journalctl -k -b' tells what the driver said (NVRM, Xid)"
-REDEPLOY = f"{_LOOK}; restart the VM from Azure, and redeploy it if it stays so"
+_REDEPLOY = f"{_LOOK}; restart the VM from Azure, and redeploy it if it stays so"
 LOAD_DRIVER = (
     "'modprobe nvidia' and 'journalctl -k -b' say why: is the driver built for the kernel that runs (dkms status)?"
 )
@@ -118,7 +118,7 @@ def missing_on_bus(expected: ExpectedGpus, on_bus: Sequence[str]) -> Iterator[Fi
         missing = expected.missing(on_bus)
         where = f"{', '.join(missing)} not on the PCI bus" if missing else f"no more on the PCI bus ({expected.by})"
         words = f"{len(on_bus)} of {expected.count} GPUs: {where}"
-        yield Finding(FAIL, words, missing[0] if len(missing) == 1 else "", REDEPLOY)
+        yield Finding(FAIL, words, missing[0] if len(missing) == 1 else "", _REDEPLOY)
 
 
 def _known(expected: ExpectedGpus, on_bus: Sequence[str], gpus: Sequence[GpuHealth]) -> Iterator[Finding]:
@@ -128,7 +128,7 @@ def _known(expected: ExpectedGpus, on_bus: Sequence[str], gpus: Sequence[GpuHeal
         known = [gpu.busid for gpu in gpus]
         unknown = [busid for busid in on_bus if busid not in known]
         words = f"{len(gpus)} of {expected.count} GPUs: the driver does not know {', '.join(unknown)}"
-        yield Finding(FAIL, words, unknown[0] if len(unknown) == 1 else "", REDEPLOY)
+        yield Finding(FAIL, words, unknown[0] if len(unknown) == 1 else "", _REDEPLOY)
 
 
 def _not_lost(gpus: Sequence[GpuHealth]) -> list[GpuHealth]:
@@ -144,10 +144,10 @@ def _too_many(expected: ExpectedGpus, have: int) -> Iterator[Finding]:
 def _unread(expected: ExpectedGpus, gpu: GpuHealth, gpus: Sequence[GpuHealth]) -> Finding:
     if gpu.problem_kind == LOST:
         words = f"{len(_not_lost(gpus))} of {expected.count} GPUs: {gpu.label} fell off the bus: lost"
-        return Finding(FAIL, words, gpu.device, REDEPLOY)
+        return Finding(FAIL, words, gpu.device, _REDEPLOY)
     if gpu.problem_kind == NO_ANSWER:
-        return Finding(FAIL, f"{gpu.label} did not answer twice running", gpu.device, REDEPLOY, fault="NHC2015")
-    return Finding(FAIL, f"{gpu.label} cannot be read: {gpu.problem}", gpu.device, REDEPLOY, fault="NHC2015")
+        return Finding(FAIL, f"{gpu.label} did not answer twice running", gpu.device, _REDEPLOY, fault="NHC2015")
+    return Finding(FAIL, f"{gpu.label} cannot be read: {gpu.problem}", gpu.device, _REDEPLOY, fault="NHC2015")
 
 
 def driver_failure(error: GpuError, limit_s: float, loaded: str | None = None) -> Finding:
@@ -162,7 +162,7 @@ def driver_failure(error: GpuError, limit_s: float, loaded: str | None = None) -
         return Finding(UNKNOWN, f"the driver does not talk to this user ({error})", hint="Run it as root")
     if error.kind == NO_ANSWER:
         words = f"NVIDIA's driver did not answer twice running, {limit_s:g} s each time"
-        return Finding(FAIL, words, hint=REDEPLOY, fault="NHC2015")
+        return Finding(FAIL, words, hint=_REDEPLOY, fault="NHC2015")
     if error.kind == NO_DRIVER:
         return Finding(FAIL, f"NVIDIA's driver is not loaded ({error})", hint=LOAD_DRIVER, fault="")
     if error.kind == MISMATCH:
@@ -170,7 +170,7 @@ def driver_failure(error: GpuError, limit_s: float, loaded: str | None = None) -
         words = f"NVIDIA's library and the loaded driver{which} are of different versions"
         hint = "Restart the machine: a package of the driver was exchanged while the old one was in use"
         return Finding(FAIL, words, hint=hint, fault="")
-    return Finding(FAIL, f"NVIDIA's driver failed: {error}", hint=REDEPLOY, fault="NHC2015")
+    return Finding(FAIL, f"NVIDIA's driver failed: {error}", hint=_REDEPLOY, fault="NHC2015")
 
 
 def read_amd(root: Root) -> tuple[list[str], list[str]]:
