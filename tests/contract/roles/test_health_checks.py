@@ -122,9 +122,9 @@ def test_the_scratch_before_a_job_is_left_to_the_checks() -> None:
     assert PROLOG in SCRATCH.tiers
 
 
-def test_the_prolog_asks_within_its_limit(made: Any) -> None:
-    script = made["nothing"]["node"]["hooks"]["prolog"]["30-health"]
-    assert script["content"].endswith(f"exec /usr/bin/hpcnode health prolog --within {script['limit'] - 3}\n")
+def test_the_prolog_calls_what_nodes_run(made: Any) -> None:
+    content = made["nothing"]["node"]["hooks"]["prolog"][PROLOG_SCRIPT]["content"]
+    assert re.search(r"\nexec /usr/bin/hpcnode health prolog --within [0-9.]+\n\Z", content)
 
 
 def test_the_periodic_run_ends_before_slurmd_ends_it(made: Any) -> None:
