@@ -36,7 +36,7 @@ from benchmarks.machine import commit
 
 HOOK = "/usr/libexec/hpcai/prolog"
 # As the role writes it.
-SCRIPT = "#!/bin/sh\nexec /usr/bin/hpcnode arbiter prolog --within 57\n"
+SCRIPT = "#!/bin/sh\nexec /usr/bin/hpcnode health prolog --within 57\n"
 CANNOT = {
     "check_gpu_bw": "copies between GPUs (nvbandwidth)",
     "check_nccl_allreduce": "runs nccl-tests on all GPUs",

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import pytest
 
 from hardware.baked import BLOCKING, STEPS, Node, assert_all_good, assert_blocked
-from hardware.baked_files import FOUND, GPU_STATE, IMDS_UNIT, NCCL_BLOCK, VM_SIZE
+from hardware.baked_files import FOUND, GPU_STATE, IMDS_UNIT, NCCL_BLOCK
 from hardware.scratch import MOUNTPOINT, Scratch
 from hardware.vm import ALL, Machine
 
@@ -146,7 +146,7 @@ def test_a_disk_less_keeps_slurmd_from_starting(node: Node) -> None:
 
 def test_a_gpu_less_keeps_slurmd_from_starting(node: Node) -> None:
     node.gpus(1)
-    assert_blocked(node, node.start_again("gpu"), "gpu", "1 of 2 GPUs", VM_SIZE, "0002:00:00.0")
+    assert_blocked(node, node.start_again("gpu"), "gpu", "1 of 2 GPUs", "0002:00:00.0")
 
 
 def test_a_driver_that_is_not_loaded_keeps_slurmd_from_starting(node: Node) -> None:

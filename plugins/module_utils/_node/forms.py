@@ -20,6 +20,8 @@ Form = Callable[[str, Any], _T]
 
 LONGEST_S = 86400
 """A day. Python's waits fail on infinity and on numbers that are much larger, and nobody waits so long."""
+GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+"""As Azure writes the ids of clients, tenants and subscriptions."""
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _BUSID = re.compile(r"([0-9a-f]{4,8})(:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 

@@ -179,8 +179,7 @@ def test_eight_gpus_that_do_not_answer_take_no_eight_times_the_limit(node: GpuMa
     outcome = node.step()
     assert time.monotonic() - began < 20
     assert outcome["verdict"] == "fail"
-    assert outcome["summary"].startswith("GPU 0 (0001:00:00.0), GPU 1 (0002:00:00.0), ")
-    assert "(000e:00:00.0) did not answer twice running" in outcome["summary"]
+    assert outcome["summary"] == "GPU 0 (0001:00:00.0) did not answer twice running (and 7 more)"
 
 
 def test_missing_gpus_are_named_by_address_and_place(node: GpuMachine) -> None:
@@ -189,22 +188,24 @@ def test_missing_gpus_are_named_by_address_and_place(node: GpuMachine) -> None:
     outcome = node.step(seconds=6)
     assert verdict(outcome) == (
         "fail",
-        "6 of 8 GPUs that Standard_ND96asr_v4 promises: "
-        "the driver does not know 000d:00:00.0, not on the PCI bus 000e:00:00.0",
+        "7 of 8 GPUs: 000e:00:00.0 not on the PCI bus (and 1 more)",
     )
+    assert outcome["details"]["findings"][1]["summary"] == "6 of 8 GPUs: the driver does not know 000d:00:00.0"
     assert "redeploy" in outcome["action"]
 
 
 def test_missing_gpus_of_a_machine_with_other_addresses_are_counted(node: GpuMachine) -> None:
     node.settings("node", vm_size="Standard_ND96isr_H100_v5")
     node.play(gpus=7)
-    assert verdict(node.step())[1] == "7 of 8 GPUs that Standard_ND96isr_H100_v5 promises: 8 on the PCI bus"
+    assert verdict(node.step())[1] == "7 of 8 GPUs: the driver does not know 000e:00:00.0"
 
 
 def test_a_machine_without_any_gpu_is_told_so_and_the_driver_left_alone(node: GpuMachine) -> None:
     shutil.rmtree(node.root / "sys/bus/pci/devices")
     outcome = node.step(seconds=6)
-    assert verdict(outcome) == ("fail", "none of the 8 GPUs that Standard_ND96asr_v4 promises is on the PCI bus")
+    assert outcome["verdict"] == "fail"
+    assert outcome["summary"].startswith("0 of 8 GPUs: 0001:00:00.0, ")
+    assert outcome["summary"].endswith(", 000e:00:00.0 not on the PCI bus")
     assert (outcome["ran"], node.calls()) == ([], [])
 
 
@@ -217,17 +218,17 @@ def test_more_gpus_than_promised_are_warned_of(node: GpuMachine) -> None:
 def test_a_lost_gpu_is_named(node: GpuMachine) -> None:
     node.play(gpu__3__lost=1, gpu__5__lost=1)
     outcome = node.step()
-    assert verdict(outcome) == ("fail", "GPU 3 (0004:00:00.0), GPU 5 (000c:00:00.0) fell off the bus: lost")
+    assert verdict(outcome) == ("fail", "6 of 8 GPUs: GPU 3 (0004:00:00.0) fell off the bus: lost (and 1 more)")
     assert outcome["details"]["gpus"][3]["problem"].endswith("GPU is lost")
 
 
 def test_a_gpu_in_any_other_trouble_is_told_in_the_drivers_words(node: GpuMachine) -> None:
     node.play(fail__nvmlDeviceGetUUID__1=RESET_REQUIRED, gpu__2__lost=1)
     outcome = node.step()
-    assert verdict(outcome) == ("fail", "GPU 2 (0003:00:00.0) fell off the bus: lost (and 1 more)")
-    assert [found["summary"] for found in outcome["details"]["findings"]][1] == (
-        "GPU 1 (0002:00:00.0) cannot be read: nvmlDeviceGetUUID: GPU requires restart"
-    )
+    assert [found["summary"] for found in outcome["details"]["findings"]] == [
+        "GPU 1 (0002:00:00.0) cannot be read: nvmlDeviceGetUUID: GPU requires restart",
+        "7 of 8 GPUs: GPU 2 (0003:00:00.0) fell off the bus: lost",
+    ]
 
 
 def test_instances_of_mig_are_no_gpus(node: GpuMachine) -> None:
@@ -246,7 +247,7 @@ def test_a_driver_older_than_wanted_fails(node: GpuMachine, least: str, judged: 
     outcome = node.step()
     assert outcome["verdict"] == judged
     if judged == "fail":
-        assert outcome["summary"] == f"driver 550.90.12 is older than {least}, which is wanted"
+        assert outcome["summary"] == f"driver 550.90.12 is older than {least}, which gpu_min_driver wants"
         assert "gpu_min_driver" in outcome["action"]
 
 
@@ -254,7 +255,7 @@ def test_a_driver_without_a_version_that_compares_is_unknown(node: GpuMachine) -
     node.play(driver__version="unreleased")
     assert node.step()["verdict"] == "pass"
     node.settings("gpu", min_driver="535")
-    assert verdict(node.step()) == ("unknown", "the driver tells no version (unreleased), and 535 is wanted")
+    assert verdict(node.step()) == ("unknown", "the driver tells no version (unreleased)")
 
 
 def test_a_driver_that_nothing_holds_is_warned_of(node: GpuMachine) -> None:
@@ -263,7 +264,7 @@ def test_a_driver_that_nothing_holds_is_warned_of(node: GpuMachine) -> None:
     node.play(gpu__2__persistence=0)
     outcome = node.step({SHOW_PERSISTENCED: STOPPED})
     assert outcome["verdict"] == "warn"
-    assert outcome["summary"].startswith("nvidia-persistenced is inactive, and persistence mode is off")
+    assert outcome["summary"].startswith("persistence mode of GPU 2 (0003:00:00.0) is off")
     assert node.step()["verdict"] == "pass"
 
 

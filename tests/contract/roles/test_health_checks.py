@@ -122,6 +122,11 @@ def test_the_scratch_before_a_job_is_left_to_the_checks() -> None:
     assert PROLOG in SCRATCH.tiers
 
 
+def test_the_prolog_calls_what_nodes_run(made: Any) -> None:
+    content = made["nothing"]["node"]["hooks"]["prolog"][PROLOG_SCRIPT]["content"]
+    assert re.search(r"\nexec /usr/bin/hpcnode health prolog --within [0-9.]+\n\Z", content)
+
+
 def test_the_periodic_run_ends_before_slurmd_ends_it(made: Any) -> None:
     script = made["nothing"]["node"]["hooks"]["health"]["30-health"]
     assert script["limit"] + TERM_S + BURIAL_S <= DEFAULT_LIMITS["health"].total < 60

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..health.check import UNKNOWN
 from ..machine.atomic import remove_file, write_file
+from ..machine.kernel import read_boot_id
 from ..machine.proc import read_stat
 from ..machine.root import Root
 from .step import Outcome, Step
@@ -24,7 +25,6 @@ FOLDER = "/run/hpcai/boot"
 SCHEMA = 1
 RUNNING = "running"
 """Stands where the verdict will be, while a step runs."""
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def begun(root: Root, step: Step) -> Record:
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     words = f"it runs, for {step.limit_s:g} s at most"
     pid = os.getpid()
-    return Record(step.name, boot_id(root), pid, pid_started(root, pid), RUNNING, words, "", (), {}, now)
+    return Record(step.name, read_boot_id(root), pid, pid_started(root, pid), RUNNING, words, "", (), {}, now)
 
 
 def ended(record: Record, outcome: Outcome, seconds: float) -> Record:
@@ -97,17 +97,12 @@ def read(root: Root, step: str) -> Record | None:
         record = Record(**{**given, "changes": tuple(given["changes"])})
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
-    if record.step != step or record.boot_id != boot_id(root):
+    if record.step != step or record.boot_id != read_boot_id(root):
         return None
     if record.verdict == RUNNING and not is_alive(root, record):
         summary = f"it was interrupted: process {record.pid}, which began it at {record.started}, is gone"
         return Record(**{**asdict(record), "verdict": UNKNOWN, "summary": summary, "changes": ()})
     return record
-
-
-def boot_id(root: Root) -> str:
-    """Return the kernel's name of this boot; nothing if it cannot be read."""
-    return root.text(_BOOT_ID) or ""
 
 
 def pid_started(root: Root, pid: int) -> int | None:

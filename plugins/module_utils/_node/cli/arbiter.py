@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""hpcnode arbiter: taking nodes out of scheduling for their health, on the controller; reporting to it, on nodes."""
+"""hpcnode arbiter: taking nodes out of scheduling for their health, on the controller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from ..machine.lock import Locked, only_one
 from ..machine.root import Root
 from ..machine.run import CommandFailed, run
 from ..slurm.arbiter.settings import FILE, Settings, read_settings
-from ..version import VERSION
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 _DESCRIPTION = """\
@@ -35,25 +34,22 @@ look looks once, where no arbiter runs as a service. --check only says what woul
 
 serve looks again and again. hpcai-health-arbiter.service calls it.
 
-On a node:
-
-tell puts the results of the checks in /run/hpcai/health into the node's record at slurmctld, if they are new or the
-last report is old. hpcai-health-report.service calls it.
-
-prolog runs the checks of the tier prolog. Where one fails that no job can do without, it waits for the arbiter to
-drain the node, and fails then. Where the arbiter does not, it lets the job start. The prolog 30-health calls it.
+Nodes report by 'hpcnode health report', and ask before a job by 'hpcnode health prolog'.
 
 Exit status of status: 0 nothing to do, 1 somebody has to do something, 2 not all nodes report, or no arbiter runs.
-Exit status of look: the same. Of tell: 0 slurmctld knows, 2 it could not be told. Of prolog: 1 the job must not start.
+Exit status of look: the same.
 """
 _MISSED = 6
 """So many looks that did not happen are a service that does not run."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=tuple(_ACTIONS), nargs="?", default="status", help="what to do")
+    shown = f"{{{','.join(name for name in _ACTIONS if name not in _MOVED)}}}"
+    parser.add_argument(
+        "action", choices=tuple(_ACTIONS), metavar=shown, nargs="?", default="status", help="what to do"
+    )
     parser.add_argument("--check", action="store_true", help="look: only say what would be done")
-    parser.add_argument("--within", type=float, metavar="SECONDS", help="prolog: how long it may take (60)")
+    parser.add_argument("--within", type=float, help=argparse.SUPPRESS)
 
 
 def _execute(args: argparse.Namespace) -> Answer:
@@ -132,51 +128,32 @@ def _alone(root: Root, path: str) -> Iterator[None]:
         raise CommandFailed(f"{error} An arbiter runs already: 'systemctl status hpcai-health-arbiter'") from error
 
 
-def _tell(_args: argparse.Namespace, root: Root) -> Answer:
-    from ..health.report.send import send
+# Units and prolog scripts of 0.1.0 call 'arbiter tell' and 'arbiter prolog' until the next site.yml replaces them.
+def _report(_args: argparse.Namespace, root: Root) -> Answer:
+    from . import health
 
-    said = send(root, run)
-    return Answer(GOOD if said.known else UNKNOWN, said.words, {"known": said.known, "told": said.words})
+    return health.report(root)
 
 
 def _prolog(args: argparse.Namespace, root: Root) -> Answer:
-    began = time.monotonic()
-    try:
-        return _checked(root, began + (60.0 if args.within is None else args.within))
-    except Exception as error:
-        # Not the job's fault, and not the node's: any other exit status would drain it.
-        words = f"the checks could not be run, and the job starts: {error}"
-        return Answer(GOOD, words, {"refuse": False, "problem": None, "told": words})
+    from . import health
 
-
-def _checked(root: Root, deadline: float) -> Answer:
-    from ..health.check import PROLOG
-    from ..health.perform import perform
-    from ..health.report.ask import ask
-
-    job = os.environ.get("SLURM_JOB_ID", "")
-    done = perform(PROLOG, (), root, run, VERSION, job)
-    if not done.run.blocks_job:
-        return Answer(GOOD, "the node is fit for the job", {"refuse": False, "problem": None, "told": ""})
-    given = ask(root, job, max(0.0, deadline - time.monotonic()))
-    data = {"refuse": given.refuse, "problem": given.problem, "told": given.words}
-    if given.refuse:
-        # The last line becomes the reason, where Slurm is the one that drains.
-        return Answer(BAD, f"{given.words}\n{given.problem}", data)
-    return Answer(GOOD, f"the job starts although {given.problem}: {given.words}", data)
+    return health.prolog(root, args.within)
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Root], Answer]] = {
     "status": _status,
     "look": _look,
     "serve": _serve,
-    "tell": _tell,
+    "tell": _report,
     "prolog": _prolog,
 }
+_MOVED = ("tell", "prolog")
+"""Now 'health report' and 'health prolog'."""
 
 COMMAND = Command(
     name="arbiter",
-    summary="nodes out of scheduling for their health: who decides it, and what nodes report",
+    summary="nodes out of scheduling for their health: what the controller decided",
     description=_DESCRIPTION,
     add_arguments=_add_arguments,
     execute=_execute,

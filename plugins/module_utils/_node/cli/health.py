@@ -9,12 +9,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
 from ..health import record, state, text
 from ..health.catalog import NAMES, NoSuchCheck, all_checks
-from ..health.check import FAIL, SKIP, TIERS, UNKNOWN
+from ..health.check import FAIL, PROLOG, SKIP, TIERS, UNKNOWN
 from ..health.engine import machine_of
 from ..health.perform import of_check, perform
 from ..machine.atomic import require_readable
@@ -43,6 +44,12 @@ without another word is the same.
 
 status tells the verdicts of the last run of each tier in this boot, and what is latched.
 
+report puts the results of the checks in /run/hpcai/health into the node's record at slurmctld, if they are new or the
+last report is old. hpcai-health-report.service calls it.
+
+prolog runs the checks of the tier prolog. Where one fails that no job can do without, it waits for the arbiter to
+drain the node, and fails then. Where the arbiter does not, it lets the job start. The prolog 30-health calls it.
+
 clear forgets what is latched, of all checks or of those named: what was read from a log fails each later run of its
 check until the machine restarts, the GPU is reset, or this is called. It also forgets how often a driver did not
 answer.
@@ -52,7 +59,8 @@ is in /var/lib/hpcai/health. Where there is a folder for them, each run writes a
 
 Exit status of run and status: 0 no check failed, 1 one failed, 2 one could not tell and none failed, or all were
 skipped; warn and skip do not count otherwise. That of 'run prolog' is 1 only where a job must not start: a GPU or the
-scratch directory is absent, or the fabric is down; it is 0 otherwise.
+scratch directory is absent, or the fabric is down; it is 0 otherwise. Of report: 0 slurmctld has the report, 2 it could
+not be sent. Of prolog: 1 the job must not start.
 """
 
 
@@ -63,6 +71,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--only", metavar="CHECK", action="append", default=[], help="run: this check; may be repeated")
     parser.add_argument("--job", metavar="ID", help="run: the job whose prolog or epilog this is (SLURM_JOB_ID)")
+    parser.add_argument("--within", type=float, metavar="SECONDS", help="prolog: how long it may take (60)")
     parser.add_argument("--tier", choices=TIERS, help="list: the checks of this tier")
     parser.add_argument("--list", action="store_true", help="the same as list")
 
@@ -73,15 +82,15 @@ def _execute(args: argparse.Namespace) -> Answer:
         raise UsageError(f"say what to do: {', '.join(_ACTIONS)}")
     if action != "run" and (args.only or args.job is not None):
         raise UsageError(f"--only and --job go with run, not with {action}")
+    if action != "prolog" and args.within is not None:
+        raise UsageError(f"--within goes with prolog, not with {action}")
     if action != "list" and args.tier:
         raise UsageError(f"--tier goes with list: hpcnode health {action} {args.tier}")
     return _ACTIONS[action](args)
 
 
 def _run(args: argparse.Namespace) -> Answer:
-    root = Root(args.root)
-    if not root.is_this_machine:
-        raise UsageError("health run works on the running machine only: leave out --root")
+    root = _this_machine(args)
     tier = _one_tier(args)
     if not tier:
         raise UsageError(f"say which tier: {', '.join(TIERS)}")
@@ -94,6 +103,67 @@ def _run(args: argparse.Namespace) -> Answer:
         sys.stderr.write(f"hpcnode health: {problem}\n")
     levels = text.LEVELS if command.is_journal() else {}
     return Answer(done.status, "\n".join(text.of_run(done.run, levels)), done.document)
+
+
+def _this_machine(args: argparse.Namespace) -> Root:
+    root = Root(args.root)
+    if not root.is_this_machine:
+        raise UsageError(f"health {args.action} works on the running machine only: leave out --root")
+    return root
+
+
+def _without_words(args: argparse.Namespace) -> Root:
+    if args.names:
+        raise UsageError(f"{args.action} takes no words: {' '.join(args.names)}")
+    return _this_machine(args)
+
+
+def _report(args: argparse.Namespace) -> Answer:
+    return report(_without_words(args))
+
+
+def report(root: Root) -> Answer:
+    """Put the results of the checks into the node's record at slurmctld."""
+    # Not above, nor below: a job waits for the prolog, and most ask the arbiter nothing.
+    from ..health.report.send import send
+
+    said = send(root, run)
+    return Answer(
+        command.GOOD if said.known else command.UNKNOWN, said.words, {"known": said.known, "told": said.words}
+    )
+
+
+def _prolog(args: argparse.Namespace) -> Answer:
+    return prolog(_without_words(args), args.within)
+
+
+def prolog(root: Root, within: float | None) -> Answer:
+    """Run the checks of the tier prolog, and answer whether the job must not start.
+
+    :param within: seconds that it may take in all; None for a minute.
+    """
+    deadline = time.monotonic() + (60.0 if within is None else within)
+    try:
+        return _checked(root, deadline)
+    except Exception as error:
+        # Not the job's fault, and not the node's: any other exit status would drain it.
+        words = f"the checks could not be run, and the job starts: {error}"
+        return Answer(command.GOOD, words, {"refuse": False, "problem": None, "told": words})
+
+
+def _checked(root: Root, deadline: float) -> Answer:
+    job = os.environ.get("SLURM_JOB_ID", "")
+    done = perform(PROLOG, (), root, run, VERSION, job)
+    if not done.run.blocks_job:
+        return Answer(command.GOOD, "the node is fit for the job", {"refuse": False, "problem": None, "told": ""})
+    from ..health.report.ask import ask
+
+    given = ask(root, job, max(0.0, deadline - time.monotonic()))
+    data = {"refuse": given.refuse, "problem": given.problem, "told": given.words}
+    if given.refuse:
+        # The last line becomes the reason, where Slurm is the one that drains.
+        return Answer(command.BAD, f"{given.words}\n{given.problem}", data)
+    return Answer(command.GOOD, f"the job starts although {given.problem}: {given.words}", data)
 
 
 def _one_tier(args: argparse.Namespace) -> str:
@@ -179,6 +249,8 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace], Answer]] = {
     "run": _run,
     "list": _list,
     "status": _status,
+    "report": _report,
+    "prolog": _prolog,
     "clear": _clear,
 }
 

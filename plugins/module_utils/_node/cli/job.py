@@ -123,11 +123,14 @@ def _report(_args: argparse.Namespace, root: Root) -> Answer:
 
 
 def _scratch(args: argparse.Namespace, root: Root) -> Answer:
-    from ..job.scratch import looks_after_it, problem_of
+    from ..health.checks.scratch import problem_of
+    from ..job.hooks.options import PROLOG, folder
+    from ..slurm.arbiter.reasons import PROLOG_SCRIPT
 
-    other = looks_after_it(root) if args.unless_checked else ""
-    if other:
-        return Answer(GOOD, f"{other} looks at the scratch", {"problem": "", "left_to": other})
+    # Slurm drains each node whose prolog fails, as many as there are. The health checks look for the same and more, and
+    # take no more nodes out than may be: where their prolog is installed, it is left to them.
+    if args.unless_checked and root.exists(f"{folder(PROLOG)}/{PROLOG_SCRIPT}"):
+        return Answer(GOOD, f"{PROLOG_SCRIPT} looks at the scratch", {"problem": "", "left_to": PROLOG_SCRIPT})
     problem = problem_of(root)
     return Answer(BAD if problem else GOOD, problem or "the scratch is good, or none is expected", {"problem": problem})
 

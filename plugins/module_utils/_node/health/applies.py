@@ -32,13 +32,18 @@ _AMD = "MI"
 """How the models of AMD's Instinct begin: MI200, MI300X."""
 
 
+def has_amd_gpus(size: VmSize | None) -> bool:
+    """Whether the GPUs of this size are AMD's."""
+    return bool(size and size.gpu_model and size.gpu_model.startswith(_AMD))
+
+
 def with_nvidia_gpus(size: VmSize | None) -> str:
     """Return why a machine of this size has no GPU of NVIDIA's; empty where it may have one."""
     if size is None:
         return ""
     if size.gpu_count == 0:
         return f"{size.name} has no GPU"
-    if size.gpu_model and size.gpu_model.startswith(_AMD):
+    if has_amd_gpus(size):
         return f"{size.name} has GPUs of AMD's"
     return ""
 

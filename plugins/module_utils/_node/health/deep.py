@@ -18,7 +18,7 @@ from ..machine.numa import read_cpus
 from ..machine.owners import is_slurmstepd
 from ..machine.pci import PciFacts, read_pci
 from ..machine.proc import ancestors, read_processes
-from ..machine.run import Result
+from ..machine.run import Result, last_line
 from ..sku.types import Threshold
 from .check import FAIL, UNKNOWN, WARN, CannotTell, Check, Context, Finding, Reading
 from .cuda import BROKEN
@@ -104,12 +104,6 @@ def call(
     if environment:
         words += ["env", *(f"{name}={value}" for name, value in sorted(environment.items()))]
     return context.run([*words, *command])
-
-
-def last_line(result: Result) -> str:
-    """Return the last line that says something, of the errors first."""
-    lines = [line.strip() for text in (result.stderr, result.stdout) for line in reversed(text.splitlines())]
-    return next((line for line in lines if line.strip("#-=* ")), "nothing was printed")
 
 
 def no_answer(context: Context, what: str, within_s: float, device: str = "") -> Finding:

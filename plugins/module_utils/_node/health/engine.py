@@ -13,6 +13,7 @@ from typing import Any
 
 from ..machine import child
 from ..machine.config import ConfigError
+from ..machine.kernel import read_boot_id
 from ..machine.lock import Locked
 from ..machine.root import Root
 from ..machine.vm_size import size_facts
@@ -87,7 +88,7 @@ def run_tier(tier: str, checks: Sequence[Check], machine: Machine, job: str = ""
     known = state.read(machine.root)
     with child.terminable():
         answers = _Tier(tier, machine, known, now, start, job).measure(checks)
-    boot_id = state.boot_id(machine.root)
+    boot_id = read_boot_id(machine.root)
     results = tuple(_judged(check, answers[check.name], machine, known, boot_id, now) for check in checks)
     unusable = [machine.settings_problem] if machine.settings_problem else []
     problems = [*unusable, *known.problems, *_remember(machine.root, checks, answers, boot_id, now)]

@@ -71,6 +71,11 @@ def gather(told: Sequence[Observation], good: str, limit: str = "") -> Answer:
     return Answer(
         good,
         tuple(one for one in told if isinstance(one, Reading)),
-        tuple(one for one in told if isinstance(one, Finding)),
+        tuple(findings_in(told)),
         limit,
     )
+
+
+def findings_in(told: Iterable[Observation]) -> list[Finding]:
+    """Return the findings without the readings."""
+    return [one for one in told if isinstance(one, Finding)]

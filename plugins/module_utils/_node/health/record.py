@@ -14,6 +14,7 @@ from typing import Any
 from ..machine.atomic import make_operators_folder, remove_file, write_file
 from ..machine.cluster_settings import remembered
 from ..machine.config import ConfigError
+from ..machine.kernel import read_boot_id
 from ..machine.root import Root
 from ..machine.vm_size import is_same_machine, physical_host, remembered_instance
 from ..slurm import slurmd_env
@@ -38,7 +39,7 @@ def node_of(root: Root, vm_size: str, collection: str) -> dict[str, str]:
         "vm_id": str(instance.get("vm_id") or "") if is_same_machine(root, instance) else "",
         "vm_size": vm_size,
         "host": physical_host(root),
-        "boot_id": state.boot_id(root),
+        "boot_id": read_boot_id(root),
         "image": _image(root),
         "collection": collection,
     }
@@ -68,7 +69,7 @@ def read(root: Root, tier: str) -> dict[str, Any] | None:
     """Return the document of the tier's last run in this boot; None if there is none."""
     try:
         document = json.loads(root.text(_path(tier)) or "")
-        if document["schema"] != SCHEMA or document["node"]["boot_id"] != state.boot_id(root):
+        if document["schema"] != SCHEMA or document["node"]["boot_id"] != read_boot_id(root):
             return None
     except (ValueError, LookupError, TypeError):
         return None

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..machine.atomic import make_operators_folder, write_file
+from ..machine.kernel import read_boot_id
 from ..machine.lock import only_one
 from ..machine.root import Root
 from .check import ACTIONS, RESET_GPU, Answer, Check, Finding, History, finding_of
@@ -83,7 +84,6 @@ LATCHED_FILE = f"{KEPT_FOLDER}/latched.json"
 SCHEMA = 1
 _LOCK_S = 2.0
 """How long another run's writing is waited for, in seconds."""
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclass
@@ -116,14 +116,9 @@ class State:
                 (self.lasting if for_good else self.passing).setdefault(check, {})[key] = value
 
 
-def boot_id(root: Root) -> str:
-    """Return the kernel's name of this boot; nothing if it cannot be read."""
-    return root.text(_BOOT_ID) or ""
-
-
 def read(root: Root) -> State:
     """Return what is remembered in this boot."""
-    memory, boot = State(), boot_id(root)
+    memory, boot = State(), read_boot_id(root)
     passing = _load(root, PASSING_FILE, memory)
     if passing.get("boot_id") == boot:
         memory.passing = dict(passing.get("checks") or {})
@@ -161,7 +156,7 @@ def _files(root: Root, memory: State) -> dict[str, str]:
     latched = {check: [asdict(one) for one in kept] for check, kept in memory.latched.items() if kept}
     unanswered = {check: count for check, count in memory.unanswered.items() if count}
     return {
-        PASSING_FILE: _text({"boot_id": boot_id(root), "checks": memory.passing, "unanswered": unanswered}),
+        PASSING_FILE: _text({"boot_id": read_boot_id(root), "checks": memory.passing, "unanswered": unanswered}),
         LASTING_FILE: _text({"checks": {check: values for check, values in memory.lasting.items() if values}}),
         LATCHED_FILE: _text({"checks": latched}),
     }

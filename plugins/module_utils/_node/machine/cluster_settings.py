@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..forms import GUID
 from .atomic import write_file
 from .config import ConfigError, as_config, read_config
 from .root import Root
@@ -29,7 +30,6 @@ CONTROLLER, LOGIN, COMPUTE = "controller", "login", "compute"
 # These end up in slurmd's command line and environment file.
 _CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9_.:-]{0,252}")
-_CLIENT_ID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _key_source(stated: Any, where: str) -> KeySource:
         raise ConfigError(f"source of {where} is {source!r}: it may be {PUSH} or {KEY_VAULT}.")
     secret = _text({"secret": KeySource.secret, **stated}, "secret", _SECRET_NAME, "letters, digits and '-'", where)
     vault, client_id = stated.get("vault"), stated.get("client_id")
-    if client_id is not None and not (isinstance(client_id, str) and _CLIENT_ID.fullmatch(client_id)):
+    if client_id is not None and not (isinstance(client_id, str) and GUID.fullmatch(client_id)):
         raise ConfigError(f"client_id of {where} is no client id: it has the form of a GUID, or is null.")
     if source == PUSH:
         # With this source nobody looks at the vault: it may stand there for later.

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the kernel says of itself: loaded modules, memory, and the memory controllers' errors (EDAC)."""
+"""What the kernel says of itself: its boot, loaded modules, memory, the memory controllers' errors (EDAC)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import re
 from dataclasses import dataclass
 
 from .root import Root
-from .run import Run
+from .run import Run, last_line
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def read_boot_id(root: Root) -> str:
+    """Return the kernel's id of this boot; nothing if it cannot be read."""
+    return root.text(_BOOT_ID) or ""
+
 
 LOADED, ABSENT, REFUSED = "loaded", "absent", "refused"
 # kmod's words, and busybox's.
@@ -41,7 +49,7 @@ def load_module(name: str, run: Run) -> Loading:
     result = run(["modprobe", name])
     if result.rc == 0:
         return Loading(LOADED)
-    said = (result.stderr.strip() or result.stdout.strip() or f"exit status {result.rc}").splitlines()[-1]
+    said = last_line(result, f"exit status {result.rc}")
     return Loading(ABSENT if _NO_SUCH_MODULE.search(said) else REFUSED, said)
 
 

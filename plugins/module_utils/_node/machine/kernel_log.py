@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .root import Root
-from .run import Run
+from .run import Run, last_line
 
 RING = "/dev/kmsg"
 _UPTIME = "/proc/uptime"
@@ -182,8 +182,7 @@ def _ask_journal(run: Run, started: float, since: int, ring: list[Record]) -> tu
     if answer.rc == 127:
         return [], "there is no journalctl"
     if answer.rc != 0:
-        said = (answer.stderr.strip() or "nothing").splitlines()[-1]
-        return [], f"journalctl failed (exit status {answer.rc}): {said}"
+        return [], f"journalctl failed (exit status {answer.rc}): {last_line(answer)}"
     lines = answer.stdout.splitlines()
     in_ring = {(record.stamp, record.text) for record in ring if record.stamp == ring[0].stamp}
     found = [

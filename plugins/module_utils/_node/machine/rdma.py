@@ -14,7 +14,7 @@ from .pci import canonical_busid
 from .root import Root
 
 _DEVICES = "/sys/class/infiniband"
-INFINIBAND, ACTIVE = "InfiniBand", "ACTIVE"
+INFINIBAND, ACTIVE, _LINK_UP = "InfiniBand", "ACTIVE", "LinkUp"
 _NUMBERED = re.compile(r"\d+:\s*(.*)")
 _RATE = re.compile(r"([0-9.]+)\s*Gb/sec")
 
@@ -43,7 +43,7 @@ class Port:
     @property
     def works(self) -> bool:
         """Whether it is an InfiniBand port that carries data."""
-        return self.link_layer == INFINIBAND and self.state == ACTIVE
+        return self.link_layer == INFINIBAND and self.state == ACTIVE and self.physical in (_LINK_UP, "")
 
     @property
     def condition(self) -> str:

@@ -88,9 +88,14 @@ def must(result: Result) -> Result:
     :raises CommandFailed: it did not.
     """
     if result.rc != 0:
-        said = (result.stderr.strip() or result.stdout.strip() or "nothing").splitlines()[-1]
-        raise CommandFailed(f"'{' '.join(result.command)}' failed (exit status {result.rc}): {said}")
+        raise CommandFailed(f"'{' '.join(result.command)}' failed (exit status {result.rc}): {last_line(result)}")
     return result
+
+
+def last_line(result: Result, otherwise: str = "nothing was printed") -> str:
+    """Return the last line that says something, of the errors first."""
+    lines = [line.strip() for text in (result.stderr, result.stdout) for line in reversed(text.splitlines())]
+    return next((line for line in lines if line.strip("#-=* ")), otherwise)
 
 
 def wait_until(done: Callable[[], bool], seconds: float, pause_s: float = 1.0) -> bool:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from ...health.check import BOOT, FAIL, SKIP, UNKNOWN, WARN, Finding
-from ...health.check import Result as CheckResult
 from ...health.engine import TierRun
 from ...health.measure import TimedRun
 from ...health.perform import perform as perform_tier
@@ -15,7 +14,7 @@ from ...health.report.files import is_set_up, read_settings
 from ...machine.run import run as run_command
 from ...version import VERSION
 from ..size import promised_size
-from ..step import Context, Outcome, Step, outcome_of
+from ..step import Context, Outcome, Step, at_boot, outcome_of
 
 
 def perform(context: Context, run: TimedRun = run_command) -> Outcome:
@@ -37,18 +36,22 @@ def perform(context: Context, run: TimedRun = run_command) -> Outcome:
 
 def judge(done: TierRun) -> Outcome:
     """Return the step's outcome: it fails only for a check that may keep slurmd from starting."""
-    blocking = {check.name for check in done.checks if check.blocks_boot}
-    findings = [_finding(result, blocking) for result in done.results if result.verdict in (FAIL, UNKNOWN, WARN)]
+    findings = [
+        found
+        for check, result in zip(done.checks, done.results)
+        if result.verdict in (FAIL, UNKNOWN, WARN)
+        for found in at_boot(
+            check,
+            [Finding(result.verdict, f"{result.name}: {result.summary}", hint=result.hint)],
+            # A check that could not measure says nothing against the node.
+            blocking=(FAIL,),
+        )
+    ]
     measured = sum(result.verdict != SKIP for result in done.results)
     if not measured:
         return Outcome(SKIP, f"all {len(done.results)} checks were skipped, so nothing is known")
     good = f"{measured} of {len(done.results)} checks ran, and found nothing"
     return outcome_of(findings, good, (), {"verdicts": {one.name: one.verdict for one in done.results}})
-
-
-def _finding(result: CheckResult, blocking: set[str]) -> Finding:
-    verdict = FAIL if result.verdict == FAIL and result.name in blocking else WARN
-    return Finding(verdict, f"{result.name}: {result.summary}", hint=result.hint)
 
 
 STEP = Step("health", "Health checks of this node before its first job", blocking=True, limit_s=120, perform=perform)

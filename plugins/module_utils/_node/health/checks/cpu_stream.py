@@ -18,6 +18,7 @@ from typing import Any
 
 from ...machine.child import Died, Overdue, within
 from ...machine.numa import read_cpus
+from ...machine.run import last_line
 from .. import deep
 from ..check import DEEP, FAIL, REPLACE, UNKNOWN, Answer, Check, Context, Finding, Reading
 from ..deep import WITH_PROGRAM, compared, must_be_idle, outliers
@@ -128,7 +129,7 @@ def _by_stream(context: Context, path: str) -> tuple[list[Reading], list[Finding
         return [], [Finding(FAIL, "stream gave wrong results: the memory or a CPU is broken")]
     value = triad_gbps(result.stdout)
     if value is None:
-        return [], [Finding(UNKNOWN, f"stream printed no rate of its triad: {deep.last_line(result)}")]
+        return [], [Finding(UNKNOWN, f"stream printed no rate of its triad: {last_line(result)}")]
     return [Reading("stream_triad", round(value, 1), "GB/s", limit=_limit(context))], []
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...machine.run import last_line
 from .. import deep
 from ..applies import with_nvidia_gpus
 from ..check import DEEP, FAIL, RESET_GPU, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
@@ -140,7 +141,7 @@ def measure(context: Context) -> Answer:
     findings = [finding for one in diagnosis.results for finding in _finding(one, present)]
     passed = sum(one.status == "pass" for one in diagnosis.results)
     if diagnosis.error and not any(finding.verdict == FAIL for finding in findings):
-        said = deep.last_line(result) if diagnosis.error == "it printed no JSON" else diagnosis.error
+        said = last_line(result) if diagnosis.error == "it printed no JSON" else diagnosis.error
         hint = "See that nvidia-dcgm runs: systemctl status nvidia-dcgm"
         findings.append(Finding(UNKNOWN, f"dcgmi diag could not be done: {said}", hint=hint))
     elif not passed and not findings:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ...machine.run import last_line
 from ...sku.types import Threshold
 from .. import cuda, deep
 from ..applies import with_nvidia_gpus, with_several_nvidia_gpus
@@ -96,7 +97,7 @@ def run_nvbandwidth(
     found = []
     for test in tests:
         if test not in matrices:
-            words = f"nvbandwidth printed no bandwidth of {test}: {deep.last_line(result)}"
+            words = f"nvbandwidth printed no bandwidth of {test}: {last_line(result)}"
             found.append(Finding(UNKNOWN, words, hint=f"Run it by hand: {path} -t {test}"))
 
     def name(number: int) -> str:

@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...machine.gpu import GpuError, GpuHealth
+from ...machine.gpu import GpuError, GpuHealth, nvidia_gpus
 from ...machine.gpu.facts import LOST, MISMATCH, NO_ANSWER, NO_DRIVER, NO_LIBRARY, NO_PERMISSION
+from ...machine.kernel import read_boot_id
 from ...machine.pci import read_pci
+from ...machine.root import Root
 from ...setup.gpu_boot import read_settings
 from ...sku.types import VmSize
+from ..applies import has_amd_gpus
 from ..check import FAIL, REBOOT, REPLACE, TIERS, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 from ..gpus import PATIENCE_S
 
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _AMD = 0x1002
 _LOOK = "'journalctl -k -b' tells what the driver said (NVRM, Xid)"
-REDEPLOY = f"{_LOOK}; restart the VM from Azure, and redeploy it if it stays so"
+_REDEPLOY = f"{_LOOK}; restart the VM from Azure, and redeploy it if it stays so"
 LOAD_DRIVER = (
     "'modprobe nvidia' and 'journalctl -k -b' say why: is the driver built for the kernel that runs (dkms status)?"
 )
@@ -48,17 +50,17 @@ class ExpectedGpus:
 
 def _measure(context: Context) -> Answer:
     stated = read_settings(context.root).gpu_count
-    promised = expected_gpus(stated, context.size if stated is not None else context.known_size)
-    if promised is None:
-        return Answer(skipped=f"nobody says how many GPUs {context.known_size.name} has")
-    if not promised.count:
-        return Answer(skipped=f"{promised.by} promises no GPU")
-    if ((context.size and context.size.gpu_model) or "").startswith("MI"):
-        have, findings = _amd(context, promised)
+    expected = expected_gpus(stated, context.size if stated is not None else context.known_size)
+    if expected is None or not expected.count:
+        return Answer(skipped=why_none(expected, context.size))
+    if is_amd(context.root, context.size):
+        on_bus, driven = read_amd(context.root)
+        have: int | None = len(driven)
+        findings = list(judge_amd(expected, on_bus, driven))
     else:
-        have, findings = _nvidia(context, promised)
-    limit = f"{promised.count} ({promised.by})"
-    readings = () if have is None else (Reading("gpu_count", have, limit=promised.count),)
+        have, findings = _nvidia(context, expected)
+    limit = f"{expected.count} ({expected.by})"
+    readings = () if have is None else (Reading("gpu_count", have, limit=expected.count),)
     return Answer(f"{have} GPUs", readings, _escalated(context, findings), limit)
 
 
@@ -74,48 +76,78 @@ def expected_gpus(stated: int | None, size: VmSize | None) -> ExpectedGpus | Non
     return ExpectedGpus(size.gpu_count, tuple(gpu.busid for gpu in size.gpus or ()), size.name)
 
 
-def _nvidia(context: Context, promised: ExpectedGpus) -> tuple[int | None, list[Finding]]:
+def why_none(expected: ExpectedGpus | None, size: VmSize | None) -> str:
+    """Return why no GPU is looked for, where it is not known how many there must be, or none must be."""
+    if expected is None:
+        return f"nobody says how many GPUs {size.name if size else 'this machine'} has"
+    return f"{expected.by} promises no GPU"
+
+
+def is_amd(root: Root, size: VmSize | None) -> bool:
+    """Whether AMD's GPUs are to be looked for; of a size whose model is not known the PCI bus is asked."""
+    if size and size.gpu_model:
+        return has_amd_gpus(size)
+    return bool(_amd_on_bus(root)) and not nvidia_gpus(root)
+
+
+def _nvidia(context: Context, expected: ExpectedGpus) -> tuple[int | None, list[Finding]]:
     on_bus = context.gpus.on_bus()
-    found = list(_on_bus(promised, on_bus))
     try:
         gpus = context.gpus.all()
     except GpuError as error:
+        found = list(missing_on_bus(expected, on_bus))
         return (len(on_bus) if found else None), [*found, driver_failure(error, context.gpus.limit_s)]
-    have = [gpu for gpu in gpus if gpu.problem_kind != LOST]
-    found += _known(promised, on_bus, gpus)
-    found += [_unread(promised, gpu, gpus) for gpu in gpus if gpu.problem]
-    if len(have) > promised.count:
-        hint = "Compare the VM size with hpcai_vm_sizes and gpu_count: Slurm uses no more than it was told of"
-        found.append(Finding(WARN, f"{len(have)} GPUs, and {promised.by} promises {promised.count}", hint=hint))
-    return len(have), found
+    return len(_not_lost(gpus)), list(judge_nvidia(expected, on_bus, gpus))
 
 
-def _on_bus(promised: ExpectedGpus, on_bus: Sequence[str]) -> Iterator[Finding]:
-    if len(on_bus) < promised.count:
-        missing = promised.missing(on_bus)
-        where = f"{', '.join(missing)} not on the PCI bus" if missing else f"no more on the PCI bus ({promised.by})"
-        words = f"{len(on_bus)} of {promised.count} GPUs: {where}"
-        yield Finding(FAIL, words, missing[0] if len(missing) == 1 else "", REDEPLOY)
+def judge_nvidia(expected: ExpectedGpus, on_bus: Sequence[str], gpus: Sequence[GpuHealth]) -> Iterator[Finding]:
+    """Yield what is wrong with the number of NVIDIA GPUs, and with each of them.
+
+    :param on_bus: PCI addresses of the GPUs that the bus shows.
+    :param gpus: what the driver says of each. MIG instances are none of them: they are parts of one.
+    """
+    yield from missing_on_bus(expected, on_bus)
+    yield from _known(expected, on_bus, gpus)
+    yield from (_unread(expected, gpu, gpus) for gpu in gpus if gpu.problem)
+    yield from _too_many(expected, len(_not_lost(gpus)))
 
 
-def _known(promised: ExpectedGpus, on_bus: Sequence[str], gpus: Sequence[GpuHealth]) -> Iterator[Finding]:
+def missing_on_bus(expected: ExpectedGpus, on_bus: Sequence[str]) -> Iterator[Finding]:
+    """Yield a failure where the PCI bus shows fewer GPUs than there must be."""
+    if len(on_bus) < expected.count:
+        missing = expected.missing(on_bus)
+        where = f"{', '.join(missing)} not on the PCI bus" if missing else f"no more on the PCI bus ({expected.by})"
+        words = f"{len(on_bus)} of {expected.count} GPUs: {where}"
+        yield Finding(FAIL, words, missing[0] if len(missing) == 1 else "", _REDEPLOY)
+
+
+def _known(expected: ExpectedGpus, on_bus: Sequence[str], gpus: Sequence[GpuHealth]) -> Iterator[Finding]:
     """Yield what is wrong with the number that the driver knows, of those that the bus shows."""
-    there = min(len(on_bus), promised.count)
+    there = min(len(on_bus), expected.count)
     if len(gpus) < there:
         known = [gpu.busid for gpu in gpus]
         unknown = [busid for busid in on_bus if busid not in known]
-        words = f"{len(gpus)} of {promised.count} GPUs: the driver does not know {', '.join(unknown)}"
-        yield Finding(FAIL, words, unknown[0] if len(unknown) == 1 else "", REDEPLOY)
+        words = f"{len(gpus)} of {expected.count} GPUs: the driver does not know {', '.join(unknown)}"
+        yield Finding(FAIL, words, unknown[0] if len(unknown) == 1 else "", _REDEPLOY)
 
 
-def _unread(promised: ExpectedGpus, gpu: GpuHealth, gpus: Sequence[GpuHealth]) -> Finding:
+def _not_lost(gpus: Sequence[GpuHealth]) -> list[GpuHealth]:
+    return [gpu for gpu in gpus if gpu.problem_kind != LOST]
+
+
+def _too_many(expected: ExpectedGpus, have: int) -> Iterator[Finding]:
+    if have > expected.count:
+        hint = "Compare the VM size with hpcai_vm_sizes and gpu_count: Slurm uses no more than it was told of"
+        yield Finding(WARN, f"{have} GPUs, and {expected.by} promises {expected.count}", hint=hint)
+
+
+def _unread(expected: ExpectedGpus, gpu: GpuHealth, gpus: Sequence[GpuHealth]) -> Finding:
     if gpu.problem_kind == LOST:
-        have = len([one for one in gpus if one.problem_kind != LOST])
-        words = f"{have} of {promised.count} GPUs: {gpu.label} fell off the bus: lost"
-        return Finding(FAIL, words, gpu.device, REDEPLOY)
+        words = f"{len(_not_lost(gpus))} of {expected.count} GPUs: {gpu.label} fell off the bus: lost"
+        return Finding(FAIL, words, gpu.device, _REDEPLOY)
     if gpu.problem_kind == NO_ANSWER:
-        return Finding(FAIL, f"{gpu.label} did not answer twice running", gpu.device, REDEPLOY, fault="NHC2015")
-    return Finding(FAIL, f"{gpu.label} cannot be read: {gpu.problem}", gpu.device, REDEPLOY, fault="NHC2015")
+        return Finding(FAIL, f"{gpu.label} did not answer twice running", gpu.device, _REDEPLOY, fault="NHC2015")
+    return Finding(FAIL, f"{gpu.label} cannot be read: {gpu.problem}", gpu.device, _REDEPLOY, fault="NHC2015")
 
 
 def driver_failure(error: GpuError, limit_s: float, loaded: str | None = None) -> Finding:
@@ -130,7 +162,7 @@ def driver_failure(error: GpuError, limit_s: float, loaded: str | None = None) -
         return Finding(UNKNOWN, f"the driver does not talk to this user ({error})", hint="Run it as root")
     if error.kind == NO_ANSWER:
         words = f"NVIDIA's driver did not answer twice running, {limit_s:g} s each time"
-        return Finding(FAIL, words, hint=REDEPLOY, fault="NHC2015")
+        return Finding(FAIL, words, hint=_REDEPLOY, fault="NHC2015")
     if error.kind == NO_DRIVER:
         return Finding(FAIL, f"NVIDIA's driver is not loaded ({error})", hint=LOAD_DRIVER, fault="")
     if error.kind == MISMATCH:
@@ -138,25 +170,37 @@ def driver_failure(error: GpuError, limit_s: float, loaded: str | None = None) -
         words = f"NVIDIA's library and the loaded driver{which} are of different versions"
         hint = "Restart the machine: a package of the driver was exchanged while the old one was in use"
         return Finding(FAIL, words, hint=hint, fault="")
-    return Finding(FAIL, f"NVIDIA's driver failed: {error}", hint=REDEPLOY, fault="NHC2015")
+    return Finding(FAIL, f"NVIDIA's driver failed: {error}", hint=_REDEPLOY, fault="NHC2015")
 
 
-def _amd(context: Context, promised: ExpectedGpus) -> tuple[int | None, list[Finding]]:
-    """AMD's driver has no library that every machine has; what it took in hand, sysfs tells."""
-    on_bus = [device.busid for device in read_pci(context.root) if device.is_gpu and device.vendor == _AMD]
+def read_amd(root: Root) -> tuple[list[str], list[str]]:
+    """Return the PCI addresses of AMD's GPUs, and of those that have their driver.
+
+    AMD's driver has no library that every machine has; sysfs shows which GPUs it drives.
+    """
+    on_bus = _amd_on_bus(root)
     folder = "/sys/bus/pci/devices"
-    driven = [busid for busid in on_bus if context.root.link_name(f"{folder}/{busid}/driver") == "amdgpu"]
-    found = list(_on_bus(promised, on_bus))
+    return on_bus, [busid for busid in on_bus if root.link_name(f"{folder}/{busid}/driver") == "amdgpu"]
+
+
+def _amd_on_bus(root: Root) -> list[str]:
+    return [device.busid for device in read_pci(root) if device.is_gpu and device.vendor == _AMD]
+
+
+def judge_amd(expected: ExpectedGpus, on_bus: Sequence[str], driven: Sequence[str]) -> Iterator[Finding]:
+    """Yield what is wrong with the number of AMD's GPUs."""
+    yield from missing_on_bus(expected, on_bus)
     idle = [busid for busid in on_bus if busid not in driven]
     if idle:
-        words = f"{len(driven)} of {promised.count} GPUs: the driver amdgpu does not have {', '.join(idle)}"
-        found.append(Finding(FAIL, words, idle[0] if len(idle) == 1 else "", REDEPLOY))
-    return len(driven), found
+        words = f"{len(driven)} of {expected.count} GPUs: the driver amdgpu does not have {', '.join(idle)}"
+        hint = "'journalctl -k -b' tells what amdgpu said; restart or redeploy the VM"
+        yield Finding(FAIL, words, idle[0] if len(idle) == 1 else "", hint)
+    yield from _too_many(expected, len(driven))
 
 
 def _escalated(context: Context, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """What a restart of the machine has not mended takes another machine."""
-    boot_id = context.root.text(_BOOT_ID) or ""
+    boot_id = read_boot_id(context.root)
     failing = any(finding.verdict == FAIL for finding in findings)
     first = context.history.get(_FAILED_IN)
     context.history.keep(_FAILED_IN, (first or boot_id) if failing else None, for_good=True)

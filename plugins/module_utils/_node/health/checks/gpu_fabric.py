@@ -9,39 +9,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...machine.gpu import GpuHealth
-from ...machine.run import Run
-from ...machine.unit_state import read_unit
+from ...machine.unit_state import UnitState, read_unit
 from ..applies import with_nvswitches
 from ..check import FAIL, REBOOT, TIERS, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 from ..gpu_answers import Observation, gather, read_gpus, unreadable
 from ..gpus import PATIENCE_S
 
-_MANAGER = "nvidia-fabricmanager"
+MANAGER = "nvidia-fabricmanager"
 _JOINED = "completed"
-_LOG = f"'journalctl -b -u {_MANAGER}' tells why; its version must be exactly the driver's"
+_LOG = f"'journalctl -b -u {MANAGER}' tells why; its version must be exactly the driver's"
 _HINT = f"{_LOG}; restart the machine, and redeploy the VM if it stays so"
 
 
 def _measure(context: Context) -> Answer:
     if not context.known_size.nvswitch:
         return Answer(skipped=f"{context.known_size.name} has no NVSwitch")
-    told: list[Observation] = list(_manager(context.run))
+    told: list[Observation] = list(judge_manager(read_unit(MANAGER, context.run)))
     for gpu in read_gpus(context):
         told += unreadable(gpu) or _joined(gpu)
-    return gather(told, f"{_MANAGER} is active, and no GPU says that it has not joined", "state completed (NVML)")
+    return gather(told, f"{MANAGER} is active, and no GPU says that it has not joined", "state completed (NVML)")
 
 
-def _manager(run: Run) -> Iterator[Observation]:
-    state = read_unit(_MANAGER, run)
+def judge_manager(state: UnitState) -> Iterator[Observation]:
+    """Yield the fabric manager's state, and what is wrong with it."""
     if state.load == "unknown":
-        yield Finding(UNKNOWN, f"systemd does not tell how {_MANAGER} is", hint=f"Try 'systemctl status {_MANAGER}'")
+        yield Finding(UNKNOWN, f"systemd does not tell how {MANAGER} is", hint=f"Try 'systemctl status {MANAGER}'")
         return
     yield Reading("gpu_fabric_manager", state.words)
     if state.load != "loaded":
-        hint = f"Install {_MANAGER} of exactly the driver's version, or unmask it: no CUDA program starts without it"
-        yield Finding(FAIL, f"{_MANAGER} is {state.words}, and the NVSwitches need it", hint=hint, fault="")
+        hint = f"Install {MANAGER} of exactly the driver's version, or unmask it: no CUDA program starts without it"
+        yield Finding(FAIL, f"{MANAGER} is {state.words}, and the NVSwitches need it", hint=hint, fault="")
     elif not state.is_active:
-        yield Finding(FAIL, f"{_MANAGER} is {state.words}, and the NVSwitches need it", hint=_LOG, fault="")
+        yield Finding(FAIL, f"{MANAGER} is {state.words}, and the NVSwitches need it", hint=_LOG, fault="")
 
 
 def _joined(gpu: GpuHealth) -> Iterator[Observation]:
@@ -68,7 +67,7 @@ GPU_FABRIC = Check(
     name="gpu_fabric",
     title="Fabric of the NVSwitches",
     explain=(
-        f"On sizes with NVSwitches: {_MANAGER} is active, and each GPU that tells its state (H100 and later, NVML) has "
+        f"On sizes with NVSwitches: {MANAGER} is active, and each GPU that tells its state (H100 and later, NVML) has "
         "joined the fabric without an error, with whole routes. Less bandwidth than there should be is a warning."
     ),
     tiers=TIERS,

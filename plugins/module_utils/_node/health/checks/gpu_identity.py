@@ -45,7 +45,7 @@ def _measure(context: Context) -> Answer:
     for gpu in gpus:
         told += unreadable(gpu) or _model(context.size, gpu)
     told += _firmware(readable, str(context.option(GPU_IDENTITY, _OPTION)))
-    told += _driver(context)
+    told += judge_driver(context.gpus.versions()[0], read_settings(context.root).min_driver)
     if context.tier in (BOOT, DEEP):
         told += _inforoms(context, readable)
     names = ", ".join(sorted({gpu.name for gpu in readable if gpu.name}))
@@ -101,8 +101,11 @@ def _firmware(gpus: Sequence[GpuHealth], least: str) -> Iterator[Observation]:
             yield Finding(FAIL, words, gpu.device, "Redeploy the VM, or lower min_vbios", fault="NHC2010")
 
 
-def _driver(context: Context) -> Iterator[Observation]:
-    least, version = read_settings(context.root).min_driver, context.gpus.versions()[0]
+def judge_driver(version: str, least: str | None) -> Iterator[Observation]:
+    """Yield the driver's version, and what is wrong with it.
+
+    :param least: the oldest that will do; None for any.
+    """
     hint = "Install a newer driver in the image, or lower gpu_min_driver"
     if not version_of(version):
         yield Finding(UNKNOWN, f"the driver tells no version ({version or 'nothing'})", hint=hint)

@@ -229,11 +229,12 @@ GPU_CLOCKS = Check(
 
 def _measure_persistence(context: Context) -> Answer:
     return judge_each(
-        context, "whether persistence mode is on", "persistence", _judge_persistence, "persistence mode is on"
+        context, "whether persistence mode is on", "persistence", judge_persistence, "persistence mode is on"
     )
 
 
-def _judge_persistence(gpu: GpuHealth) -> Iterator[Observation]:
+def judge_persistence(gpu: GpuHealth) -> Iterator[Observation]:
+    """Yield whether persistence mode of a GPU is on, and a warning where it is off."""
     if gpu.persistence is None:
         return
     yield Reading("gpu_persistence", int(gpu.persistence), device=gpu.device, limit=1)

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from ...machine.pci import read_pci
 from ...machine.rdma import INFINIBAND, Port, read_ports
-from ...machine.run import Result
+from ...machine.run import Result, last_line
 from .. import deep
 from ..applies import with_infiniband
 from ..check import DEEP, FAIL, REPLACE, UNKNOWN, WARN, Answer, CannotTell, Check, Context, Finding, Reading
@@ -138,10 +138,10 @@ def between(
     for whose, result in results.items():
         said = result.stdout + result.stderr
         if any(words in said for words in _IN_USE):
-            words = f"port {number}, on which {name} listens for {port.label}, is in use: {deep.last_line(result)}"
+            words = f"port {number}, on which {name} listens for {port.label}, is in use: {last_line(result)}"
             return "", [Finding(UNKNOWN, words, port.label, "Run the check again")]
         if whose == "the client of" and _NOT_YET in said and not found:
-            words = f"{name} did not reach its own server for {port.label}: {deep.last_line(result)}"
+            words = f"{name} did not reach its own server for {port.label}: {last_line(result)}"
             return "", [Finding(UNKNOWN, words, port.label)]
         refused = deep.refusal(context, result, f"{whose} {name} on {port.label}", within_s, port.label)
         found += [refused] if refused else []

@@ -13,7 +13,7 @@ from ...machine.pci import PciFacts, read_pci
 from ...machine.rdma import INFINIBAND, Port, read_ports
 from ...machine.root import Root
 from ...sku.types import VmSize
-from ..applies import where_expected
+from ..applies import has_amd_gpus, where_expected
 from ..check import (
     BOOT,
     DEEP,
@@ -36,7 +36,6 @@ from ..settings import source_in_words
 
 # InfiniBand ports: as many as promised are there, and carry data.
 
-_LINK_UP = "LinkUp"
 _MANAGED = ("INIT", "ARMED")
 _DOWN = "'ibstat' and 'journalctl -k -b' tell more; redeploy the VM if it stays so"
 _NO_DEVICE = "Load the adapters' driver (mlx5_ib; OFED: systemctl status openibd), and see 'journalctl -k -b'"
@@ -45,29 +44,31 @@ _NO_DEVICE = "Load the adapters' driver (mlx5_ib; OFED: systemctl status openibd
 def _measure_ports(context: Context) -> Answer:
     size = context.known_size
     count = size.hca_count or 0
-    devices = read_pci(context.root)
-    ports = [port for port in read_ports(context.root) if port.link_layer == INFINIBAND]
-    working = [port for port in ports if _works(port)]
-    if not devices and not ports:
-        return Answer(findings=(Finding(UNKNOWN, "sysfs shows neither PCI nor RDMA devices", hint="Run it as root"),))
-    findings = list(_judge(size, ports, [device for device in devices if device.is_hca]))
-    if not findings and len(working) < count:
-        # No address is known, and no device is there that could be named.
-        words = f"{len(working)} of {count} InfiniBand ports are active, and there are no others"
-        findings.append(Finding(FAIL, words, hint=_DOWN))
+    ports = read_ports(context.root)
+    working = sum(port.works for port in ports)
     return Answer(
-        good=f"{len(working)} InfiniBand ports are active",
-        readings=(Reading("ib_ports_active", len(working), limit=count),),
-        findings=tuple(findings),
+        good=f"{working} InfiniBand ports are active",
+        readings=(Reading("ib_ports_active", working, limit=count),),
+        findings=tuple(judge_ports(size, ports, read_pci(context.root))),
         limit=f"{count} active ports ({size.name})",
     )
 
 
-def _works(port: Port) -> bool:
-    return port.works and port.physical in (_LINK_UP, "")
+def judge_ports(size: VmSize, ports: Sequence[Port], devices: Sequence[PciFacts]) -> list[Finding]:
+    """Return what is wrong with the InfiniBand ports; those of Ethernet, as of accelerated networking, do not count."""
+    ports = [port for port in ports if port.link_layer == INFINIBAND]
+    if not devices and not ports:
+        return [Finding(UNKNOWN, "sysfs shows neither PCI nor RDMA devices", hint="Run it as root")]
+    findings = list(_each(size, ports, [device for device in devices if device.is_hca]))
+    working, count = sum(port.works for port in ports), size.hca_count or 0
+    if not findings and working < count:
+        # No address is known, and no device is there that could be named.
+        words = f"{working} of {count} InfiniBand ports are active, and there are no others"
+        findings.append(Finding(FAIL, words, hint=_DOWN))
+    return findings
 
 
-def _judge(size: VmSize, ports: Sequence[Port], adapters: Sequence[PciFacts]) -> Iterator[Finding]:
+def _each(size: VmSize, ports: Sequence[Port], adapters: Sequence[PciFacts]) -> Iterator[Finding]:
     promised = [hca.busid for hca in size.hcas or ()]
     there = {device.busid for device in adapters}
     # With other addresses than those that are known, nobody can say which one is missing.
@@ -79,7 +80,7 @@ def _judge(size: VmSize, ports: Sequence[Port], adapters: Sequence[PciFacts]) ->
     for busid in sorted(there - driven):
         yield Finding(FAIL, f"InfiniBand adapter {busid} has no RDMA device", busid, _NO_DEVICE, REBOOT)
     for port in ports:
-        if not _works(port):
+        if not port.works:
             words = f"InfiniBand port {port.label} ({port.busid or 'without address'}) is {port.condition}"
             if port.state in _MANAGED:
                 yield Finding(FAIL, words, port.device, f"It waits for the subnet manager: {_DOWN}", OBSERVE)
@@ -114,14 +115,6 @@ def _measure_rate(context: Context) -> Answer:
     if not ports:
         hint = "Check ib_ports tells what is wrong with the ports"
         return Answer(findings=(Finding(UNKNOWN, "no InfiniBand port is active, so none has a rate", hint=hint),))
-    findings = []
-    for port in ports:
-        if port.rate_gbps is None:
-            findings.append(Finding(UNKNOWN, f"{port.label} does not tell its rate", port.device))
-        elif port.rate_gbps < promised:
-            words = f"{port.label} ({port.busid}) runs at {port.rate_gbps:g} Gb/s instead of {promised}"
-            hint = "Lanes of the link are lost: 'mlxlink' tells more; redeploy the VM if it stays so"
-            findings.append(Finding(FAIL, words, port.device, hint))
     rates = [port.rate_gbps for port in ports if port.rate_gbps is not None]
     return Answer(
         good=f"{len(ports)} InfiniBand ports run at {min(rates, default=0):g} Gb/s",
@@ -130,9 +123,21 @@ def _measure_rate(context: Context) -> Answer:
             for port in ports
             if port.rate_gbps is not None
         ),
-        findings=tuple(findings),
+        findings=tuple(judge_rates(size, ports)),
         limit=f"at least {promised} Gb/s ({source_in_words(size.sources['ib_rate_gbps'])})",
     )
+
+
+def judge_rates(size: VmSize, ports: Sequence[Port]) -> Iterator[Finding]:
+    """Yield what is wrong with the rates of the InfiniBand ports that are active."""
+    promised = size.ib_rate_gbps or 0
+    for port in (port for port in ports if promised and port.works):
+        if port.rate_gbps is None:
+            yield Finding(UNKNOWN, f"{port.label} does not tell its rate", port.device)
+        elif port.rate_gbps < promised:
+            words = f"{port.label} ({port.busid}) runs at {port.rate_gbps:g} Gb/s instead of {promised}"
+            hint = "Lanes of the link are lost: 'mlxlink' tells more; redeploy the VM if it stays so"
+            yield Finding(FAIL, words, port.device, hint)
 
 
 IB_RATE = Check(
@@ -288,7 +293,7 @@ def _applies(size: VmSize | None) -> str:
         return ""
     if not size.hca_count:
         return f"{size.name} has no InfiniBand"
-    if size.gpu_model and size.gpu_model.startswith("MI"):
+    if has_amd_gpus(size):
         return f"the driver of {size.gpu_model} needs no module for it"
     return "" if size.gpu_count else f"{size.name} has no GPU"
 

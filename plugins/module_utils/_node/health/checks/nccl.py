@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ...machine.gpu import nvidia_gpus
 from ...machine.root import Root
-from ...machine.run import Result
+from ...machine.run import Result, last_line
 from ...setup.nccl.conf import TOPO_FILE, effective
 from ...setup.nccl.options import TOPOLOGY_PATH
 from ...sku.types import Threshold
@@ -98,7 +98,7 @@ def _judge(
         return Answer(findings=(refused,))
     bandwidth = outcome.bus_bandwidth
     if bandwidth is None:
-        words = f"{program} ended well, but printed no bandwidth: {deep.last_line(result)}"
+        words = f"{program} ended well, but printed no bandwidth: {last_line(result)}"
         return Answer(findings=(Finding(UNKNOWN, words, hint=f"Run it by hand: {' '.join(result.command)}"),))
     reading = Reading(name, round(bandwidth, 2), "GB/s")
     findings = []

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...machine.config import read_config
 from ...machine.disks import Array, read_block_devices
+from ...machine.kernel import read_boot_id
 from ...machine.mounts import Mount, device_of, read_mounts, why_not_writable
 from ...machine.root import Root
 from ...setup.directories.options import DIRECTORY
@@ -21,7 +22,6 @@ from ...setup.scratch.options import parse
 from ..check import FAIL, REBOOT, REPLACE, TIERS, Answer, Check, Context, Finding, Reading
 
 _DIRECTORIES = "/run/hpcai/boot/directories.json"
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _GOOD_STATES = ("clean", "active", "active-idle", "write-pending", "read-auto")
 """Of md's array_state (the kernel's Documentation/admin-guide/md.rst); others are readonly, broken, inactive ..."""
 _AGAIN = "'hpcnode scratch status' tells what is there, 'hpcnode scratch up' makes it"
@@ -41,12 +41,11 @@ def _measure(context: Context) -> Answer:
         mountpoint = str(left.get("mountpoint") or mountpoint)
     if not count and kind == DIRECTORY:
         return _of_directory(root, mountpoint)
-    mounts = read_mounts(root)
-    mount = next((mount for mount in reversed(mounts) if mount.mountpoint == mountpoint), None)
+    mount = _mount_at(root, mountpoint)
     readings = [Reading("scratch_mounted", "yes" if mount else "no")]
     findings: list[Finding] = []
     if mount is None:
-        findings.append(Finding(FAIL, f"the scratch {mountpoint} is not mounted", hint=_AGAIN, action=REBOOT))
+        findings.append(_not_mounted(mountpoint))
     else:
         findings += _judge_mount(root, mount)
         findings += _judge_array(root, mount, readings)
@@ -65,11 +64,35 @@ def _of_directory(root: Root, path: str) -> Answer:
     return Answer(f"{path}, a plain directory, can be written", readings, findings, "writable")
 
 
+def problem_of(root: Root) -> str:
+    """Return what keeps jobs from the scratch, in one line; nothing if it is good, or the node has none.
+
+    For the prolog of a node without health checks, which has little time. No disk is counted and no array looked at:
+    that is the business of the boot, which may take minutes. What goes wrong later shows as a mount that is gone or a
+    file system that can no longer be written.
+    """
+    left = _left_by_boot(root)
+    mountpoint = left.get("mountpoint")
+    if not isinstance(mountpoint, str) or not mountpoint.startswith("/"):
+        return ""
+    if left.get("kind") != DIRECTORY and _mount_at(root, mountpoint) is None:
+        return _not_mounted(mountpoint).summary
+    return next((found.summary for found in _judge_writing(root, mountpoint)), "")
+
+
+def _mount_at(root: Root, mountpoint: str) -> Mount | None:
+    return next((mount for mount in reversed(read_mounts(root)) if mount.mountpoint == mountpoint), None)
+
+
+def _not_mounted(mountpoint: str) -> Finding:
+    return Finding(FAIL, f"the scratch {mountpoint} is not mounted", hint=_AGAIN, action=REBOOT)
+
+
 def _left_by_boot(root: Root) -> Mapping[str, Any]:
     """What step ``directories`` of this boot found: a scratch on a temporary disk is a mount too."""
     try:
         given = json.loads(root.text(_DIRECTORIES) or "")
-        details = given["details"] if given["boot_id"] == (root.text(_BOOT_ID) or "") else {}
+        details = given["details"] if given["boot_id"] == read_boot_id(root) else {}
     except (ValueError, LookupError, TypeError, RecursionError):
         return {}
     return details if isinstance(details, Mapping) else {}

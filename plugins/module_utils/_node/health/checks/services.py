@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...machine.cluster_settings import CONTROLLER, cluster_of
 from ...machine.unit_state import UnitState, read_units
+from ..applies import has_amd_gpus
 from ..check import (
     BOOT,
     EPILOG,
@@ -83,7 +84,7 @@ def _needed(context: Context) -> dict[str, str]:
 def _liked(context: Context) -> list[str]:
     """Return the services of which one that is installed should run."""
     size = context.size
-    nvidia = size is not None and size.gpu_count and not (size.gpu_model or "").startswith("MI")
+    nvidia = size is not None and size.gpu_count and not has_amd_gpus(size)
     return [*([_PERSISTENCE] if nvidia else []), *(_IF_INSTALLED if cluster_of(context.root) else ())]
 
 

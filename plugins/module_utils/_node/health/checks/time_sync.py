@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from ...machine.root import Root
+from ...machine.run import last_line
 from ..check import BOOT, DEEP, FAIL, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 
 _NOT_INSTALLED = (126, 127)
@@ -29,7 +30,7 @@ def _measure(context: Context) -> Answer:
         return _by_systemd(context)
     fields = answer.stdout.strip().split(",")
     if answer.rc != 0 or len(fields) < _FIELDS:
-        said = (answer.stdout.strip() or answer.stderr.strip() or f"exit status {answer.rc}").splitlines()[-1]
+        said = last_line(answer, f"exit status {answer.rc}")
         hint = "'systemctl status chronyd chrony' tells whether it runs"
         return Answer(findings=(Finding(UNKNOWN, f"chrony does not tell how the clock is: {said}", hint=hint),))
     try:

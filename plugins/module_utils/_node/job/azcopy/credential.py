@@ -17,6 +17,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...forms import GUID
 from ...machine.config import ConfigError
 from ..grants.client import Granted, GrantsError
 from ..grants.protocol import READ
@@ -29,7 +30,6 @@ SAS_VARIABLE = "HPCAI_BLOB_SAS"
 """The environment variable that holds a SAS where no file does. It is not handed on to what is started."""
 
 _WORKLOAD_VARIABLES = ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
-_CLIENT_ID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 # A query: a newline or a blank in it would be a second argument's beginning or a truncated file.
 _TOKEN = re.compile(r"[\x21-\x7e]*sig=[\x21-\x7e]+")
 
@@ -99,7 +99,7 @@ def credential_of(
     """
     variables = os.environ if environment is None else environment
     if kind == IDENTITY:
-        if client_id and not _CLIENT_ID.fullmatch(client_id):
+        if client_id and not GUID.fullmatch(client_id):
             raise ConfigError(f"the client id {client_id!r} is none: it has the form of a GUID.")
         is_root = (os.geteuid() if uid is None else uid) == 0
         return Credential(IDENTITY, client_id, granted=None if is_root else Granted())

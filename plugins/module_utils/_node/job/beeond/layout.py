@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from ...machine.atomic import write_file
+from ...machine.kernel import read_boot_id
 from ...machine.root import Root
 from ...machine.user_folders import (
     Base,
@@ -46,7 +47,6 @@ BEEGFS, BIND = "beegfs", "bind"
 _STATE = "state.json"
 _TIMED_OUT = 124
 """Exit status that machine/run.py gives a command that it ended."""
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,6 @@ def jobs_with_state(root: Root) -> list[str]:
     return [name for name in root.entries(RUN) if name.isdecimal()]
 
 
-def boot_id(root: Root) -> str:
-    """Return the kernel's name of this boot."""
-    return root.text(_BOOT_ID) or ""
-
-
 def make_root(data_root: str, root: Root) -> str:
     """Make the folder of all jobs' data, which only root may enter; return a warning, if users had put something there.
 
@@ -141,7 +136,7 @@ def make_data(job: str, data_root: str, root: Root) -> str:
     :raises FolderProblem: users can replace its parent.
     :raises OSError: it cannot be made; FileExistsError: a job of that id has left one.
     """
-    marker = {"schema": SCHEMA, "job": job, "boot_id": boot_id(root)}
+    marker = {"schema": SCHEMA, "job": job, "boot_id": read_boot_id(root)}
     with walk(root, data_root) as base:
         os.mkdir(job, 0o700, dir_fd=base.handle)
         with base.enter(job) as folder:

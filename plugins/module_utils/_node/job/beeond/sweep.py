@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable
 
 from ...machine.atomic import remove_file, write_file
+from ...machine.kernel import read_boot_id
 from ...machine.owners import live_jobs, read_owned
 from ...machine.root import Root
 from . import layout, mounting, units
@@ -60,7 +61,7 @@ def find_leftovers(settings: BeeondSettings, root: Root, run: Bounded) -> list[L
     if mounted and is_ours(mounted) and not any(_has(one, settings.mount_point, root) for one in held.values()):
         job = _job_of_bind(mounted.root)
         held[job] = held.get(job) or _guess(job, settings)
-    now = layout.boot_id(root)
+    now = read_boot_id(root)
     return [Leftover(one, data.get(job, now) != now and job not in written) for job, one in held.items()]
 
 

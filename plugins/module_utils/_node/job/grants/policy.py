@@ -9,11 +9,11 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...forms import GUID
 from ...machine.azure import LONGEST_S, Account, account_of
 from ...machine.config import ConfigError, read_config
 from ...machine.root import Root
@@ -24,7 +24,6 @@ NAME = "grants"
 SETTINGS = "/etc/hpcai/grants.json"
 SHORTEST_LIFE_S = 300
 
-_CLIENT_ID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|")
 _KEYS = {"groups", "account_url", "container", "rights"}
 
 
@@ -74,7 +73,7 @@ def settings_from(stated: Mapping[str, Any], where: str) -> GrantSettings:
     life, client_id, listed = stated.get("life_s", 3600), stated.get("client_id", ""), stated.get("grants", [])
     if not isinstance(life, int) or isinstance(life, bool) or not SHORTEST_LIFE_S <= life <= LONGEST_S // 2:
         raise ConfigError(f"life_s in {where} is {life!r}: it may be {SHORTEST_LIFE_S} to {LONGEST_S // 2} seconds.")
-    if not isinstance(client_id, str) or not _CLIENT_ID.fullmatch(client_id):
+    if not isinstance(client_id, str) or (client_id and not GUID.fullmatch(client_id)):
         raise ConfigError(f"client_id in {where} is {client_id!r}: it has the form of a GUID, or is empty.")
     if not isinstance(listed, list):
         raise ConfigError(f"grants in {where} is no list.")

@@ -20,6 +20,7 @@ from typing import Callable
 
 from ...machine.atomic import remove_file, write_file
 from ...machine.config import ConfigError
+from ...machine.kernel import read_boot_id
 from ...machine.root import Root
 from ...machine.run import CommandFailed, Run
 from ...slurm import node_queries, slurmd_env
@@ -33,7 +34,6 @@ FOLDER = "/run/hpcai/job"
 TO_REPORT = f"{FOLDER}/report"
 """Failures whose cause is not in Slurm yet, one file a kind. hpcai-hook-report.path watches it."""
 SCHEMA = 1
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,6 @@ class Failure:
 def timestamp() -> str:
     """Return the time as records have it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def boot_id(root: Root) -> str:
-    """Return the kernel's name of this boot."""
-    return root.text(_BOOT_ID) or ""
 
 
 def record_failure(root: Root, failure: Failure, to_report: bool) -> None:
@@ -146,7 +141,7 @@ def _read(root: Root, path: str) -> Failure | None:
         failure = Failure(**{**given, "others": tuple(given["others"])})
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
-    if failure.boot_id != boot_id(root) or path.rpartition("/")[2] != f"{failure.kind}.json":
+    if failure.boot_id != read_boot_id(root) or path.rpartition("/")[2] != f"{failure.kind}.json":
         return None
     return failure
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from ...machine.config import ConfigError
+from ...machine.kernel import read_boot_id
 from ...machine.root import Root
 from ...machine.run import CommandFailed, follow
 from ...machine.run import run as run_command
@@ -245,7 +246,7 @@ def _failure_of(kind: str, job: str, root: Root, ran: list[Ran], log: Log) -> Fa
     return Failure(
         kind=kind,
         job=job,
-        boot_id=failures.boot_id(root),
+        boot_id=read_boot_id(root),
         script=bad[0].name,
         cause=bad[0].cause,
         last_line=bad[0].last_line[:500],

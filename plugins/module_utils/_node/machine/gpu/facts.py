@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..kernel import read_boot_id
 from ..root import Root
 
 
@@ -153,7 +154,7 @@ class DriverLoad:
 
 def read_load(root: Root) -> DriverLoad | None:
     """Return the present load of the driver; None if it is not loaded."""
-    boot_id = root.text("/proc/sys/kernel/random/boot_id")
+    boot_id = read_boot_id(root)
     try:
         module = os.stat(root.at(_DRIVER_FOLDER)).st_ino
     except OSError:

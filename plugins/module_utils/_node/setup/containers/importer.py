@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...machine.run import CommandFailed, Run
+from ...machine.run import CommandFailed, Run, last_line
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _STEP = re.compile(r"[0-9]+")
@@ -121,8 +121,7 @@ def _digest(uri: str, run: Run) -> str:
     answer = run(["enroot", "digest", uri])
     found = answer.stdout.strip()
     if answer.rc != 0 or not _DIGEST.fullmatch(found):
-        said = (answer.stderr.strip() or found or "nothing").splitlines()[-1]
-        raise CommandFailed(f"the registry tells no digest of {uri}: enroot digest said {said}")
+        raise CommandFailed(f"the registry tells no digest of {uri}: enroot digest said {last_line(answer)}")
     return found
 
 
@@ -135,8 +134,7 @@ def _fetch(uri: str, digest: str, path: str, temporary: str, run: Run) -> None:
     if answer.rc != 0 or not os.path.exists(temporary):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-        said = (answer.stderr.strip() or "nothing").splitlines()[-1]
-        raise CommandFailed(f"{uri} cannot be imported: enroot import said {said}")
+        raise CommandFailed(f"{uri} cannot be imported: enroot import said {last_line(answer)}")
     os.replace(temporary, path)
 
 

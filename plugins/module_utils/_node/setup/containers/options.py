@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ...forms import GUID
 from ...machine.config import FOLDER, ConfigError, read_config
 from ...machine.root import Root
 
@@ -28,7 +29,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _PATH = re.compile(r"/[A-Za-z0-9._/@+-]+")
 _REGISTRY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+")
-_GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def options_of(given: Mapping[str, Any]) -> EnrootOptions:
     _check_forms(options)
     if not isinstance(options.root_makes_folders, bool):
         raise ConfigError(f"root_makes_folders must be true or false, not {options.root_makes_folders!r}.")
-    if options.acr_client_id and not _GUID.fullmatch(options.acr_client_id):
+    if options.acr_client_id and not GUID.fullmatch(options.acr_client_id):
         raise ConfigError("acr_client_id is no client id: it has the form of a GUID, or is empty.")
     _check_groups(options)
     if not options.cache_limit_gib > 0:

@@ -175,7 +175,7 @@ StartLimitIntervalSec=0
 
 [Service]
 Type=oneshot
-ExecStart=/usr/bin/hpcnode arbiter tell
+ExecStart=/usr/bin/hpcnode health report
 TimeoutStartSec=120
 """,
     EVENTS: f"""\

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.engine import Ran
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Outcome, Step
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Outcome, Step, at_boot
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import health
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog, perform
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
@@ -17,6 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     PERIODIC,
     PROLOG,
     Answer,
+    Finding,
     Result,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.engine import TierRun
@@ -53,6 +54,22 @@ def test_a_boot_step_blocks_slurmd_on_fail_and_on_unknown(blocking: bool, blocks
 )
 def test_a_health_check_at_boot_blocks_on_fail_only(check: str, outcomes: dict[str, str]) -> None:
     assert {one: health.judge(run_of(BOOT, check, one)).verdict for one in VERDICTS} == outcomes
+
+
+@pytest.mark.parametrize(
+    ("check", "verdicts"),
+    [
+        ("ib_ports", {"warn": "warn", "fail": "fail", "unknown": "unknown"}),
+        ("ib_rate", {"warn": "warn", "fail": "warn", "unknown": "warn"}),
+    ],
+    ids=["blocks_boot", "other check"],
+)
+def test_a_check_that_a_boot_step_calls_blocks_on_fail_and_on_unknown(check: str, verdicts: dict[str, str]) -> None:
+    found = {one: at_boot(catalog.load(check), [Finding(one, "words", hint="mend it")]) for one in verdicts}
+    assert {one: [taken.verdict for taken in made] for one, made in found.items()} == {
+        one: [verdict] for one, verdict in verdicts.items()
+    }
+    assert all((taken.summary, taken.hint) == ("words", "mend it") for made in found.values() for taken in made)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import arbiter
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import arbiter, health
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli import main as frame
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health import perform as perform_module
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report import ask as ask_module
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.report.ask import Permission
+from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.command import Answer
 
 
 def call(*words: str) -> int:
@@ -76,51 +74,22 @@ def test_arguments_that_make_no_sense_are_refused(words: tuple[str, ...]) -> Non
     assert call(*words) == 3
 
 
-class Performed:
-    """A run of the tier prolog."""
-
-    def __init__(self, blocks: bool) -> None:
-        self.run = self
-        self.blocks_job = blocks
-
-
-def play(monkeypatch: pytest.MonkeyPatch, blocks: bool, given: Permission | Exception) -> None:
-    """Have the checks and the arbiter say this."""
-
-    def answer(*_given: object) -> Permission:
-        if isinstance(given, Exception):
-            raise given
-        return given
-
-    monkeypatch.setattr(perform_module, "perform", lambda *_given: Performed(blocks))
-    monkeypatch.setattr(ask_module, "ask", answer)
-
-
-def test_a_prolog_fails_only_with_the_arbiters_permission(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("words", "runs"), [(("tell",), "report"), (("prolog", "--within", "7"), "prolog")])
+def test_the_names_of_before_do_what_health_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], runs: str
 ) -> None:
-    play(monkeypatch, True, Permission(True, "gpu_count: 7 of 8", "hpcai: health: gpu_count: 7 of 8"))
-    assert call("prolog") == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "gpu_count: 7 of 8"
-    play(monkeypatch, True, Permission(False, "gpu_count: 7 of 8", "the limit is reached"))
-    assert call("prolog") == 0
-    assert "the job starts although gpu_count: 7 of 8: the limit is reached" in capsys.readouterr().out
+    """A node that was set up by the release before calls them until the next site.yml."""
+    given: list[object] = []
 
+    def answer(_root: object, *more: object) -> Answer:
+        given.extend(more)
+        return Answer(1, "as health says")
 
-def test_a_prolog_asks_nobody_where_nothing_is_broken(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    play(monkeypatch, False, Permission(True, "gpu_count: 7 of 8", "asked"))
-    assert call("prolog") == 0
-    assert capsys.readouterr().out == "the node is fit for the job\n"
-
-
-def test_a_prolog_does_not_fail_for_a_defect_of_ours(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    play(monkeypatch, True, RuntimeError("a defect"))
-    assert call("prolog") == 0
-    assert "the checks could not be run, and the job starts: a defect" in capsys.readouterr().out
+    monkeypatch.setattr(health, runs, answer)
+    assert call(*words) == 1
+    assert (capsys.readouterr().out, given) == ("as health says\n", [7.0] if runs == "prolog" else [])
+    assert call("--help") == 0
+    assert "{status,look,serve}" in capsys.readouterr().out
 
 
 def test_there_is_one_arbiter(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:

@@ -114,7 +114,7 @@ def test_scratch_is_left_to_the_health_checks_where_they_look_at_it(node: Node, 
     node.file("/proc/sys/kernel/random/boot_id", "one\n")
     left = {"boot_id": "one", "details": {"kind": "mount", "mountpoint": "/scratch"}}
     node.file("/run/hpcai/boot/directories.json", json.dumps(left))
-    bad = (1, {"schema": 1, "command": "job", "status": 1, "problem": "/scratch is not mounted any more"})
+    bad = (1, {"schema": 1, "command": "job", "status": 1, "problem": "the scratch /scratch is not mounted"})
     assert call("scratch", "--unless-checked") == bad
     node.script("30-health", "true")
     assert call("scratch") == bad, "who asks by hand is told"

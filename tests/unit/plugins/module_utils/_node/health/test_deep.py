@@ -116,12 +116,6 @@ def test_a_tool_is_run_with_a_limit_and_its_environment() -> None:
     assert tool.limits == [3.5, 4.0]
 
 
-def test_the_last_line_that_says_something_is_of_the_errors_first() -> None:
-    assert deep.last_line(ended(stdout="one\ntwo\n")) == "two"
-    assert deep.last_line(ended(stdout="one\n", stderr="bad\n#----\n  \n")) == "bad"
-    assert deep.last_line(ended(stdout="\n#\n")) == "nothing was printed"
-
-
 @pytest.mark.parametrize(("device", "whose"), [("", ""), ("gpu0", " for gpu0")])
 @pytest.mark.parametrize("rc", [124, 137])
 def test_silence_is_a_failure_the_second_time_running(device: str, whose: str, rc: int) -> None:

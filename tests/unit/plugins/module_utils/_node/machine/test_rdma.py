@@ -25,8 +25,10 @@ def test_only_an_active_port_of_infiniband_works(tmp_path: Path) -> None:
     put_ports_of(tmp_path, "nd96asr_v4")
     for number, state in enumerate(("DOWN", "INIT", "ARMED")):
         put_port(tmp_path, f"mlx5_ib{number}", state=state)
+    put_port(tmp_path, "mlx5_ib3", physical="2: Polling")
+    put_port(tmp_path, "mlx5_ib4", physical="")
     ports = read_ports(Root(str(tmp_path)))
-    assert [port.device for port in ports if port.works] == [f"mlx5_ib{number}" for number in range(3, 8)]
+    assert [port.device for port in ports if port.works] == [f"mlx5_ib{number}" for number in range(4, 8)]
     assert [port.device for port in ports if port.link_layer == "Ethernet"] == ["mlx5_an0"]
 
 

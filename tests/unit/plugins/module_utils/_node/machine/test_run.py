@@ -106,7 +106,9 @@ def test_success_passes_through() -> None:
     [
         ("out\n", "first\nlast\n\n", "last"),
         ("out\n", "  \n", "out"),
-        ("", "", "nothing"),
+        ("out\n", "bad\n#----\n  \n", "bad"),
+        ("\n#\n", "", "nothing was printed"),
+        ("", "", "nothing was printed"),
     ],
 )
 def test_a_failure_names_the_command_and_its_last_words(stdout: str, stderr: str, said: str) -> None:

@@ -148,7 +148,8 @@ def test_a_manager_that_fails_again_fails_with_its_last_words(node: Node) -> Non
     outcome = node.perform()
     assert verdict(outcome) == (
         "fail",
-        "nvidia-fabricmanager is failed (exit-code): fabric manager NVIDIA GPU driver version 550.1 does not match",
+        "nvidia-fabricmanager is failed (exit-code), and the NVSwitches need it: "
+        "fabric manager NVIDIA GPU driver version 550.1 does not match",
     )
     assert "journalctl -b -u nvidia-fabricmanager" in outcome.action
     assert (node.ran[0], node.now) == (START, 0)
@@ -187,38 +188,53 @@ def test_ports_that_stay_down_fail_by_name_within_the_limit(node: Node) -> None:
     outcome = node.perform()
     assert verdict(outcome) == (
         "fail",
-        "6 of 8 InfiniBand ports that Standard_ND96asr_v4 promises are active: "
-        "mlx5_ib3 is DOWN (Polling), mlx5_ib6 is INIT (LinkUp)",
+        "InfiniBand port mlx5_ib3 (0104:00:00.0) is DOWN (Polling) (and 1 more)",
     )
-    assert "subnet manager" in outcome.action
+    assert outcome.details["findings"][1]["summary"] == "InfiniBand port mlx5_ib6 (0107:00:00.0) is INIT (LinkUp)"
+    assert "subnet manager" in outcome.details["findings"][1]["action"]
     assert node.now < STEP.limit_s
 
 
 def test_an_ethernet_port_does_not_make_up_for_one_of_infiniband(node: Node) -> None:
     put_port(node.path, "mlx5_ib7", link_layer="Ethernet")
-    assert node.perform().summary.startswith("7 of 8 InfiniBand ports")
+    outcome = node.perform()
+    assert verdict(outcome) == ("fail", "InfiniBand adapter 0108:00:00.0 has no RDMA device")
 
 
 def test_an_adapter_without_a_device_and_one_that_is_not_there_are_named_by_address(node: Node) -> None:
     for number in (1, 4):
         shutil.rmtree(node.path / f"sys/class/infiniband/mlx5_ib{number}")
     shutil.rmtree(node.path / "sys/bus/pci/devices/0105:00:00.0")
-    assert node.perform().summary.endswith(": without RDMA device 0102:00:00.0, not on the PCI bus 0105:00:00.0")
+    assert [found["summary"] for found in node.perform().details["findings"]] == [
+        "InfiniBand adapter 0105:00:00.0 is not on the PCI bus",
+        "InfiniBand adapter 0102:00:00.0 has no RDMA device",
+    ]
 
 
-@pytest.mark.parametrize(
-    ("on_bus", "words"), [(True, "there is no RDMA device"), (False, "no adapter is on the PCI bus")]
-)
-def test_a_machine_without_any_rdma_device_is_told_in_few_words(node: Node, on_bus: bool, words: str) -> None:
+def test_a_machine_without_a_driver_for_its_adapters_fails(node: Node) -> None:
     shutil.rmtree(node.path / "sys/class/infiniband")
-    if not on_bus:
-        shutil.rmtree(node.path / "sys/bus/pci/devices")
     outcome = node.perform()
-    assert verdict(outcome) == (
-        "fail",
-        f"0 of 8 InfiniBand ports that Standard_ND96asr_v4 promises are active: {words}",
-    )
+    assert verdict(outcome) == ("fail", "InfiniBand adapter 0101:00:00.0 has no RDMA device (and 7 more)")
     assert "mlx5_ib" in outcome.action
+
+
+def test_a_machine_without_adapters_fails(node: Node) -> None:
+    shutil.rmtree(node.path / "sys/class/infiniband")
+    for adapter in (node.path / "sys/bus/pci/devices").glob("01*"):
+        shutil.rmtree(adapter)
+    outcome = node.perform()
+    assert verdict(outcome) == ("fail", "InfiniBand adapter 0101:00:00.0 is not on the PCI bus (and 7 more)")
+
+
+def test_a_machine_that_shows_no_devices_at_all_is_unknown(node: Node) -> None:
+    shutil.rmtree(node.path / "sys/class/infiniband")
+    shutil.rmtree(node.path / "sys/bus/pci/devices")
+    assert verdict(node.perform()) == ("unknown", "sysfs shows neither PCI nor RDMA devices")
+
+
+def test_ports_beyond_those_of_the_size_are_not_judged(node: Node) -> None:
+    put_port(node.path, "mlx5_ib8", state="DOWN", physical="2: Polling")
+    assert node.perform().verdict == "pass"
 
 
 def test_a_slow_port_is_warned_of(node: Node) -> None:
@@ -226,7 +242,7 @@ def test_a_slow_port_is_warned_of(node: Node) -> None:
     outcome = node.perform()
     assert verdict(outcome) == (
         "warn",
-        "InfiniBand is slower than the 200 Gb/s of Standard_ND96asr_v4: mlx5_ib2 at 100 Gb/s",
+        "mlx5_ib2 (0103:00:00.0) runs at 100 Gb/s instead of 200",
     )
     assert node.now == 0
 

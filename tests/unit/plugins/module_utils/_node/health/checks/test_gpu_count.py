@@ -192,6 +192,14 @@ def test_counts_gpus_of_amd_by_the_bus(tmp_path: Path, driven: int, on_bus: int,
     assert devices == ({"0008:00:00.0"} if "0008" in summary else {""} if verdict == "fail" else set())
 
 
+def test_of_a_size_that_is_not_known_the_bus_tells_whose_gpus_are_counted(tmp_path: Path) -> None:
+    amd(tmp_path, 7)
+    (tmp_path / "etc/hpcai").mkdir(parents=True)
+    (tmp_path / "etc/hpcai/gpu.json").write_text('{"schema": 1, "gpu_count": 8}', encoding="ascii")
+    result = look(GPU_COUNT, root=tmp_path, size=None)
+    assert (result.verdict, result.summary) == ("fail", "7 of 8 GPUs: the driver amdgpu does not have 0008:00:00.0")
+
+
 def test_its_failure_blocks_job_and_boot() -> None:
     assert (GPU_COUNT.blocks_job, GPU_COUNT.blocks_boot) == (True, True)
     assert {PROLOG, BOOT} <= set(GPU_COUNT.tiers)

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import SCRATCH
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import SCRATCH, problem_of
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
 from ...setup.scratch.node import Node
 from ..playing import context
@@ -178,3 +179,94 @@ def test_cannot_measure_with_settings_that_cannot_be_used(node: Node) -> None:
     put(node, "etc/hpcai/scratch.json", {"schema": 1, "chunk": "many"})
     with pytest.raises(ValueError, match="chunk"):
         measure(node)
+
+
+# What the prolog of a node without health checks looks at: the scratch is as the boot left it.
+
+MOUNT = "36 35 9:127 / /scratch rw,noatime - xfs /dev/md127 rw\n"
+
+
+class BootedMachine:
+    """A machine that was booted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = Root(str(folder))
+        self.write("proc/sys/kernel/random/boot_id", "one\n")
+        self.mounts(MOUNT)
+        (folder / "scratch").mkdir()
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file."""
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(text, encoding="utf-8")
+
+    def mounts(self, text: str) -> None:
+        """What is mounted."""
+        self.write("proc/self/mountinfo", text)
+
+    def left(self, kind: str = "mount", boot_id: str = "one") -> None:
+        """What step directories has left."""
+        details = {"kind": kind, "mountpoint": "/scratch"}
+        self.write("run/hpcai/boot/directories.json", json.dumps({"boot_id": boot_id, "details": details}))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> BootedMachine:
+    """A machine with a mounted scratch."""
+    made = BootedMachine(tmp_path)
+    made.left()
+    return made
+
+
+def test_a_mounted_scratch_that_can_be_written_is_good_and_stays_empty(machine: BootedMachine) -> None:
+    assert problem_of(machine.root) == ""
+    assert list((machine.folder / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["mount", "temporary_disk"])
+def test_a_mount_that_is_gone_is_named(machine: BootedMachine, kind: str) -> None:
+    machine.left(kind)
+    machine.mounts("")
+    assert problem_of(machine.root) == "the scratch /scratch is not mounted"
+
+
+def test_a_plain_folder_need_not_be_mounted(machine: BootedMachine) -> None:
+    machine.left("directory")
+    machine.mounts("")
+    assert problem_of(machine.root) == ""
+    os.rmdir(machine.folder / "scratch")
+    assert problem_of(machine.root) == "the scratch /scratch cannot be written: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("number", "problem"),
+    [
+        (errno.ENOSPC, ""),
+        (errno.EDQUOT, ""),
+        (errno.EIO, "the scratch /scratch cannot be written: Input/output error"),
+        (errno.EROFS, "the scratch /scratch cannot be written: Read-only file system"),
+    ],
+)
+def test_a_scratch_that_users_filled_fails_no_prolog(
+    machine: BootedMachine, monkeypatch: pytest.MonkeyPatch, number: int, problem: str
+) -> None:
+    def write(*_given: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "write", write)
+    assert problem_of(machine.root) == problem
+    assert list((machine.folder / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"boot_id": "one"}', '{"boot_id": "one", "details": {}}'])
+def test_a_node_that_was_promised_no_scratch_is_good(machine: BootedMachine, text: str) -> None:
+    machine.write("run/hpcai/boot/directories.json", text)
+    machine.mounts("")
+    assert problem_of(machine.root) == ""
+
+
+def test_a_record_of_an_earlier_boot_says_nothing(machine: BootedMachine) -> None:
+    machine.left(boot_id="two")
+    machine.mounts("")
+    assert problem_of(machine.root) == ""
