@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ..forms import ConfigError
 from .root import Root
+
+__all__ = ["FOLDER", "SCHEMA", "ConfigError", "as_config", "read_config"]
 
 FOLDER = "/etc/hpcai"
 SCHEMA = 1
 """Version of the files' schema that this code writes, and the newest that it reads."""
-
-
-class ConfigError(ValueError):
-    """A settings file that cannot be used; the message names it and says what to do."""
 
 
 def read_config(root: Root, name: str) -> dict[str, Any] | None:
