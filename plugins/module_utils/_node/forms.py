@@ -55,11 +55,15 @@ def checked(form: Form[_T], value: Any, where: str) -> _T:
 
 
 def record(
-    keys: Mapping[str, Form[Any]], required: Sequence[str] = (), null_is_absent: bool = False
+    keys: Mapping[str, Form[Any]],
+    required: Sequence[str] = (),
+    null_is_absent: bool = False,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Form[dict[str, Any]]:
     """Return the form of a mapping with known keys, each with a form of its own.
 
     :param null_is_absent: a key whose value is null counts as not given, as Ansible has it for a module's options.
+    :param defaults: the values of keys that are not given, as they would be given.
     """
 
     def check(path: str, value: Any) -> dict[str, Any]:
@@ -69,6 +73,7 @@ def record(
         if unknown:
             raise Malformed(f"{path} has unknown keys {', '.join(unknown)}; known are {', '.join(keys)}.".lstrip())
         given = {key: item for key, item in value.items() if not (null_is_absent and item is None)}
+        given = {**(defaults or {}), **given}
         lacking = [key for key in required if key not in given]
         if lacking:
             raise Malformed(f"{path} lacks {', '.join(lacking)}; known keys are {', '.join(keys)}.".lstrip())
@@ -88,7 +93,7 @@ def instance_of(made: Callable[..., _T], keys: Mapping[str, Form[Any]], null_is_
     return lambda path, value: made(**form(path, value))
 
 
-def optional(form: Form[_T], absent: _K) -> Form[_T | _K]:
+def optional(form: Form[Any], absent: Any = None) -> Form[Any]:
     """Return the form of a value, or null, which stands for ``absent``."""
     return lambda path, value: absent if value is None else form(path, value)
 
@@ -129,8 +134,10 @@ def number(minimum: float = 0, maximum: float = math.inf, whole: bool = False, a
     :param whole: it must have no fraction.
     :param above: it must be more than ``minimum``.
     """
-    least = f"above {minimum:g}" if above else f"from {minimum:g} on"
-    expected = f"a {'whole ' if whole else ''}number {least}" + (f", at most {maximum:g}" if maximum < math.inf else "")
+    kind = "a whole number" if whole else "a number"
+    expected = f"{kind} above {minimum:g}" if above else f"{kind} of {minimum:g} or more"
+    if maximum < math.inf:
+        expected = f"{expected}, at most {maximum:g}" if above else f"{kind} from {minimum:g} to {maximum:g}"
 
     def check(path: str, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
@@ -179,7 +186,7 @@ def choice(*options: str) -> Form[str]:
 
     def check(path: str, value: Any) -> str:
         if value not in options:
-            raise wrong(path, " or ".join(options), value)
+            raise wrong(path, " or ".join(filter(None, (", ".join(options[:-1]), options[-1]))), value)
         return str(value)
 
     return check

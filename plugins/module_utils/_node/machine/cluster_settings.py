@@ -109,7 +109,7 @@ _KEY = record(
         "source": choice(PUSH, KEY_VAULT),
         "vault": anything,
         "secret": matching(r"[0-9A-Za-z-]{1,127}", "a text of letters, digits and '-'"),
-        "client_id": optional(guid, None),
+        "client_id": optional(guid),
     },
     required=("source",),
 )

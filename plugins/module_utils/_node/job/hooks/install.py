@@ -81,7 +81,7 @@ def _content(path: str, value: Any) -> str:
 
 _SCRIPTS = mapping_of(
     matching(NAME, NAME_WORDS),
-    optional(instance_of(Wanted, {"content": _content, "limit": optional(seconds, None)}), None),
+    optional(instance_of(Wanted, {"content": _content, "limit": optional(seconds)})),
 )
 
 

@@ -128,7 +128,7 @@ def seconds(path: str, value: Any) -> float:
 
 
 _LIMITS = optional(record(dict.fromkeys(KINDS, optional(record(dict.fromkeys(("script", "total"), seconds)), {}))), {})
-_SCRIPTS = optional(mapping_of(string, optional(seconds, None)), {})
+_SCRIPTS = optional(mapping_of(string, optional(seconds)), {})
 _SETS = optional(mapping_of(string, optional(record(dict.fromkeys(KINDS, _SCRIPTS)), {})), {})
 
 

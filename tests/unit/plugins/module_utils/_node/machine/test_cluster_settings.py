@@ -134,8 +134,8 @@ def test_a_file_of_a_newer_schema_is_an_error(root: Root) -> None:
         ({"cluster": None}, "cluster must be .*, not None"),
         ({"cluster": "a b"}, "cluster must be"),
         ({"functions": "compute"}, "functions must be a list, not 'compute'"),
-        ({"functions": [1]}, r"functions\[0\] must be controller or login or compute, not 1"),
-        ({"functions": ["gpu"]}, r"functions\[0\] must be controller or login or compute, not 'gpu'"),
+        ({"functions": [1]}, r"functions\[0\] must be controller, login or compute, not 1"),
+        ({"functions": ["gpu"]}, r"functions\[0\] must be controller, login or compute, not 'gpu'"),
         ({"controllers": []}, "here: controllers is empty"),
         ({"controllers": None}, "controllers must be a list"),
         # It ends up in a file that systemd reads, and on slurmd's command line.

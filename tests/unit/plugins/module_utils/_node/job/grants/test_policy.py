@@ -113,7 +113,7 @@ def test_a_user_id_without_an_account_is_granted_nothing() -> None:
         ({"life_s": 60}, "life_s"),
         ({"life_s": True}, "life_s"),
         ({"client_id": "me"}, "client_id"),
-        ({"grants": [{**DATA, "rights": "all"}]}, r"grants\[0\].rights must be read or write or delete, not 'all'"),
+        ({"grants": [{**DATA, "rights": "all"}]}, r"grants\[0\].rights must be read, write or delete, not 'all'"),
         ({"grants": [{**DATA, "groups": []}]}, "groups must be a list of 1 or more"),
         ({"grants": [{**DATA, "groups": "research"}]}, "groups must be"),
         ({"grants": [{**DATA, "groups": [""]}]}, r"groups\[0\] must be a text that is not empty"),
