@@ -211,6 +211,13 @@ def anything(_path: str, value: Any) -> Any:
     return value
 
 
+def mapping(path: str, value: Any) -> Mapping[Any, Any]:
+    """A mapping, whose content somebody else checks."""
+    if not isinstance(value, Mapping):
+        raise wrong(path, "a mapping", value)
+    return value
+
+
 def string(path: str, value: Any) -> str:
     """A text, perhaps an empty one."""
     if not isinstance(value, str):
@@ -256,7 +263,7 @@ def check_seconds(name: str, value: object, zero: bool = False) -> float:
     # Not a number compares as false with everything.
     if not ((number >= 0 if zero else number > 0) and number <= LONGEST_S):
         least = "from 0" if zero else "above 0"
-        raise Malformed(f"{name} is {value!r}: give seconds {least}, at most {LONGEST_S}")
+        raise Malformed(f"{name} is {value!r}: give seconds {least}, at most {LONGEST_S}.")
     return number
 
 

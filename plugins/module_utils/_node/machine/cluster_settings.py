@@ -14,7 +14,7 @@ from typing import Any
 
 from ..forms import Malformed, anything, checked, choice, guid, list_of, matching, optional, record
 from .atomic import write_file
-from .config import ConfigError, as_config, read_config
+from .config import as_config, read_checked
 from .root import Root
 from .vm_size import identity_of, is_same_machine
 
@@ -98,10 +98,7 @@ def settings_written(root: Root) -> ClusterSettings | None:
 
     :raises ConfigError: the file cannot be used.
     """
-    stated = read_config(root, CONFIG)
-    if stated is None:
-        return None
-    return settings_from(stated, FROM_FILE, root.at(f"/etc/hpcai/{CONFIG}.json"))
+    return read_checked(root, CONFIG, lambda _path, stated: _settings_from(stated, FROM_FILE))
 
 
 _KEY = record(
@@ -146,9 +143,13 @@ def settings_from(stated: Mapping[str, Any], origin: str, where: str) -> Cluster
     :param where: how messages name the place.
     :raises ConfigError: a key is missing, unknown or of the wrong form.
     """
-    found = checked(_FORM, stated, where)
+    return checked(lambda _path, value: _settings_from(value, origin), stated, where)
+
+
+def _settings_from(stated: Mapping[str, Any], origin: str) -> ClusterSettings:
+    found = _FORM("", stated)
     if COMPUTE in found["functions"] and not found["controllers"]:
-        raise ConfigError(f"{where}: controllers is empty: a compute node needs the address of one.")
+        raise Malformed("controllers is empty: a compute node needs the address of one.")
     return ClusterSettings(
         found["cluster"], found["functions"], found["controllers"], found.get("key", KeySource()), origin
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...forms import absolute_path, checked, choice, instance_of, number, or_empty, string
-from ...machine.config import read_config
+from ...forms import absolute_path, choice, instance_of, number, or_empty, string
+from ...machine.config import read_checked
 from ...machine.root import Root
 from .credential import IDENTITY, KINDS
 
@@ -59,7 +59,7 @@ def read_settings(root: Root) -> BlobSettings:
 
     :raises ConfigError: there is one that cannot be used.
     """
-    return checked(FORM, read_config(root, NAME) or {}, root.at(SETTINGS))
+    return read_checked(root, NAME, FORM) or BlobSettings()
 
 
 HEADROOM = 0.92

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ...forms import checked, choice, instance_of, list_of, mapping_of, number, optional, record, text, wrong
-from ...machine.config import FOLDER, ConfigError, as_config, read_config
+from ...forms import choice, instance_of, list_of, mapping_of, number, optional, record, text, wrong
+from ...machine.config import FOLDER, ConfigError, as_config, read_checked
 from ...machine.root import Root
 
 CONFIG = "beeond"
@@ -76,8 +76,7 @@ def read_settings(root: Root) -> BeeondSettings | None:
 
     :raises ConfigError: they cannot be used.
     """
-    stated = read_config(root, CONFIG)
-    return None if stated is None else settings_from(stated, root.at(SETTINGS))
+    return read_checked(root, CONFIG, settings_from)
 
 
 def as_text(settings: BeeondSettings) -> str:
@@ -131,14 +130,10 @@ _FORM = instance_of(
 )
 
 
-def settings_from(stated: Mapping[str, Any], where: str) -> BeeondSettings:
-    """Return the settings that ``stated`` holds; what is not stated is the default.
-
-    :param where: how messages name the place.
-    :raises ConfigError: a key is unknown, or a value makes no sense.
-    """
-    settings = checked(_FORM, stated, where)
+def settings_from(path: str, value: Any) -> BeeondSettings:
+    """The settings; what is not stated is the default."""
+    settings = _FORM(path, value)
     mount_point, data_root = f"{settings.mount_point}/", f"{settings.data_root}/"
     if mount_point.startswith(data_root) or data_root.startswith(mount_point):
-        raise ConfigError(f"{where}: mount_point and data_root lie in each other: choose other folders.")
+        raise ConfigError("mount_point and data_root lie in each other: choose other folders.")
     return settings

@@ -15,7 +15,6 @@ from typing import Any
 
 from ...forms import (
     Malformed,
-    checked,
     choice,
     guid,
     instance_of,
@@ -28,7 +27,7 @@ from ...forms import (
     text_or_number,
 )
 from ...machine.azure import LONGEST_S, Account, account_of
-from ...machine.config import read_config
+from ...machine.config import read_checked
 from ...machine.root import Root
 from ..azcopy.place import PlaceError, place_of
 from .protocol import RIGHTS
@@ -108,7 +107,7 @@ def read_settings(root: Root) -> GrantSettings:
 
     :raises ConfigError: there is a file that cannot be used.
     """
-    return checked(FORM, read_config(root, NAME) or {}, root.at(SETTINGS))
+    return read_checked(root, NAME, FORM) or GrantSettings()
 
 
 class NotGranted(RuntimeError):

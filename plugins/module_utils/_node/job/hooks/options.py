@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...forms import checked, instance_of, mapping_of, number, optional, record, string
-from ...machine.config import FOLDER, as_config, read_config
+from ...forms import instance_of, mapping_of, number, optional, record, string
+from ...machine.config import FOLDER, as_config, read_checked
 from ...machine.root import Root
 
 PROLOG, EPILOG, HEALTH = "prolog", "epilog", "health"
@@ -146,7 +146,7 @@ def read_settings(root: Root) -> HookSettings:
 
     :raises ConfigError: they cannot be used.
     """
-    return checked(_FORM, read_config(root, CONFIG) or {}, root.at(SETTINGS))
+    return read_checked(root, CONFIG, _FORM) or HookSettings()
 
 
 def as_text(settings: HookSettings) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...forms import ConfigError, boolean, check_seconds, checked, choice, instance_of, list_of, number, wrong
-from ...machine.config import FOLDER, as_config, read_config
+from ...forms import ConfigError, boolean, check_seconds, choice, instance_of, list_of, number, wrong
+from ...machine.config import FOLDER, as_config, read_checked
 from ...machine.gpu import LIMIT_S, GpuFacts
 from ...machine.pci import canonical_busid
 from ...machine.root import Root
@@ -83,9 +83,9 @@ def parse(options: Mapping[str, Any]) -> ClockOptions:
     wanted = _FORM("", options)
     for name in ("graphics_mhz", "memory_mhz"):
         if getattr(wanted, name) is not None and wanted.state != "explicit":
-            raise ConfigError(f"{name} goes with state=explicit only, and state is {wanted.state}")
+            raise ConfigError(f"{name} goes with state=explicit only, and state is {wanted.state}.")
     if wanted.state == "explicit" and wanted.graphics_mhz is None and wanted.memory_mhz is None:
-        raise ConfigError("state=explicit needs graphics_mhz or memory_mhz")
+        raise ConfigError("state=explicit needs graphics_mhz or memory_mhz.")
     return wanted
 
 
@@ -120,9 +120,7 @@ def read_options(root: Root) -> ClockOptions | None:
 
     :raises ConfigError: the file cannot be used.
     """
-    options = read_config(root, CONFIG)
-    where = f"{root.at(FOLDER)}/{CONFIG}.json"
-    return None if options is None else checked(lambda _path, given: parse(given), options, where)
+    return read_checked(root, CONFIG, lambda _path, options: parse(options))
 
 
 def write_options(root: Root, options: ClockOptions, check_mode: bool = False) -> dict[str, str]:

@@ -13,7 +13,6 @@ from typing import Any
 
 from ...forms import (
     Malformed,
-    checked,
     choice,
     list_of,
     mapping_of,
@@ -22,7 +21,7 @@ from ...forms import (
     string,
     text_or_number,
 )
-from ...machine.config import FOLDER, ConfigError, as_config, read_config
+from ...machine.config import FOLDER, ConfigError, as_config, read_checked, read_config
 from ...machine.root import Root
 from ..managed_file import FileChange, change_of
 from ..scratch.options import mountpoint, octal_mode
@@ -90,10 +89,7 @@ def read_options(root: Root) -> DirectoryOptions | None:
 
     :raises ConfigError: they cannot be used.
     """
-    settings = read_settings(root)
-    if settings is None:
-        return None
-    return checked(lambda _path, given: parse(given), settings, root.at(SETTINGS))
+    return read_checked(root, CONFIG, lambda _path, settings: parse(settings))
 
 
 _FOLDER = record(

@@ -15,7 +15,6 @@ from typing import Any
 from ...forms import (
     Malformed,
     boolean,
-    checked,
     choice,
     list_of,
     matching,
@@ -27,7 +26,7 @@ from ...forms import (
     text_or_number,
     wrong,
 )
-from ...machine.config import FOLDER, read_config
+from ...machine.config import FOLDER, read_checked
 from ...machine.disks import parse_size
 from ...machine.root import Root
 
@@ -207,8 +206,7 @@ def read_options(root: Root) -> ScratchOptions | None:
 
     :raises ConfigError: they cannot be used.
     """
-    settings = read_config(root, CONFIG)
-    return None if settings is None else checked(lambda _path, given: parse(given), settings, root.at(SETTINGS))
+    return read_checked(root, CONFIG, lambda _path, settings: parse(settings))
 
 
 def as_settings(options: Mapping[str, Any]) -> dict[str, Any]:

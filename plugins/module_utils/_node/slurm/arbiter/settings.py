@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...forms import absolute_path, boolean, checked, instance_of, mapping_of, matching, number, or_empty, string
-from ...machine.config import FOLDER, ConfigError, read_config
+from ...forms import absolute_path, boolean, instance_of, mapping_of, matching, number, or_empty, string
+from ...machine.config import FOLDER, read_checked
 from ...machine.root import Root
 from .report import MOST_RUNS
 
@@ -78,8 +78,4 @@ def read_settings(root: Root) -> Settings | None:
 
     :raises ConfigError: the file cannot be used; the message says what to do.
     """
-    stated = read_config(root, CONFIG)
-    try:
-        return None if stated is None else checked(FORM, stated, root.at(FILE))
-    except ConfigError as error:
-        raise ConfigError(f"{error} Mend health_checks_arbiter in the inventory and run the playbook again.") from None
+    return read_checked(root, CONFIG, FORM)
