@@ -105,7 +105,7 @@ _FORM = record(
         "temporary_mounts": list_of(mountpoint),
         # By the name of who wants them.
         "folders": mapping_of(
-            matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "letters, digits, dots, dashes and underscores"),
+            matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, dots, dashes and underscores"),
             list_of(_FOLDER),
         ),
     },

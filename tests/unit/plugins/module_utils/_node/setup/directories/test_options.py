@@ -53,7 +53,7 @@ def test_parents_come_before_what_lies_in_them() -> None:
         ({"folders": {"site": [{}]}}, "folders.site[0] lacks path"),
         ({"folders": {"site": "a"}}, "must be a list"),
         ({"folders": ["a"]}, "must be a mapping"),
-        ({"folders": {"a b": []}}, "a key of folders must be letters"),
+        ({"folders": {"a b": []}}, "a key of folders must be a name of letters"),
         ({"folders": {"a": [{"path": "x"}], "b": [{"path": "/scratch/x", "mode": "0700"}]}}, "they must agree"),
         ({"fallback": ["tmpfs"]}, "fallback[0] must be temporary_disk or directory, not 'tmpfs'"),
         ({"fallback": "directory"}, "fallback must be a list"),
