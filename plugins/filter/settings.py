@@ -11,20 +11,20 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import checked
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.catalog import NAMES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings_file import (
     OFF,
     problems_of,
     unknown_names,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.policy import settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants import policy as grants
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine import cluster_settings as cluster
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import SCHEMA, ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter import settings as arbiter
 
 SKIP = "skip"
 """What the key OFF is called in an inventory."""
-CONFIRM = "confirm"
 
 
 def blob_grants(stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def blob_grants(stated: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(stated, Mapping):
         raise AnsibleFilterError(f"blob_grants takes a mapping, not {stated!r}.")
     try:
-        settings_from(stated, "blob_staging_grants")
+        checked(grants.FORM, stated, "blob_staging_grants")
     except ConfigError as error:
         raise AnsibleFilterError(str(error)) from error
     return {"schema": SCHEMA, **stated}
@@ -64,12 +64,13 @@ def health_arbiter_settings(stated: Mapping[str, Any], name: str = "health_check
     """Return the arbiter's settings as they are stated; what the arbiter would not take is an error."""
     if not isinstance(stated, Mapping):
         raise AnsibleFilterError(f"{name} is no mapping, but {stated!r}.")
-    given = {key: value for key, value in stated.items() if value is not None}
-    wrong = list(arbiter.refusals(given)) or list(
-        unknown_names(f"{CONFIRM}: ", given.get(CONFIRM) or {}, NAMES, "check")
-    )
-    if wrong:
-        raise AnsibleFilterError(f"{name}: {'; '.join(wrong)}.")
+    try:
+        settings = checked(arbiter.FORM, stated, name)
+    except ConfigError as error:
+        raise AnsibleFilterError(str(error)) from error
+    unknown = list(unknown_names("confirm: ", settings.confirm, NAMES, "check"))
+    if unknown:
+        raise AnsibleFilterError(f"{name}: {'; '.join(unknown)}.")
     return dict(stated)
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm import cluster, retirement
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import ConfigError, render, render_line
+from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import render, render_line
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import FileOptions, files_of
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.required import missing
 
@@ -32,7 +33,7 @@ def slurm_spare_nodes(
     """Return the names of nodes that are not there yet, for each Uniform scale set."""
     try:
         return cluster.spare_names(hosts, wanted, seen or {})
-    except cluster.ClusterError as error:
+    except ConfigError as error:
         raise AnsibleFilterError(str(error)) from error
 
 
@@ -56,7 +57,7 @@ def slurm_files(hosts: Hosts, wanted: Mapping[str, Any]) -> list[dict[str, str]]
         )
     try:
         files = files_of(hosts, FileOptions(**{key: value for key, value in wanted.items() if value is not None}))
-    except (cluster.ClusterError, ConfigError, UnknownVmSize) as error:
+    except (ConfigError, UnknownVmSize) as error:
         raise AnsibleFilterError(str(error)) from error
     return [{"name": name, "text": text} for name, text in files.items()]
 

@@ -205,7 +205,6 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers import ensure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers.pyxis import BuildFailed
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import OptionError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
 ENROOT: dict[str, dict[str, Any]] = {
@@ -253,7 +252,7 @@ def main() -> NoReturn:
     try:
         wanted = ensure.parse(asked["enroot"], asked["pyxis"], asked["folders"], asked["make_folders"])
         done = ensure.ensure_all(wanted, Root("/"), run, module.check_mode)
-    except (BuildFailed, CommandFailed, ConfigError, OptionError, UnknownVmSize, OSError) as error:
+    except (BuildFailed, CommandFailed, ConfigError, UnknownVmSize, OSError) as error:
         module.fail_json(msg=str(error))
     for warning in done.warnings:
         module.warn(warning)

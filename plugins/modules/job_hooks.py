@@ -112,12 +112,12 @@ from typing import NoReturn
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import (
-    HookError,
     apply,
     plan,
     wanted_from,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import KINDS
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.managed_file import diff_of
 
@@ -139,7 +139,7 @@ def main() -> NoReturn:
         made = plan(root, asked["name"], wanted, asked["limits"])
         if not module.check_mode:
             apply(root, made)
-    except (HookError, OSError) as error:
+    except (ConfigError, OSError) as error:
         module.fail_json(msg=str(error))
     for warning in made.warnings:
         module.warn(warning)

@@ -99,11 +99,11 @@ from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disks import Refused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import exports
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.options import SharedProblem
 
 EXPORT: dict[str, dict[str, Any]] = {
     "path": {"type": "str", "required": True},
@@ -138,7 +138,7 @@ def main() -> NoReturn:
             actions.append("exportfs -ra")
             if not check:
                 exports.refresh(run)
-    except (CommandFailed, Refused, SharedProblem, OSError) as error:
+    except (CommandFailed, ConfigError, Refused, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(actions), actions=actions, diff=file.as_diff())
 

@@ -180,7 +180,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import options
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.apply import unmount_fallback
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories.ensure import Outcome, ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import check_count
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import disk_count
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
 FOLDER: dict[str, dict[str, Any]] = {
@@ -211,7 +211,7 @@ def main() -> NoReturn:
     asked, check, root = module.params, module.check_mode, Root("/")
     done = Outcome(None, "")
     try:
-        check_count("nvme_count", asked["nvme_count"])
+        disk_count("nvme_count", asked["nvme_count"])
         check_seconds("wait", asked["wait"], zero=True)
         unmounted: tuple[str, ...] = ()
         if asked["state"] == "absent":

@@ -253,7 +253,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.en
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import (
     DEFAULTS,
     as_settings,
-    check_count,
+    disk_count,
     parse,
 )
 
@@ -289,9 +289,8 @@ def main() -> NoReturn:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     options = {name: module.params[name] for name in DEFAULTS}
     persistent = module.params["persistent"] and module.params["state"] != "absent"
-    nvme_count = module.params["nvme_count"]
     try:
-        check_count("nvme_count", nvme_count)
+        nvme_count = disk_count("nvme_count", module.params["nvme_count"])
         wanted = parse(options)
         disks = stated_count(wanted, nvme_count)
         outcome = ensure(

@@ -131,7 +131,6 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs.options import (
     NFS4,
     TYPES,
-    SharedProblem,
     parse,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.users.options import UserProblem
@@ -164,7 +163,7 @@ def main() -> NoReturn:
         if not module.check_mode:
             mounting.apply(root, made, run, live)
             problems = mounting.unreachable(mounts, run) if live else []
-    except (CommandFailed, ConfigError, SharedProblem, UserProblem, OSError) as error:
+    except (CommandFailed, ConfigError, UserProblem, OSError) as error:
         module.fail_json(msg=str(error))
     answer: dict[str, Any] = {"changed": bool(made.actions), "actions": made.actions, "diff": diff_of(made.files)}
     if problems and module.params["when_unreachable"] == "fail":

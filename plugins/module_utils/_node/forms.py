@@ -4,14 +4,19 @@
 
 """Checked input: forms that values have, made of each other.
 
-A form takes the value's place, for messages, and the value, and returns it clean. Ansible's templates make texts of
-numbers, so digits in quotes are a number here. Everything else is strict.
+A form takes the value's place, for messages, and the value, and returns it clean. The place of what a file or a module
+was given as a whole is empty; ``checked`` puts the file's name before the message.
+
+Ansible's templates make texts of numbers, so digits in quotes are a number to ``integer`` and ``above_zero``, which are
+for what people describe by hand. Everything else is strict.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
 from typing import Any, Callable, TypeVar
 
 _T = TypeVar("_T")
@@ -26,38 +31,89 @@ _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _BUSID = re.compile(r"([0-9a-f]{4,8})(:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
-class Malformed(ValueError):
+class ConfigError(ValueError):
+    """Settings that cannot be used; the message is one line with the place, and what to do."""
+
+
+class Malformed(ConfigError):
     """A value that has not the form of its place; the message is one line with the place, the form, and the value."""
 
 
 def wrong(path: str, expected: str, value: Any) -> Malformed:
     """Return the error of a value that is not what is expected."""
-    return Malformed(f"{path} must be {expected}, not {value!r}.")
+    return Malformed(f"{path} must be {expected}, not {value!r}.".lstrip())
 
 
-def record(keys: Mapping[str, Form[Any]], required: Sequence[str] = ()) -> Form[dict[str, Any]]:
-    """Return the form of a mapping with known keys, each with a form of its own."""
+def checked(form: Form[_T], value: Any, where: str) -> _T:
+    """Return the clean value.
+
+    :param where: what messages begin with, such as a file's name.
+    :raises Malformed: the value has another form.
+    """
+    try:
+        return form("", value)
+    except Malformed as error:
+        raise Malformed(f"{where}: {error}") from None
+
+
+def record(
+    keys: Mapping[str, Form[Any]],
+    required: Sequence[str] = (),
+    null_is_absent: bool = False,
+    defaults: Mapping[str, Any] | None = None,
+) -> Form[dict[str, Any]]:
+    """Return the form of a mapping with known keys, each with a form of its own.
+
+    :param null_is_absent: a key whose value is null counts as not given, as Ansible has it for a module's options.
+    :param defaults: the values of keys that are not given, as they would be given.
+    """
 
     def check(path: str, value: Any) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise wrong(path, f"a mapping with keys of {', '.join(keys)}", value)
         unknown = sorted(str(key) for key in value if key not in keys)
         if unknown:
-            raise Malformed(f"{path} has unknown keys {', '.join(unknown)}; known are {', '.join(keys)}.")
-        lacking = [key for key in required if key not in value]
+            raise Malformed(f"{path} has unknown keys {', '.join(unknown)}; known are {', '.join(keys)}.".lstrip())
+        given = {key: item for key, item in value.items() if not (null_is_absent and item is None)}
+        given = {**(defaults or {}), **given}
+        lacking = [key for key in required if key not in given]
         if lacking:
-            raise Malformed(f"{path} lacks {', '.join(lacking)}; known keys are {', '.join(keys)}.")
-        return {str(key): keys[key](f"{path}.{key}", item) for key, item in value.items()}
+            raise Malformed(f"{path} lacks {', '.join(lacking)}; known keys are {', '.join(keys)}.".lstrip())
+        return {str(key): keys[key](f"{path}.{key}" if path else str(key), item) for key, item in given.items()}
 
     return check
 
 
-def list_of(form: Form[_T]) -> Form[tuple[_T, ...]]:
-    """Return the form of a list of values of one form."""
+def instance_of(made: Callable[..., _T], keys: Mapping[str, Form[Any]], null_is_absent: bool = False) -> Form[_T]:
+    """Return the form of a mapping of a dataclass's fields. Those of ``keys`` without a default are required."""
+    required = [
+        one.name
+        for one in fields(made)  # type: ignore[arg-type]
+        if one.name in keys and one.default is MISSING and one.default_factory is MISSING
+    ]
+    form = record(keys, required, null_is_absent)
+    return lambda path, value: made(**form(path, value))
+
+
+def optional(form: Form[Any], absent: Any = None) -> Form[Any]:
+    """Return the form of a value, or null, which stands for ``absent``."""
+    return lambda path, value: absent if value is None else form(path, value)
+
+
+def or_empty(form: Form[str]) -> Form[str]:
+    """Return the form of a text that may be empty too."""
+    return lambda path, value: "" if value == "" else form(path, value)
+
+
+def list_of(form: Form[_T], least: int = 0) -> Form[tuple[_T, ...]]:
+    """Return the form of a list of values of one form.
+
+    :param least: how many there must be.
+    """
 
     def check(path: str, value: Any) -> tuple[_T, ...]:
-        if not isinstance(value, (list, tuple)):
-            raise wrong(path, "a list", value)
+        if not isinstance(value, (list, tuple)) or len(value) < least:
+            raise wrong(path, f"a list of {least} or more" if least else "a list", value)
         return tuple(form(f"{path}[{position}]", item) for position, item in enumerate(value))
 
     return check
@@ -70,6 +126,28 @@ def mapping_of(name: Form[_K], form: Form[_T]) -> Form[dict[_K, _T]]:
         if not isinstance(value, Mapping):
             raise wrong(path, "a mapping", value)
         return {name(f"a key of {path}", key): form(f"{path}.{key}", item) for key, item in value.items()}
+
+    return check
+
+
+def number(minimum: float = 0, maximum: float = math.inf, whole: bool = False, above: bool = False) -> Form[Any]:
+    """Return the form of a number, which stays as it is.
+
+    :param whole: it must have no fraction.
+    :param above: it must be more than ``minimum``.
+    """
+    kind = "a whole number" if whole else "a number"
+    expected = f"{kind} above {minimum:g}" if above else f"{kind} of {minimum:g} or more"
+    if maximum < math.inf:
+        expected = f"{expected}, at most {maximum:g}" if above else f"{kind} from {minimum:g} to {maximum:g}"
+
+    def check(path: str, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+            raise wrong(path, expected, value)
+        # Not a number compares as false with everything.
+        if not (minimum <= value <= maximum) or value == math.inf or (above and value == minimum):
+            raise wrong(path, expected, value)
+        return value
 
     return check
 
@@ -90,7 +168,7 @@ def integer(minimum: int = 0, maximum: int | None = None) -> Form[int]:
     return check
 
 
-def matching(pattern: str, expected: str) -> Form[str]:
+def matching(pattern: str | re.Pattern[str], expected: str) -> Form[str]:
     """Return the form of a text that a regular expression describes.
 
     :param expected: the same in words, for messages.
@@ -110,7 +188,7 @@ def choice(*options: str) -> Form[str]:
 
     def check(path: str, value: Any) -> str:
         if value not in options:
-            raise wrong(path, " or ".join(options), value)
+            raise wrong(path, " or ".join(filter(None, (", ".join(options[:-1]), options[-1]))), value)
         return str(value)
 
     return check
@@ -128,6 +206,38 @@ def boolean(path: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise wrong(path, "true or false", value)
     return value
+
+
+def anything(_path: str, value: Any) -> Any:
+    """A value that somebody else checks."""
+    return value
+
+
+def mapping(path: str, value: Any) -> Mapping[Any, Any]:
+    """A mapping, whose content somebody else checks."""
+    if not isinstance(value, Mapping):
+        raise wrong(path, "a mapping", value)
+    return value
+
+
+def string(path: str, value: Any) -> str:
+    """A text, perhaps an empty one."""
+    if not isinstance(value, str):
+        raise wrong(path, "a text", value)
+    return value
+
+
+def absolute_path(path: str, value: Any) -> str:
+    """A path from the root folder on."""
+    if not isinstance(value, str) or not value.startswith("/"):
+        raise wrong(path, "an absolute path", value)
+    return value
+
+
+not_empty = matching(r"(?s).+", "a text that is not empty")
+plain_path = matching(r"/[A-Za-z0-9._/@+-]+", "an absolute path of letters, digits and ._/@+- only")
+"""A path without what would need quotes in a mount table, an environment file, or a program's own."""
+guid = matching(GUID, "a GUID")
 
 
 def text(path: str, value: Any) -> str:
@@ -155,7 +265,7 @@ def check_seconds(name: str, value: object, zero: bool = False) -> float:
     # Not a number compares as false with everything.
     if not ((number >= 0 if zero else number > 0) and number <= LONGEST_S):
         least = "from 0" if zero else "above 0"
-        raise Malformed(f"{name} is {value!r}: give seconds {least}, at most {LONGEST_S}")
+        raise Malformed(f"{name} is {value!r}: give seconds {least}, at most {LONGEST_S}.")
     return number
 
 

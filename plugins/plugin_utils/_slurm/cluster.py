@@ -14,13 +14,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import (
+    ConfigError,
+    instance_of,
+    integer,
+    mapping_of,
+    optional,
+    string,
+    text_or_number,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import VmSize, find_size
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
 
 Hostvars = Mapping[str, Any]
 
 
-class ClusterError(ValueError):
+class ClusterError(ConfigError):
     """The inventory describes no cluster that Slurm could run; the message names the host."""
 
 
@@ -101,7 +110,6 @@ DEFAULT_SPARES = 32
 """Spare names of a scale set that ``wanted`` does not name."""
 MOST_SPARES = 5000
 """More names than any scale set can have instances, and few enough for slurmctld."""
-_SPARE_KEYS = {"count", "vm_size", "first"}
 
 
 class SpareNames(TypedDict):
@@ -121,9 +129,17 @@ class SpareNames(TypedDict):
 class _SpareOptions:
     """What the user wants for a set."""
 
-    count: int
+    count: int = DEFAULT_SPARES
     vm_size: str | None = None
     first: int = 0
+
+
+_COUNT = integer(0, MOST_SPARES)
+_SPARE = instance_of(_SpareOptions, {"count": _COUNT, "vm_size": optional(string), "first": integer(0, 10**9)})
+_SPARES = mapping_of(
+    text_or_number,
+    lambda path, wish: _SPARE(path, wish) if isinstance(wish, Mapping) else _SpareOptions(_COUNT(path, wish)),
+)
 
 
 def spare_names(hosts: Iterable[Hostvars], wanted: Any, seen: Mapping[str, int]) -> list[SpareNames]:
@@ -135,9 +151,11 @@ def spare_names(hosts: Iterable[Hostvars], wanted: Any, seen: Mapping[str, int])
     :param wanted: how many names a set gets: a number for all sets, or a mapping of sets to a number or to ``count``,
         ``vm_size`` and ``first``. A set that has no instance gets names only if a ``vm_size`` is given for it.
     :param seen: the highest id that each set was known to have had before.
-    :raises ClusterError: ``wanted`` is of another form.
+    :raises ConfigError: ``wanted`` is of another form, or a set has no VM size.
     """
-    wishes, others = _all_spare_options(wanted)
+    by_set = isinstance(wanted, Mapping)
+    wishes = _SPARES("slurm_spare_nodes", wanted) if by_set else {}
+    others = DEFAULT_SPARES if by_set else _COUNT("slurm_spare_nodes", wanted)
     members: dict[str, dict[int, Hostvars]] = {}
     taken = set()
     for hostvars in hosts:
@@ -178,35 +196,3 @@ def _size_of_next(instances: Mapping[int, Hostvars]) -> str | None:
     model = newest.get("azure_scale_set")
     size = (model.get("vm_size") if isinstance(model, Mapping) else None) or newest.get("azure_vm_size")
     return str(size) if size else None
-
-
-def _all_spare_options(wanted: Any) -> tuple[dict[str, _SpareOptions], int]:
-    """Return what is wanted for the sets that are named, and the count for all others."""
-    if isinstance(wanted, Mapping):
-        return {str(name): _spare_options(str(name), wish) for name, wish in wanted.items()}, DEFAULT_SPARES
-    return {}, _number(wanted, "slurm_spare_nodes")
-
-
-def _spare_options(name: str, wish: Any) -> _SpareOptions:
-    where = f"slurm_spare_nodes.{name}"
-    if not isinstance(wish, Mapping):
-        return _SpareOptions(_number(wish, where))
-    unknown = sorted(str(key) for key in wish if key not in _SPARE_KEYS)
-    if unknown:
-        raise ClusterError(
-            f"{where} has unknown keys: {', '.join(unknown)}; it may have {', '.join(sorted(_SPARE_KEYS))}."
-        )
-    size = wish.get("vm_size")
-    return _SpareOptions(
-        count=_number(wish.get("count", DEFAULT_SPARES), f"{where}.count"),
-        vm_size=str(size) if size else None,
-        first=_number(wish.get("first", 0), f"{where}.first", most=10**9),
-    )
-
-
-def _number(value: Any, where: str, most: int = MOST_SPARES) -> int:
-    # From the command line a number comes as a text.
-    text = str(value).strip()
-    if isinstance(value, bool) or not (text.isascii() and text.isdecimal()) or int(text) > most:
-        raise ClusterError(f"{where} is {value!r}: it must be a whole number from 0 to {most}.")
-    return int(text)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases import (
     OLDEST,
     Release,
@@ -17,10 +18,6 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.releases i
     gone_since,
     shown,
 )
-
-
-class ConfigError(ValueError):
-    """A value that cannot stand in a configuration file of Slurm; the message names the key."""
 
 
 def render(settings: Mapping[str, Any]) -> str:

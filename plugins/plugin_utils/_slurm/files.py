@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import compress
 
 from .cluster import ClusterError, Hostvars, Node, SpareNames, in_order, nodes_of, spare_nodes
 from .config import (
-    ConfigError,
     Release,
     check_keys,
     job_container_lines,

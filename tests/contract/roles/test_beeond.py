@@ -113,9 +113,9 @@ def test_a_node_that_has_it_all_is_left_alone(show: Show, shown: dict[str, dict[
 
 
 def test_the_roles_defaults_are_those_of_hpcnode(shown: dict[str, dict[str, Any]]) -> None:
-    assert settings_from(shown["debian"]["settings"], "role") == settings_from({}, "hpcnode")
+    assert settings_from("role", shown["debian"]["settings"]) == settings_from("hpcnode", {})
     assert set(shown["debian"]["settings"]) == set(vars(BeeondSettings()))
-    own = settings_from(shown["scratch"]["settings"], "role")
+    own = settings_from("role", shown["scratch"]["settings"])
     assert (own.data_root, own.start_limit_s) == ("/fast/beeond", 600)
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import settings_from
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.policy import settings_from as grants_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import checked
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy import options as blob
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants import policy as grants
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import wanted_from
 
 from .conftest import LOCAL, Show
@@ -77,7 +78,7 @@ def test_an_image_that_has_it_is_left_alone(shown: dict[str, dict[str, Any]]) ->
 def test_hpcnode_can_read_the_settings(shown: dict[str, dict[str, Any]], host: str) -> None:
     stated = dict(shown[host]["settings"])
     assert stated.pop("schema") == 1
-    found = settings_from(stated, "blob.json")
+    found = checked(blob.FORM, stated, "blob.json")
     wanted = {
         "bare": ("/opt/hpcai/azcopy/10.32.2/azcopy", 0.0, "/scratch/hpcai-azcopy"),
         "image": ("azcopy", 20.0, "/fast/hpcai-azcopy"),
@@ -86,8 +87,8 @@ def test_hpcnode_can_read_the_settings(shown: dict[str, dict[str, Any]], host: s
 
 
 def test_the_service_can_read_the_grants(shown: dict[str, dict[str, Any]]) -> None:
-    assert grants_from(shown["bare"]["grants"], "grants.json").grants == ()
-    found = grants_from(shown["image"]["grants"], "grants.json")
+    assert checked(grants.FORM, shown["bare"]["grants"], "grants.json").grants == ()
+    found = checked(grants.FORM, shown["image"]["grants"], "grants.json")
     assert [(one.groups, one.url, one.rights) for one in found.grants] == [
         (("research",), "https://training.blob.core.windows.net/data", "read")
     ]

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..forms import GUID
+from ..forms import Malformed, anything, checked, choice, guid, list_of, matching, optional, record
 from .atomic import write_file
-from .config import ConfigError, as_config, read_config
+from .config import as_config, read_checked
 from .root import Root
 from .vm_size import identity_of, is_same_machine
 
@@ -26,10 +26,6 @@ MEMORY_FILE = "/var/lib/hpcai/joining.json"
 FROM_FILE, FROM_USER_DATA = "cluster.json", "user data"
 PUSH, KEY_VAULT = "push", "key_vault"
 CONTROLLER, LOGIN, COMPUTE = "controller", "login", "compute"
-
-# These end up in slurmd's command line and environment file.
-_CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9_.:-]{0,252}")
 
 
 @dataclass(frozen=True)
@@ -102,10 +98,43 @@ def settings_written(root: Root) -> ClusterSettings | None:
 
     :raises ConfigError: the file cannot be used.
     """
-    stated = read_config(root, CONFIG)
-    if stated is None:
-        return None
-    return settings_from(stated, FROM_FILE, root.at(f"/etc/hpcai/{CONFIG}.json"))
+    return read_checked(root, CONFIG, lambda _path, stated: _settings_from(stated, FROM_FILE))
+
+
+_KEY = record(
+    {
+        "source": choice(PUSH, KEY_VAULT),
+        "vault": anything,
+        "secret": matching(r"[0-9A-Za-z-]{1,127}", "a text of letters, digits and '-'"),
+        "client_id": optional(guid),
+    },
+    required=("source",),
+)
+
+
+def _key(path: str, value: Any) -> KeySource:
+    key = KeySource(**_KEY(path, value))
+    if key.source == PUSH:
+        # With this source nobody looks at the vault: it may stand there for later.
+        return replace(key, vault=None)
+    if not isinstance(key.vault, str):
+        raise Malformed(f"{path} lacks vault: with {KEY_VAULT} it is the vault's URL.")
+    try:
+        return replace(key, vault=vault_of(key.vault).url)
+    except ValueError as error:
+        raise Malformed(f"{path}.vault: {error}") from None
+
+
+# Names and addresses end up in slurmd's command line and environment file.
+_FORM = record(
+    {
+        "cluster": matching(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "a text of letters, digits, '-', '_' and '.'"),
+        "functions": list_of(choice(CONTROLLER, LOGIN, COMPUTE)),
+        "controllers": list_of(matching(r"[A-Za-z0-9:][A-Za-z0-9_.:-]{0,252}", "an address or a name")),
+        "key": optional(_key, KeySource()),
+    },
+    required=("cluster", "functions", "controllers"),
+)
 
 
 def settings_from(stated: Mapping[str, Any], origin: str, where: str) -> ClusterSettings:
@@ -114,23 +143,15 @@ def settings_from(stated: Mapping[str, Any], origin: str, where: str) -> Cluster
     :param where: how messages name the place.
     :raises ConfigError: a key is missing, unknown or of the wrong form.
     """
-    _keys(stated, {"cluster", "functions", "controllers", "key"}, where)
-    functions = _texts(stated, "functions", where)
-    for function in functions:
-        if function not in (CONTROLLER, LOGIN, COMPUTE):
-            raise ConfigError(f"functions in {where} has {function!r}: it may have controller, login and compute.")
-    controllers = _texts(stated, "controllers", where)
-    for address in controllers:
-        if not _ADDRESS.fullmatch(address):
-            raise ConfigError(f"controllers in {where} has {address!r}, which is neither an address nor a name.")
-    if COMPUTE in functions and not controllers:
-        raise ConfigError(f"controllers in {where} is empty: a compute node needs the address of one.")
+    return checked(lambda _path, value: _settings_from(value, origin), stated, where)
+
+
+def _settings_from(stated: Mapping[str, Any], origin: str) -> ClusterSettings:
+    found = _FORM("", stated)
+    if COMPUTE in found["functions"] and not found["controllers"]:
+        raise Malformed("controllers is empty: a compute node needs the address of one.")
     return ClusterSettings(
-        name=_text(stated, "cluster", _CLUSTER, "letters, digits, '-', '_' and '.'", where),
-        functions=functions,
-        controllers=controllers,
-        key=_key_source(stated.get("key"), f"key in {where}"),
-        origin=origin,
+        found["cluster"], found["functions"], found["controllers"], found.get("key", KeySource()), origin
     )
 
 
@@ -176,52 +197,6 @@ def as_stated(settings: ClusterSettings) -> dict[str, Any]:
         "key": asdict(settings.key),
     }
 
-
-def _key_source(stated: Any, where: str) -> KeySource:
-    if stated is None:
-        return KeySource()
-    if not isinstance(stated, Mapping):
-        raise ConfigError(f"{where} is no mapping.")
-    _keys(stated, {"source", "vault", "secret", "client_id"}, where)
-    source = stated.get("source")
-    if source not in (PUSH, KEY_VAULT):
-        raise ConfigError(f"source of {where} is {source!r}: it may be {PUSH} or {KEY_VAULT}.")
-    secret = _text({"secret": KeySource.secret, **stated}, "secret", _SECRET_NAME, "letters, digits and '-'", where)
-    vault, client_id = stated.get("vault"), stated.get("client_id")
-    if client_id is not None and not (isinstance(client_id, str) and GUID.fullmatch(client_id)):
-        raise ConfigError(f"client_id of {where} is no client id: it has the form of a GUID, or is null.")
-    if source == PUSH:
-        # With this source nobody looks at the vault: it may stand there for later.
-        return KeySource(PUSH, None, secret, client_id)
-    if not isinstance(vault, str):
-        raise ConfigError(f"vault of {where} is missing: with {KEY_VAULT} it is the vault's URL.")
-    try:
-        return KeySource(KEY_VAULT, vault_of(vault).url, secret, client_id)
-    except ValueError as error:
-        raise ConfigError(f"vault of {where}: {error}") from None
-
-
-def _keys(stated: Mapping[str, Any], known: set[str], where: str) -> None:
-    unknown = sorted(str(key) for key in stated if key not in known)
-    if unknown:
-        raise ConfigError(f"{where} has unknown keys: {', '.join(unknown)}; it may have {', '.join(sorted(known))}.")
-
-
-def _text(stated: Mapping[str, Any], key: str, form: re.Pattern[str], words: str, where: str) -> str:
-    value = stated.get(key)
-    if not isinstance(value, str) or not form.fullmatch(value):
-        raise ConfigError(f"{key} of {where} is {value!r}: it must be a text of {words}.")
-    return value
-
-
-def _texts(stated: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    value = stated.get(key)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ConfigError(f"{key} of {where} must be a list of texts, not {value!r}.")
-    return tuple(value)
-
-
-_SECRET_NAME = re.compile(r"[0-9A-Za-z-]{1,127}")
 
 # One suffix for each of Azure's clouds. A token of this machine goes nowhere else.
 _VAULT = re.compile(

@@ -7,17 +7,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
+from ..forms import ConfigError, Form
 from .root import Root
+
+__all__ = ["FOLDER", "SCHEMA", "ConfigError", "as_config", "read_checked", "read_config"]
+
+_T = TypeVar("_T")
 
 FOLDER = "/etc/hpcai"
 SCHEMA = 1
 """Version of the files' schema that this code writes, and the newest that it reads."""
-
-
-class ConfigError(ValueError):
-    """A settings file that cannot be used; the message names it and says what to do."""
 
 
 def read_config(root: Root, name: str) -> dict[str, Any] | None:
@@ -46,6 +47,21 @@ def read_config(root: Root, name: str) -> dict[str, Any] | None:
             f"install the hpcnode of the collection that wrote it (role hpcai.azure.node_tools)."
         )
     return settings
+
+
+def read_checked(root: Root, name: str, form: Form[_T]) -> _T | None:
+    """Return the settings of ``/etc/hpcai/<name>.json`` in their form; None if the file is not there.
+
+    :raises ConfigError: they cannot be read or have another form.
+    """
+    settings = read_config(root, name)
+    try:
+        return None if settings is None else form("", settings)
+    except ConfigError as error:
+        path = root.at(f"{FOLDER}/{name}.json")
+        raise ConfigError(
+            f"{path}: {error} Correct the inventory and run the playbook again, which writes it."
+        ) from None
 
 
 def as_config(settings: dict[str, Any]) -> str:

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..forms import check_seconds
-from ..machine.config import FOLDER, ConfigError, as_config, read_config
+from ..forms import check_seconds, instance_of, matching, number, optional
+from ..machine.config import FOLDER, as_config, read_checked
 from ..machine.gpu import LIMIT_S
 from ..machine.root import Root
 from ..machine.run import Run, must
@@ -49,21 +49,22 @@ class GpuSettings:
         return self == GpuSettings()
 
 
+_FORM = instance_of(
+    GpuSettings,
+    {
+        "min_driver": optional(matching(_VERSION, "a version such as '535' or '550.54.15'")),
+        "gpu_count": optional(number(whole=True)),
+        "timeout": check_seconds,
+    },
+)
+
+
 def settings_of(options: Mapping[str, Any]) -> GpuSettings:
     """Return what the options ask for.
 
-    :raises ValueError: an option is not known or has a value of the wrong kind.
+    :raises ConfigError: an option is not known or has a value of the wrong kind.
     """
-    unknown = sorted(set(options) - set(GpuSettings.__dataclass_fields__))
-    if unknown:
-        raise ValueError(f"unknown option {unknown[0]}: there are {', '.join(GpuSettings.__dataclass_fields__)}")
-    min_driver, gpu_count = options.get("min_driver"), options.get("gpu_count")
-    timeout = check_seconds("timeout", options.get("timeout", LIMIT_S))
-    if min_driver is not None and not (isinstance(min_driver, str) and _VERSION.fullmatch(min_driver)):
-        raise ValueError(f"min_driver is {min_driver!r}: give a version such as '535' or '550.54.15'")
-    if gpu_count is not None and (isinstance(gpu_count, bool) or not isinstance(gpu_count, int) or gpu_count < 0):
-        raise ValueError(f"gpu_count is {gpu_count!r}: give a number of GPUs, 0 for none")
-    return GpuSettings(min_driver, gpu_count, timeout)
+    return _FORM("", options)
 
 
 def read_settings(root: Root) -> GpuSettings:
@@ -71,14 +72,7 @@ def read_settings(root: Root) -> GpuSettings:
 
     :raises ConfigError: the file cannot be used.
     """
-    try:
-        return settings_of(read_config(root, CONFIG) or {})
-    except ConfigError:
-        raise
-    except ValueError as error:
-        raise ConfigError(
-            f"{root.at(FOLDER)}/{CONFIG}.json: {error}: run the playbook again, which writes it."
-        ) from error
+    return read_checked(root, CONFIG, _FORM) or GpuSettings()
 
 
 def version_of(text: str) -> tuple[int, ...]:

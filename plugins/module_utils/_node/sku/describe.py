@@ -18,6 +18,7 @@ from ..forms import (
     choice,
     cpu_list,
     cpus_of,
+    instance_of,
     integer,
     list_of,
     mapping_of,
@@ -29,12 +30,7 @@ from ..forms import (
 from .table import HAND
 from .types import CpuModel, Gpu, Hca, NumaNode, Threshold, VmSize
 
-_CPU = record(
-    {"arch": choice("x86_64", "arm64"), "vendor": text, "family": integer(), "model": integer()},
-    required=("arch", "vendor", "family", "model"),
-)
-_NUMA_NODE = record({"id": integer(), "cpus": cpu_list}, required=("id", "cpus"))
-_DEVICE = record({"busid": busid, "numa_node": integer(), "switch": integer()}, required=("busid", "numa_node"))
+_DEVICE = {"busid": busid, "numa_node": integer(), "switch": integer()}
 _THRESHOLD = record(
     {
         "limit": above_zero,
@@ -53,18 +49,20 @@ FORMS: Mapping[str, Form[Any]] = {
     "cores_per_socket": integer(1),
     "threads_per_core": integer(1),
     "memory_mib": integer(1),
-    "cpu": lambda path, value: CpuModel(**_CPU(path, value)),
-    "numa_nodes": list_of(lambda path, value: NumaNode(**_NUMA_NODE(path, value))),
+    "cpu": instance_of(
+        CpuModel, {"arch": choice("x86_64", "arm64"), "vendor": text, "family": integer(), "model": integer()}
+    ),
+    "numa_nodes": list_of(instance_of(NumaNode, {"id": integer(), "cpus": cpu_list})),
     "gpu_model": text,
     "gpu_count": integer(),
     "gpu_memory_gb": integer(1),
-    "gpus": list_of(lambda path, value: Gpu(**_DEVICE(path, value))),
+    "gpus": list_of(instance_of(Gpu, _DEVICE)),
     "gpu_memory_clock_mhz": integer(1),
     "gpu_graphics_clock_mhz": integer(1),
     "gpu_default_graphics_clock_mhz": integer(1),
     "nvswitch": boolean,
     "hca_count": integer(),
-    "hcas": list_of(lambda path, value: Hca(**_DEVICE(path, value))),
+    "hcas": list_of(instance_of(Hca, _DEVICE)),
     "ib_rate_gbps": integer(1),
     # As the kernel and NCCL spell it.
     "pcie_gtps": matching(r"[0-9]{1,3}(\.[0-9])? GT/s( PCIe)?", "a speed such as 16 GT/s or 32.0 GT/s PCIe"),

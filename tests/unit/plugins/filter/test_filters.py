@@ -106,9 +106,12 @@ def test_health_settings_refuse_what_no_check_knows(render: Render, stated: Any,
     ("stated", "words"),
     [
         ({"confirm": {"free_spce": 3}}, r"arbiter: confirm: there is no check free_spce, did you mean free_space\?"),
-        ({"confirm": {"free_space": 9}}, "arbiter: confirm is .*, and must be a mapping of checks to numbers from 1"),
-        ({"max_outs": 4}, "arbiter: there is no key max_outs; there are max_out, "),
-        ({"max_out": "many"}, "arbiter: max_out is 'many', and must be a number of nodes, or a share as '10%'"),
+        (
+            {"confirm": {"free_space": 9}},
+            "arbiter: confirm.free_space must be a whole number from 1 to 5, not 9",
+        ),
+        ({"max_outs": 4}, "arbiter: has unknown keys max_outs; known are max_out, "),
+        ({"max_out": "many"}, "arbiter: max_out must be a number of nodes, or a share as '10%', not 'many'"),
         ([], r"health_checks_arbiter is no mapping, but \[\]"),
     ],
 )

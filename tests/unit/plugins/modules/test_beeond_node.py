@@ -94,5 +94,5 @@ def test_an_image_at_rest_is_not_asked(machine: Machine, run_module: RunModule) 
 def test_settings_that_make_no_sense_change_nothing(machine: Machine, run_module: RunModule) -> None:
     failed = run_module(beeond_node.main, settings={"rdma": "maybe"})
     assert failed["failed"]
-    assert "rdma of settings is 'maybe'" in failed["msg"]
+    assert "settings.rdma must be auto, required, allowed or off, not 'maybe'" in failed["msg"]
     assert not (machine.folder / "etc").exists()

@@ -77,4 +77,4 @@ def test_container_node_refuses_what_it_does_not_know(node: Node, run_module: Ru
     assert "needs source and version" in image(node, run_module, pyxis={"source": "x"})["msg"]
     assert "enroot.hook" in image(node, run_module, enroot={"hook": []})["msg"]
     misspelt = image(node, run_module, enroot={"settings": {"ENROOT_DATAPATH": "/x"}})
-    assert "knows no setting ENROOT_DATAPATH" in misspelt["msg"]
+    assert "settings has unknown keys ENROOT_DATAPATH" in misspelt["msg"]

@@ -140,9 +140,9 @@ def test_a_daemon_that_cannot_be_enabled_is_a_failure(node: Node) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"min_driver": "newest"}, "min_driver is 'newest'"),
+        ({"min_driver": "newest"}, "min_driver must be a version such as '535' or '550.54.15', not 'newest'"),
         ({"clocks": {"state": "explicit"}}, "state=explicit needs graphics_mhz or memory_mhz"),
-        ({"gpu_count": -1}, "gpu_count is -1"),
+        ({"gpu_count": -1}, "gpu_count must be a whole number of 0 or more, not -1"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_written(

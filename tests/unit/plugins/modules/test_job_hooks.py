@@ -46,5 +46,5 @@ def test_takes_away_what_the_set_no_longer_names(root: pathlib.Path, run_module:
 def test_refuses_before_it_writes_anything(root: pathlib.Path, run_module: RunModule) -> None:
     failed = run_module(job_hooks.main, name="site", prolog={**GPU, "gpu": GPU["50-gpu"]})
     assert failed["failed"] is True
-    assert "prolog gpu: the name must be made of two digits" in failed["msg"]
+    assert "a key of prolog must be two digits" in failed["msg"]
     assert not (root / "etc").exists()

@@ -107,7 +107,7 @@ def test_a_refusal_fails_in_one_line(machine: Machine, run_module: RunModule) ->
         ({"name": "site", "folders": [{"path": "../etc"}]}, "without '.' and '..'"),
         ({"name": "site", "folders": [{"path": "a", "mode": "0777"}]}, "use 1777"),
         ({"folders": [{"path": "a"}]}, "name"),
-        ({"name": "a b"}, "name must be letters"),
+        ({"name": "a b"}, "must be a name of letters"),
     ],
 )
 def test_options_that_make_no_sense_fail_and_nothing_is_kept(

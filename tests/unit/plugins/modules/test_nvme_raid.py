@@ -148,14 +148,14 @@ def test_an_option_that_makes_no_sense_fails(node: Node, run_module: RunModule) 
         ({"owner": "no-such-user"}, "owner: there is no user 'no-such-user' on this machine."),
         ({"group": "no-such-group"}, "group: there is no group 'no-such-group' on this machine."),
         ({"owner": "4294967295"}, "owner: 4294967295 is no number of a user or group"),
-        ({"mount_options": ["rw ; x"]}, "mount_options must be a list of options"),
+        ({"mount_options": ["rw ; x"]}, r"mount_options[0] must be an option"),
         ({"mountpoint": "/scratch\nb"}, "mountpoint must be one line"),
         ({"models": []}, "models is empty, and devices too"),
         # YAML's 01777 without quotes.
         ({"mode": 1023}, "mode must be octal digits in quotes, such as '1777', not 1023"),
-        ({"expected_count": -1}, "expected_count must be 0 or more, not -1"),
-        ({"nvme_count": -3}, "nvme_count must be 0 or more, not -3"),
-        ({"nvme_count": -3, "expected_count": 8}, "nvme_count must be 0 or more, not -3"),
+        ({"expected_count": -1}, "expected_count must be a whole number of 0 or more, not -1"),
+        ({"nvme_count": -3}, "nvme_count must be a whole number of 0 or more, not -3"),
+        ({"nvme_count": -3, "expected_count": 8}, "nvme_count must be a whole number of 0 or more, not -3"),
         *(({"lock_timeout": seconds}, "lock_timeout is ") for seconds in (-1, float("nan"), float("inf"), 1e300)),
     ],
 )

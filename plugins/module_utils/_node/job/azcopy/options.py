@@ -7,12 +7,10 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
-from ...machine.config import ConfigError, read_config
+from ...forms import absolute_path, choice, instance_of, number, or_empty, string
+from ...machine.config import read_checked
 from ...machine.root import Root
 from .credential import IDENTITY, KINDS
 
@@ -42,36 +40,18 @@ class BlobSettings:
     work_folder: str = ""
 
 
-def settings_from(stated: Mapping[str, Any], where: str) -> BlobSettings:
-    """Return the settings that ``stated`` holds.
-
-    :raises ConfigError: a key is unknown, or of the wrong form.
-    """
-    known = {one.name: type(one.default) for one in fields(BlobSettings)}
-    unknown = sorted(str(key) for key in stated if key not in known)
-    if unknown:
-        raise ConfigError(f"{where} has unknown keys: {', '.join(unknown)}; it may have {', '.join(known)}.")
-    for key, value in stated.items():
-        wanted = (int, float) if known[key] is float else known[key]
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            raise ConfigError(f"{key} in {where} is {value!r}: it must be a {known[key].__name__}.")
-    found = BlobSettings(**stated)
-    problem = _problem_with(found)
-    if problem:
-        raise ConfigError(f"{where}: {problem}.")
-    return found
-
-
-def _problem_with(settings: BlobSettings) -> str:
-    if settings.credential not in KINDS:
-        return f"credential is {settings.credential!r}: it may be {', '.join(KINDS)}"
-    if settings.account_gbps < 0 or settings.connections < 0:
-        return "account_gbps and connections are 0 or more"
-    if not 1 <= settings.processes <= 64:
-        return f"processes is {settings.processes}: it may be 1 to 64"
-    if settings.work_folder and not os.path.isabs(settings.work_folder):
-        return f"work_folder is {settings.work_folder!r}: it must be an absolute path"
-    return ""
+FORM = instance_of(
+    BlobSettings,
+    {
+        "azcopy": string,
+        "credential": choice(*KINDS),
+        "client_id": string,
+        "account_gbps": number(),
+        "processes": number(1, 64, whole=True),
+        "connections": number(whole=True),
+        "work_folder": or_empty(absolute_path),
+    },
+)
 
 
 def read_settings(root: Root) -> BlobSettings:
@@ -79,8 +59,7 @@ def read_settings(root: Root) -> BlobSettings:
 
     :raises ConfigError: there is one that cannot be used.
     """
-    stated = read_config(root, NAME)
-    return BlobSettings() if stated is None else settings_from(stated, root.at(SETTINGS))
+    return read_checked(root, NAME, FORM) or BlobSettings()
 
 
 HEADROOM = 0.92

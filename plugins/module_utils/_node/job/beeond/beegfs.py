@@ -132,7 +132,7 @@ class BeeGfs7:
             },
             "helperd": {},
         }
-        more = settings.servers or {}
+        more = settings.servers
         files = {}
         for daemon in part.daemons:
             # The log is in memory, and goes with the job: a small one.
@@ -150,7 +150,7 @@ class BeeGfs7:
             # What an unmount still has to tell servers it tries once, and not for ten minutes (connCommRetrySecs).
             "connUnmountRetries": "false",
         }
-        files[CLIENT] = _text({**both, **managed, **rdma, **client, **(settings.client or {})})
+        files[CLIENT] = _text({**both, **managed, **rdma, **client, **settings.client})
         if settings.interfaces:
             files["interfaces"] = "".join(f"{name}\n" for name in settings.interfaces)
         return files

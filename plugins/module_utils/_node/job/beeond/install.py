@@ -69,7 +69,7 @@ def plan(root: Root, stated: Mapping[str, Any]) -> Plan:
     :raises ConfigError: they make no sense.
     :raises OSError: something cannot be read.
     """
-    settings = settings_from(stated, "settings")
+    settings = settings_from("settings", stated)
     release = release_of(settings.release)
     daemons = release.daemons(is_first=True, keeps_metadata=True)
     commands = {daemon: release.command(daemon, settings) for daemon in daemons}

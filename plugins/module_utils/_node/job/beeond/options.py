@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ...machine.config import FOLDER, ConfigError, as_config, read_config
+from ...forms import choice, instance_of, list_of, mapping_of, number, optional, record, text, wrong
+from ...machine.config import FOLDER, ConfigError, as_config, read_checked
 from ...machine.root import Root
 
 CONFIG = "beeond"
@@ -61,8 +62,8 @@ class BeeondSettings:
     stop_limit_s: float = 180
     least_free_mib: int = 1024
     release: str = "7.4"
-    client: Mapping[str, str] | None = None
-    servers: Mapping[str, Mapping[str, str]] | None = None
+    client: Mapping[str, str] = field(default_factory=dict)
+    servers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def wait_s(self, nodes: int) -> float:
         """Return how long a start on so many nodes waits; never so long that no time is left to roll back."""
@@ -75,8 +76,7 @@ def read_settings(root: Root) -> BeeondSettings | None:
 
     :raises ConfigError: they cannot be used.
     """
-    stated = read_config(root, CONFIG)
-    return None if stated is None else settings_from(stated, root.at(SETTINGS))
+    return read_checked(root, CONFIG, settings_from)
 
 
 def as_text(settings: BeeondSettings) -> str:
@@ -84,82 +84,56 @@ def as_text(settings: BeeondSettings) -> str:
     return as_config({**asdict(settings), "interfaces": list(settings.interfaces)})
 
 
-def settings_from(stated: Mapping[str, Any], where: str) -> BeeondSettings:
-    """Return the settings that ``stated`` holds; what is not stated is the default.
-
-    :param where: how messages name the place.
-    :raises ConfigError: a key is unknown, or a value makes no sense.
-    """
-    known = asdict(BeeondSettings())
-    unknown = sorted(set(stated) - set(known))
-    if unknown:
-        raise ConfigError(f"{where} has unknown keys: {', '.join(unknown)}; it may have {', '.join(sorted(known))}.")
-    given = {**known, **stated}
-    for key in ("mount_point", "data_root", "daemons"):
-        given[key] = _path(given[key], f"{key} of {where}")
-    for key, least in (("metadata_nodes", 1), ("port_shift", 0), ("least_free_mib", 0)):
-        given[key] = _whole(given[key], least, f"{key} of {where}")
-    if given["port_shift"] > 65535 - _HIGHEST_PORT:
-        raise ConfigError(f"port_shift of {where} is {given['port_shift']}: there are no ports above 65535.")
-    for key in ("deadline_s", "deadline_per_node_s", "start_limit_s", "stop_limit_s"):
-        given[key] = _seconds(given[key], f"{key} of {where}")
-    for key in ("start_limit_s", "stop_limit_s"):
-        if given[key] < _SHORTEST_LIMIT_S:
-            raise ConfigError(f"{key} of {where} is {given[key]:g}: less than {_SHORTEST_LIMIT_S} s is not enough.")
-    for key, choices in (("rdma", RDMA), ("release", RELEASES)):
-        if given[key] not in choices:
-            raise ConfigError(f"{key} of {where} is {given[key]!r}: it may be {', '.join(choices)}.")
-    given["interfaces"] = _names(given["interfaces"], f"interfaces of {where}")
-    given["client"] = _keys(given["client"], f"client of {where}")
-    servers = given["servers"] or {}
-    if not isinstance(servers, Mapping) or set(servers) - {"mgmtd", "meta", "storage", "helperd"}:
-        raise ConfigError(f"servers of {where} must be a mapping of mgmtd, meta, storage and helperd.")
-    given["servers"] = {name: _keys(keys, f"{name} in servers of {where}") for name, keys in servers.items()}
-    if _inside(given["mount_point"], given["data_root"]) or _inside(given["data_root"], given["mount_point"]):
-        raise ConfigError(f"mount_point and data_root of {where} lie in each other.")
-    return BeeondSettings(**given)
-
-
-def _inside(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
-
-
-def _path(value: Any, what: str) -> str:
+def _path(path: str, value: Any) -> str:
     """A path that is as long as it looks: nothing of what is removed later may lie elsewhere."""
     words = value.split("/")[1:] if isinstance(value, str) and value.startswith("/") else []
     if not words or any(word in ("", ".", "..") or not word.isprintable() or set(" ,") & set(word) for word in words):
-        raise ConfigError(f"{what} is {value!r}: it must be a plain absolute path, and not the root folder.")
+        raise wrong(path, "a plain absolute path, and not the root folder", value)
     return str(value)
 
 
-def _whole(value: Any, least: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"{what} is {value!r}: it must be a whole number from {least} on.")
-    return value
+def _key(path: str, value: Any) -> str:
+    if not str(value).isalnum():
+        raise wrong(path, "of letters and digits", value)
+    return str(value)
 
 
-def _seconds(value: Any, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 3600:
-        raise ConfigError(f"{what} is {value!r}: it must be a number of seconds up to 3600.")
-    return value
+def _line(path: str, value: Any) -> str:
+    """A value in a configuration file, which must not smuggle in another line."""
+    line = str(value).lower() if isinstance(value, bool) else str(value)
+    if not line.isprintable():
+        raise wrong(path, "a value on one line", value)
+    return line
 
 
-def _names(value: Any, what: str) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) and one.isprintable() for one in value):
-        raise ConfigError(f"{what} must be a list of names, not {value!r}.")
-    return tuple(value)
+_SECONDS, _LIMIT = number(0, 3600), number(_SHORTEST_LIMIT_S, 3600)
+_KEYS = optional(mapping_of(_key, _line), {})
+_FORM = instance_of(
+    BeeondSettings,
+    {
+        "mount_point": _path,
+        "data_root": _path,
+        "metadata_nodes": number(1, whole=True),
+        "port_shift": number(0, 65535 - _HIGHEST_PORT, whole=True),
+        "daemons": _path,
+        "rdma": choice(*RDMA),
+        "interfaces": list_of(text),
+        "deadline_s": _SECONDS,
+        "deadline_per_node_s": _SECONDS,
+        "start_limit_s": _LIMIT,
+        "stop_limit_s": _LIMIT,
+        "least_free_mib": number(0, whole=True),
+        "release": choice(*RELEASES),
+        "client": _KEYS,
+        "servers": optional(record(dict.fromkeys(("mgmtd", "meta", "storage", "helperd"), _KEYS)), {}),
+    },
+)
 
 
-def _keys(value: Any, what: str) -> dict[str, str]:
-    """Keys of a configuration file, whose values must not smuggle in another line."""
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{what} must be a mapping of keys, not {value!r}.")
-    made = {}
-    for key, given in value.items():
-        text = str(given).lower() if isinstance(given, bool) else str(given)
-        if not str(key).isalnum() or not (text.isprintable() or not text):
-            raise ConfigError(f"{what} has {key!r} = {given!r}: keys are letters and digits, values one line.")
-        made[str(key)] = text
-    return made
+def settings_from(path: str, value: Any) -> BeeondSettings:
+    """The settings; what is not stated is the default."""
+    settings = _FORM(path, value)
+    mount_point, data_root = f"{settings.mount_point}/", f"{settings.data_root}/"
+    if mount_point.startswith(data_root) or data_root.startswith(mount_point):
+        raise ConfigError("mount_point and data_root lie in each other: choose other folders.")
+    return settings

@@ -13,9 +13,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...forms import GUID
+from ...forms import (
+    Malformed,
+    choice,
+    guid,
+    instance_of,
+    list_of,
+    not_empty,
+    number,
+    or_empty,
+    record,
+    string,
+    text_or_number,
+)
 from ...machine.azure import LONGEST_S, Account, account_of
-from ...machine.config import ConfigError, read_config
+from ...machine.config import read_checked
 from ...machine.root import Root
 from ..azcopy.place import PlaceError, place_of
 from .protocol import RIGHTS
@@ -23,8 +35,6 @@ from .protocol import RIGHTS
 NAME = "grants"
 SETTINGS = "/etc/hpcai/grants.json"
 SHORTEST_LIFE_S = 300
-
-_KEYS = {"groups", "account_url", "container", "rights"}
 
 
 @dataclass(frozen=True)
@@ -62,41 +72,34 @@ class GrantSettings:
     client_id: str = ""
 
 
-def settings_from(stated: Mapping[str, Any], where: str) -> GrantSettings:
-    """Return the settings that ``stated`` holds.
-
-    :raises ConfigError: a key is unknown or a value is wrong; the message names it.
-    """
-    unknown = sorted(str(key) for key in stated if key not in ("grants", "life_s", "client_id"))
-    if unknown:
-        raise ConfigError(f"{where} has unknown keys: {', '.join(unknown)}; it may have client_id, grants, life_s.")
-    life, client_id, listed = stated.get("life_s", 3600), stated.get("client_id", ""), stated.get("grants", [])
-    if not isinstance(life, int) or isinstance(life, bool) or not SHORTEST_LIFE_S <= life <= LONGEST_S // 2:
-        raise ConfigError(f"life_s in {where} is {life!r}: it may be {SHORTEST_LIFE_S} to {LONGEST_S // 2} seconds.")
-    if not isinstance(client_id, str) or (client_id and not GUID.fullmatch(client_id)):
-        raise ConfigError(f"client_id in {where} is {client_id!r}: it has the form of a GUID, or is empty.")
-    if not isinstance(listed, list):
-        raise ConfigError(f"grants in {where} is no list.")
-    return GrantSettings(
-        tuple(_grant(one, f"grants[{at}] in {where}") for at, one in enumerate(listed)), life, client_id
-    )
+_GRANT = {
+    "groups": list_of(not_empty, least=1),
+    "account_url": string,
+    "container": text_or_number,
+    "rights": choice(*RIGHTS),
+}
 
 
-def _grant(given: Any, where: str) -> Grant:
-    if not isinstance(given, dict) or set(given) != _KEYS:
-        raise ConfigError(f"{where}: a grant has exactly the keys {', '.join(sorted(_KEYS))}.")
-    groups, container, rights = given["groups"], given["container"], given["rights"]
-    if not isinstance(groups, list) or not groups or not all(isinstance(name, str) and name for name in groups):
-        raise ConfigError(f"{where}: groups must be a list of one or more names of groups.")
-    if rights not in RIGHTS:
-        raise ConfigError(f"{where}: rights is {rights!r}: it may be {', '.join(RIGHTS)}.")
+def _grant(path: str, value: Any) -> Grant:
+    stated = record(_GRANT, required=tuple(_GRANT))(path, value)
+    container = stated["container"]
     try:
-        account = account_of(str(given["account_url"]))
+        account = account_of(stated["account_url"])
         if place_of(f"{account.url}/{container}").url != f"{account.url}/{container}":
             raise PlaceError(f"{container!r} is no name of a container")
     except ValueError as error:
-        raise ConfigError(f"{where}: {error}.") from None
-    return Grant(tuple(groups), account, container, rights)
+        raise Malformed(f"{path}: {error}.") from None
+    return Grant(stated["groups"], account, container, stated["rights"])
+
+
+FORM = instance_of(
+    GrantSettings,
+    {
+        "grants": list_of(_grant),
+        "life_s": number(SHORTEST_LIFE_S, LONGEST_S // 2, whole=True),
+        "client_id": or_empty(guid),
+    },
+)
 
 
 def read_settings(root: Root) -> GrantSettings:
@@ -104,8 +107,7 @@ def read_settings(root: Root) -> GrantSettings:
 
     :raises ConfigError: there is a file that cannot be used.
     """
-    stated = read_config(root, NAME)
-    return GrantSettings() if stated is None else settings_from(stated, root.at(SETTINGS))
+    return read_checked(root, NAME, FORM) or GrantSettings()
 
 
 class NotGranted(RuntimeError):

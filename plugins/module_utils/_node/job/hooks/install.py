@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...forms import Malformed, instance_of, mapping_of, matching, optional
 from ...machine.atomic import remove_file
 from ...machine.config import ConfigError
 from ...machine.root import Root
@@ -32,7 +33,7 @@ from .options import (
 _MODE = 0o755
 
 
-class HookError(ValueError):
+class HookError(ConfigError):
     """Scripts that cannot be installed; the message names which, why, and what to do."""
 
 
@@ -72,37 +73,32 @@ WantedScripts = Mapping[str, Mapping[str, Wanted]]
 """By kind and name."""
 
 
+def _content(path: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.startswith("#!/"):
+        raise Malformed(f"{path} must be a script that begins with '#!/', such as '#!/bin/sh'.")
+    return value if value.endswith("\n") else f"{value}\n"
+
+
+_SCRIPTS = mapping_of(
+    matching(NAME, NAME_WORDS),
+    optional(instance_of(Wanted, {"content": _content, "limit": optional(seconds)})),
+)
+
+
 def wanted_from(kind: str, stated: Mapping[str, Any]) -> dict[str, Wanted]:
     """Return the scripts of a kind as they are asked for; what is None is left out.
 
-    :raises HookError: something about one makes no sense.
+    :raises ConfigError: something about one makes no sense.
     """
-    made = {}
-    for name, given in stated.items():
-        where = f"{kind} {name}"
-        if not NAME.fullmatch(str(name)):
-            raise HookError(f"{where}: the name must be made of {NAME_WORDS}.")
-        if given is None:
-            continue
-        if not isinstance(given, Mapping) or set(given) - {"content", "limit"}:
-            raise HookError(f"{where} must be a mapping of content and, if it needs another, limit.")
-        content = given.get("content")
-        if not isinstance(content, str) or not content.startswith("#!/"):
-            raise HookError(f"{where}: content must be a script that begins with '#!/', such as '#!/bin/sh'.")
-        limit = given.get("limit")
-        try:
-            limit = None if limit is None else seconds(limit, f"limit of {where}")
-        except ConfigError as error:
-            raise HookError(str(error)) from None
-        made[str(name)] = Wanted(content if content.endswith("\n") else f"{content}\n", limit)
-    return made
+    return {name: script for name, script in _SCRIPTS(kind, stated).items() if script}
 
 
 def plan(root: Root, named: str, wanted: WantedScripts, limits: Mapping[str, Any] | None = None) -> Plan:
     """Return what makes the set ``named`` consist of these scripts; other sets and other files stay.
 
     :param limits: of the kinds; None leaves them as they are.
-    :raises HookError: a script of that name is somebody else's, or limits make no sense.
+    :raises HookError: a script of that name is somebody else's.
+    :raises ConfigError: limits make no sense.
     :raises OSError: something cannot be read.
     """
     before, warnings = _read(root)
@@ -111,10 +107,7 @@ def plan(root: Root, named: str, wanted: WantedScripts, limits: Mapping[str, Any
     if any(own.values()):
         sets[named] = {kind: scripts for kind, scripts in own.items() if scripts}
     _refuse_shared_names(named, own, sets)
-    try:
-        after = replace(before, sets=sets, limits=before.limits if limits is None else limits_from(limits))
-    except ConfigError as error:
-        raise HookError(str(error)) from None
+    after = replace(before, sets=sets, limits=before.limits if limits is None else limits_from("limits", limits))
     files = []
     for kind in KINDS:
         had = before.sets.get(named, {}).get(kind, {})

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...machine.config import FOLDER, ConfigError, as_config, read_config
+from ...forms import instance_of, mapping_of, number, optional, record, string
+from ...machine.config import FOLDER, as_config, read_checked
 from ...machine.root import Root
 
 PROLOG, EPILOG, HEALTH = "prolog", "epilog", "health"
@@ -117,22 +118,35 @@ class HookSettings:
         return next((named for named, kinds in self.sets.items() if name in kinds.get(kind, {})), None)
 
 
+_SECONDS = number(0, LONGEST_S, above=True)
+
+
+def seconds(path: str, value: Any) -> float:
+    """A number of seconds; whole ones without a fraction, so that files look as they were written."""
+    given: float = _SECONDS(path, value)
+    return int(given) if float(given).is_integer() else given
+
+
+_LIMITS = optional(record(dict.fromkeys(KINDS, optional(record(dict.fromkeys(("script", "total"), seconds)), {}))), {})
+_SCRIPTS = optional(mapping_of(string, optional(seconds)), {})
+_SETS = optional(mapping_of(string, optional(record(dict.fromkeys(KINDS, _SCRIPTS)), {})), {})
+
+
+def limits_from(path: str, value: Any) -> dict[str, Limits]:
+    """The limits of all kinds; what is not stated is the default."""
+    stated = _LIMITS(path, value)
+    return {kind: replace(limits, **stated.get(kind, {})) for kind, limits in DEFAULT_LIMITS.items()}
+
+
+_FORM = instance_of(HookSettings, {"limits": limits_from, "sets": _SETS})
+
+
 def read_settings(root: Root) -> HookSettings:
     """Return the settings; the defaults where there is no file.
 
     :raises ConfigError: they cannot be used.
     """
-    stated = read_config(root, CONFIG)
-    if stated is None:
-        return HookSettings()
-    where = root.at(SETTINGS)
-    unknown = sorted(set(stated) - {"limits", "sets"})
-    if unknown:
-        raise ConfigError(f"{where} has unknown keys: {', '.join(unknown)}.")
-    try:
-        return HookSettings(limits_from(stated.get("limits")), _sets_from(stated.get("sets")))
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
+    return read_checked(root, CONFIG, _FORM) or HookSettings()
 
 
 def as_text(settings: HookSettings) -> str:
@@ -140,53 +154,3 @@ def as_text(settings: HookSettings) -> str:
     limits = {kind: {"script": given.script, "total": given.total} for kind, given in settings.limits.items()}
     sets = {name: {kind: dict(scripts) for kind, scripts in kinds.items()} for name, kinds in settings.sets.items()}
     return as_config({"limits": limits, "sets": sets})
-
-
-def limits_from(stated: Any) -> dict[str, Limits]:
-    """Return the limits of all kinds; what is not stated is the default.
-
-    :raises ConfigError: a value makes no sense.
-    """
-    made = dict(DEFAULT_LIMITS)
-    for kind, given in _mapping(stated, "limits").items():
-        if kind not in KINDS:
-            raise ConfigError(f"limits of {kind!r}: there are limits of {', '.join(KINDS)}.")
-        words = {"script": made[kind].script, "total": made[kind].total}
-        for key, value in _mapping(given, f"limits of {kind}").items():
-            if key not in words:
-                raise ConfigError(f"limits of {kind} have {key!r}: they may have script and total.")
-            words[key] = seconds(value, f"limit {key} of {kind}")
-        made[kind] = Limits(**words)
-    return made
-
-
-def seconds(value: Any, what: str) -> float:
-    """Return a number of seconds; whole ones without a fraction, so that files look as they were written.
-
-    :raises ConfigError: it is none, or one that makes no sense.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_S:
-        raise ConfigError(f"{what} must be a number of seconds from 1 to {LONGEST_S:g}, not {value!r}.")
-    return int(value) if float(value).is_integer() else float(value)
-
-
-def _sets_from(stated: Any) -> dict[str, dict[str, dict[str, float | None]]]:
-    made: dict[str, dict[str, dict[str, float | None]]] = {}
-    for named, kinds in _mapping(stated, "sets").items():
-        made[named] = {}
-        for kind, scripts in _mapping(kinds, f"set {named}").items():
-            if kind not in KINDS:
-                raise ConfigError(f"set {named} has {kind!r}: there are {', '.join(KINDS)}.")
-            made[named][kind] = {
-                str(name): None if limit is None else seconds(limit, f"limit of {kind} {name}")
-                for name, limit in _mapping(scripts, f"{kind} of set {named}").items()
-            }
-    return made
-
-
-def _mapping(stated: Any, what: str) -> Mapping[str, Any]:
-    if stated is None:
-        return {}
-    if not isinstance(stated, Mapping):
-        raise ConfigError(f"{what} must be a mapping, not {stated!r}.")
-    return stated

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...forms import check_seconds
-from ...machine.config import FOLDER, ConfigError, as_config, read_config
+from ...forms import ConfigError, boolean, check_seconds, choice, instance_of, list_of, number, wrong
+from ...machine.config import FOLDER, as_config, read_checked
 from ...machine.gpu import LIMIT_S, GpuFacts
 from ...machine.pci import canonical_busid
 from ...machine.root import Root
@@ -52,37 +52,41 @@ class ClockOptions:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
+def _gpu(path: str, value: Any) -> str:
+    if not isinstance(value, (str, int)):
+        raise wrong(path, "an index, a UUID or a PCI address", value)
+    return str(value)
+
+
+_MHZ = number(1, whole=True)
+_FORM = instance_of(
+    ClockOptions,
+    {
+        "state": choice(*STATES),
+        "graphics_mhz": _MHZ,
+        "memory_mhz": _MHZ,
+        "gpus": list_of(_gpu, least=1),
+        "method": choice(*METHODS),
+        "persistence": boolean,
+        "on_unsupported": choice(*ON_UNSUPPORTED),
+        "timeout": check_seconds,
+    },
+    null_is_absent=True,
+)
+
+
 def parse(options: Mapping[str, Any]) -> ClockOptions:
     """Return what the options ask for.
 
-    :raises ValueError: an option is not known, has a value of the wrong kind, or does not go with another one.
+    :raises ConfigError: an option is not known, has a value of the wrong kind, or does not go with another one.
     """
-    unknown = sorted(set(options) - set(ClockOptions.__dataclass_fields__))
-    if unknown:
-        raise ValueError(f"unknown option {unknown[0]}: there are {', '.join(ClockOptions.__dataclass_fields__)}")
-    given = {name: value for name, value in options.items() if value is not None}
-    if isinstance(given.get("gpus", []), str) or not all(isinstance(gpu, (str, int)) for gpu in given.get("gpus", [])):
-        raise ValueError("gpus is no list of indices, UUIDs or PCI addresses")
-    wanted = ClockOptions(**{**given, "gpus": tuple(str(gpu) for gpu in given.get("gpus", ("all",)))})
-    for name, value, choices in (
-        ("state", wanted.state, STATES),
-        ("method", wanted.method, METHODS),
-        ("on_unsupported", wanted.on_unsupported, ON_UNSUPPORTED),
-    ):
-        if value not in choices:
-            raise ValueError(f"{name} is {value!r}: choose {', '.join(choices)}")
+    wanted = _FORM("", options)
     for name in ("graphics_mhz", "memory_mhz"):
-        clock = getattr(wanted, name)
-        if clock is not None and (isinstance(clock, bool) or not isinstance(clock, int) or clock < 1):
-            raise ValueError(f"{name} is {clock!r}: give a clock in MHz")
-        if clock is not None and wanted.state != "explicit":
-            raise ValueError(f"{name} goes with state=explicit only, and state is {wanted.state}")
+        if getattr(wanted, name) is not None and wanted.state != "explicit":
+            raise ConfigError(f"{name} goes with state=explicit only, and state is {wanted.state}.")
     if wanted.state == "explicit" and wanted.graphics_mhz is None and wanted.memory_mhz is None:
-        raise ValueError("state=explicit needs graphics_mhz or memory_mhz")
-    if not wanted.gpus:
-        raise ValueError("gpus is empty: name GPUs, or 'all'")
-    # The settings file has one text for the same options, whoever writes it.
-    return replace(wanted, timeout=check_seconds("timeout", wanted.timeout))
+        raise ConfigError("state=explicit needs graphics_mhz or memory_mhz.")
+    return wanted
 
 
 def chosen(gpus: Sequence[GpuFacts], names: Sequence[str]) -> tuple[GpuFacts, ...]:
@@ -116,13 +120,7 @@ def read_options(root: Root) -> ClockOptions | None:
 
     :raises ConfigError: the file cannot be used.
     """
-    options = read_config(root, CONFIG)
-    try:
-        return None if options is None else parse(options)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{root.at(FOLDER)}/{CONFIG}.json: {error}: run the playbook again, which writes it."
-        ) from error
+    return read_checked(root, CONFIG, lambda _path, options: parse(options))
 
 
 def write_options(root: Root, options: ClockOptions, check_mode: bool = False) -> dict[str, str]:

@@ -11,8 +11,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ...forms import GUID
-from ...machine.config import FOLDER, ConfigError, read_config
+from ...forms import (
+    Form,
+    Malformed,
+    boolean,
+    choice,
+    guid,
+    instance_of,
+    list_of,
+    mapping,
+    mapping_of,
+    matching,
+    not_empty,
+    number,
+    or_empty,
+    plain_path,
+    record,
+    string,
+    wrong,
+)
+from ...machine.config import FOLDER, read_checked
 from ...machine.root import Root
 
 CONFIG = "containers"
@@ -25,10 +43,6 @@ EMPTY, EMPTY_MODE = f"{RUNTIME_PARENT}/empty", 0o555
 """What enroot is given for a user's folder that root has not made."""
 _USER_PATHS = ("ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH")
 _USER_FOLDER = "/user-$(id -u)"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
-_PATH = re.compile(r"/[A-Za-z0-9._/@+-]+")
-_REGISTRY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+")
 
 
 @dataclass(frozen=True)
@@ -99,71 +113,6 @@ class EnrootOptions:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
 
 
-def options_of(given: Mapping[str, Any]) -> EnrootOptions:
-    """Return options out of a module's parameters or the settings file; what is None counts as not given.
-
-    :raises ConfigError: an option that there is not, or a value that it cannot have.
-    """
-    known = [known.name for known in fields(EnrootOptions)]
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise ConfigError(f"unknown options: {', '.join(unknown)}; known are {', '.join(sorted(known))}.")
-    stated = {name: value for name, value in given.items() if value is not None}
-    stated["settings"] = check_settings(stated.get("settings", {}))
-    for name in ("nvidia", "mellanox", "sysctl"):
-        stated[name] = {str(key): str(value) for key, value in stated.get(name, {}).items() if value is not None}
-    options = EnrootOptions(**stated)
-    if options.apparmor not in APPARMOR:
-        raise ConfigError(f"apparmor must be one of {', '.join(APPARMOR)}, not {options.apparmor!r}.")
-    _check_forms(options)
-    if not isinstance(options.root_makes_folders, bool):
-        raise ConfigError(f"root_makes_folders must be true or false, not {options.root_makes_folders!r}.")
-    if options.acr_client_id and not GUID.fullmatch(options.acr_client_id):
-        raise ConfigError("acr_client_id is no client id: it has the form of a GUID, or is empty.")
-    _check_groups(options)
-    if not options.cache_limit_gib > 0:
-        raise ConfigError(f"cache_limit_gib must be more than 0, not {options.cache_limit_gib}.")
-    return options
-
-
-def _check_forms(options: EnrootOptions) -> None:
-    for name, words, form in (
-        ("hooks", "file names", _NAME),
-        ("local_folders", "absolute paths", _PATH),
-        ("acr_registries", "registries such as training.azurecr.io", _REGISTRY),
-    ):
-        for value in getattr(options, name):
-            if not isinstance(value, str) or not form.fullmatch(value):
-                raise ConfigError(f"{name} must be a list of {words}, and has {value!r}.")
-    for name in ("nvidia", "mellanox"):
-        for key, value in getattr(options, name).items():
-            if not _VARIABLE.fullmatch(key) or "\n" in value:
-                raise ConfigError(
-                    f"{name} has {key!r}: names are capital letters, digits and '_', values are one line."
-                )
-    for name in ("ngc_key_file", "cache_path", "pyxis_runtime_path"):
-        value = getattr(options, name)
-        if value and not _PATH.fullmatch(value):
-            raise ConfigError(f"{name} must be an absolute path of letters, digits and ._/@+-, not {value!r}.")
-
-
-def _check_groups(options: EnrootOptions) -> None:
-    for registry, groups in options.acr_groups.items():
-        if registry not in options.acr_registries:
-            raise ConfigError(f"acr_groups has {registry!r}, which is not in acr_registries: add it there.")
-        if not isinstance(groups, list) or not all(isinstance(name, str) and name for name in groups):
-            raise ConfigError(f"acr_groups of {registry} must be a list of names of groups, not {groups!r}.")
-
-
-def read_options(root: Root) -> EnrootOptions | None:
-    """Return what is kept in /etc/hpcai/containers.json; None where it is not, as no containers are wanted.
-
-    :raises ConfigError: it cannot be used.
-    """
-    kept = read_config(root, CONFIG)
-    return None if kept is None else options_of(kept)
-
-
 # Enroot's settings: which keys there are, and the text of the drop-in.
 #
 # Enroot exports any key that begins with ENROOT_, so a misspelt one goes unnoticed there. Of two drop-ins that set a
@@ -208,33 +157,85 @@ _PATHS = ("ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH", "ENROO
 _HOME = re.compile(r"\$\{?(HOME|XDG_|USER\b|LOGNAME\b)|~")
 
 
-def check_settings(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings as text, without those that are None.
-
-    :raises ConfigError: a key that enroot does not know, a value of several lines, or a path that hangs on HOME.
-    """
-    unknown = sorted(key for key in settings if key not in KNOWN)
-    if unknown:
-        raise ConfigError(
-            f"enroot knows no setting {', '.join(unknown)}, and would pass over it in silence: "
-            f"there are {', '.join(KNOWN)}."
-        )
-    checked = {}
-    for key, value in settings.items():
-        if value is None:
-            continue
-        text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
-        if "\n" in text or not text:
-            raise ConfigError(f"{key} must be one line that is not empty, not {text!r}; null leaves it to enroot.")
-        if key in _PATHS and (_HOME.search(text) or not text.startswith("/")):
-            raise ConfigError(
-                f"{key} must be an absolute path that is the same without HOME and USER, not {text!r}: pyxis ends a "
-                "job's containers without them, and a path it does not find drains the node. $(id -u) may be in it."
-            )
-        checked[key] = text
-    return checked
-
-
 def drop_in(settings: Mapping[str, str]) -> str:
     """Return the text of the drop-in."""
     return _HEADER + "".join(f"{key} {settings[key]}\n" for key in sorted(settings))
+
+
+def _setting(path: str, value: Any) -> str:
+    setting = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    if "\n" in setting or not setting:
+        raise Malformed(f"{path} must be one line that is not empty, not {setting!r}; null leaves it to enroot.")
+    return setting
+
+
+def _path_setting(path: str, value: Any) -> str:
+    setting = _setting(path, value)
+    if _HOME.search(setting) or not setting.startswith("/"):
+        raise Malformed(
+            f"{path} must be an absolute path that is the same without HOME and USER, not {setting!r}: pyxis ends a "
+            "job's containers without them, and a path it does not find drains the node. $(id -u) may be in it."
+        )
+    return setting
+
+
+def _line(path: str, value: Any) -> str:
+    if "\n" in str(value):
+        raise wrong(path, "one line", value)
+    return str(value)
+
+
+def _lines(name: Form[str]) -> Form[dict[str, str]]:
+    """Lines by name, without those that are null."""
+    form = mapping_of(name, _line)
+    return lambda path, value: form(path, {key: item for key, item in mapping(path, value).items() if item is not None})
+
+
+_VARIABLES = _lines(matching(r"[A-Z][A-Z0-9_]*", "capital letters, digits and '_'"))
+_FORM = instance_of(
+    EnrootOptions,
+    {
+        # Enroot would pass over a key that it does not know in silence.
+        "settings": record({key: _path_setting if key in _PATHS else _setting for key in KNOWN}, null_is_absent=True),
+        "hooks": list_of(matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "the name of a file")),
+        "nvidia": _VARIABLES,
+        "mellanox": _VARIABLES,
+        "local_folders": list_of(plain_path),
+        "sysctl": _lines(string),
+        "apparmor": choice(*APPARMOR),
+        "acr_registries": list_of(
+            matching(
+                r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+",
+                "a registry such as training.azurecr.io",
+            )
+        ),
+        "acr_client_id": or_empty(guid),
+        "acr_groups": mapping_of(string, list_of(not_empty)),
+        "ngc_key_file": or_empty(plain_path),
+        "cache_path": or_empty(plain_path),
+        "cache_limit_gib": number(0, above=True),
+        "pyxis_runtime_path": or_empty(plain_path),
+        "root_makes_folders": boolean,
+    },
+    null_is_absent=True,
+)
+
+
+def options_of(given: Mapping[str, Any]) -> EnrootOptions:
+    """Return options out of a module's parameters or the settings file; what is None counts as not given.
+
+    :raises ConfigError: an option that there is not, or a value that it cannot have.
+    """
+    options = _FORM("", given)
+    for registry in options.acr_groups:
+        if registry not in options.acr_registries:
+            raise Malformed(f"acr_groups has {registry!r}, which is not in acr_registries: add it there.")
+    return options
+
+
+def read_options(root: Root) -> EnrootOptions | None:
+    """Return what is kept in /etc/hpcai/containers.json; None where it is not, as no containers are wanted.
+
+    :raises ConfigError: it cannot be used.
+    """
+    return read_checked(root, CONFIG, lambda _path, kept: options_of(kept))

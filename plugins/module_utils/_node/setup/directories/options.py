@@ -7,15 +7,24 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...machine.config import FOLDER, ConfigError, as_config, read_config
+from ...forms import (
+    Malformed,
+    choice,
+    list_of,
+    mapping_of,
+    matching,
+    record,
+    string,
+    text_or_number,
+)
+from ...machine.config import FOLDER, ConfigError, as_config, read_checked, read_config
 from ...machine.root import Root
 from ..managed_file import FileChange, change_of
-from ..scratch.options import OptionError, check_path_of_mount, octal_mode
+from ..scratch.options import mountpoint, octal_mode
 
 CONFIG = "directories"
 SETTINGS = f"{FOLDER}/{CONFIG}.json"
@@ -28,7 +37,6 @@ DEFAULTS: Mapping[str, Any] = {
     "folders": {},
 }
 FOLDER_DEFAULTS: Mapping[str, Any] = {"owner": "root", "group": "root", "mode": "0755"}
-_SET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OTHERS_WRITE, _STICKY = 0o002, 0o1000
 
 
@@ -81,41 +89,45 @@ def read_options(root: Root) -> DirectoryOptions | None:
 
     :raises ConfigError: they cannot be used.
     """
-    settings = read_settings(root)
-    if settings is None:
-        return None
-    try:
-        return parse(settings)
-    except OptionError as error:
-        raise ConfigError(f"{root.at(SETTINGS)}: {error}") from error
+    return read_checked(root, CONFIG, lambda _path, settings: parse(settings))
+
+
+_FOLDER = record(
+    {"path": string, "owner": text_or_number, "group": text_or_number, "mode": octal_mode},
+    required=("path",),
+    null_is_absent=True,
+    defaults=FOLDER_DEFAULTS,
+)
+_FORM = record(
+    {
+        "mountpoint": mountpoint,
+        "fallback": list_of(choice(*FALLBACKS)),
+        "temporary_mounts": list_of(mountpoint),
+        # By the name of who wants them.
+        "folders": mapping_of(
+            matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, dots, dashes and underscores"),
+            list_of(_FOLDER),
+        ),
+    },
+    null_is_absent=True,
+    defaults=DEFAULTS,
+)
 
 
 def parse(settings: Mapping[str, Any]) -> DirectoryOptions:
     """Return checked settings; those that are missing or None get their default.
 
-    :raises OptionError: a value makes no sense.
+    :raises ConfigError: a value makes no sense.
     """
-    unknown = sorted(set(settings) - set(DEFAULTS))
-    if unknown:
-        raise OptionError(f"unknown settings {', '.join(unknown)}; known are {', '.join(sorted(DEFAULTS))}")
-    given = {name: default if settings.get(name) is None else settings[name] for name, default in DEFAULTS.items()}
-    if not isinstance(given["mountpoint"], str):
-        raise OptionError(f"mountpoint must be a path, not {given['mountpoint']!r}")
-    mountpoint = given["mountpoint"].rstrip("/")
-    check_path_of_mount(mountpoint)
-    fallback = _texts("fallback", given["fallback"])
-    strange = [name for name in fallback if name not in FALLBACKS]
-    if strange:
-        raise OptionError(f"fallback must be a list of {' and '.join(FALLBACKS)}, not {strange[0]!r}")
-    mounts = tuple(path.rstrip("/") for path in _texts("temporary_mounts", given["temporary_mounts"]))
-    for path in mounts:
-        check_path_of_mount(path)
-        if f"{mountpoint}/".startswith(f"{path}/"):
-            raise OptionError(
-                f"mountpoint {mountpoint} lies on the temporary disk's {path}, whose mount hides it: choose another, "
-                f"such as /scratch"
+    found = _FORM("", settings)
+    on = found["mountpoint"]
+    for path in found["temporary_mounts"]:
+        if f"{on}/".startswith(f"{path}/"):
+            raise Malformed(
+                f"mountpoint {on} lies on the temporary disk's {path}, whose mount hides it: choose another, such as "
+                "/scratch."
             )
-    return DirectoryOptions(mountpoint, fallback, mounts, _folders(given["folders"], mountpoint))
+    return DirectoryOptions(on, found["fallback"], found["temporary_mounts"], _folders(found["folders"], on))
 
 
 def as_text(settings: Mapping[str, Any]) -> str:
@@ -123,61 +135,33 @@ def as_text(settings: Mapping[str, Any]) -> str:
     return as_config({name: settings.get(name, default) for name, default in DEFAULTS.items()})
 
 
-def _texts(name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
-        raise OptionError(f"{name} must be a list of texts, not {value!r}")
-    return tuple(value)
-
-
-def _folders(sets: Any, mountpoint: str) -> tuple[Folder, ...]:
-    if not isinstance(sets, Mapping):
-        raise OptionError(f"folders must be a mapping of lists by the name of who wants them, not {sets!r}")
+def _folders(sets: Mapping[str, Sequence[Mapping[str, Any]]], top: str) -> tuple[Folder, ...]:
     found: dict[str, Folder] = {}
     for named, folders in sets.items():
-        if not isinstance(named, str) or not _SET_NAME.fullmatch(named):
-            raise OptionError(f"name must be letters, digits, dots, dashes and underscores, not {named!r}")
-        if not isinstance(folders, Sequence) or isinstance(folders, str):
-            raise OptionError(f"folders of {named} must be a list, not {folders!r}")
         for item in folders:
-            folder = _folder(item, mountpoint, named)
+            folder = Folder(_below(item["path"], top, named), item["owner"], item["group"], item["mode"], named)
+            if folder.mode & _OTHERS_WRITE and not folder.mode & _STICKY:
+                raise Malformed(
+                    f"{folder.path} of {named}: mode {folder.mode:04o} lets every user delete what others put there: "
+                    f"use {folder.mode | _STICKY:04o}."
+                )
             other = found.setdefault(folder.path, folder)
             if str(other) != str(folder):
-                raise OptionError(
-                    f"{other.named} wants {folder.path} {other}, and {named} wants it {folder}: they must agree"
+                raise Malformed(
+                    f"{other.named} wants {folder.path} {other}, and {named} wants it {folder}: they must agree."
                 )
     return tuple(found[path] for path in sorted(found, key=lambda path: path.split("/")))
 
 
-def _folder(item: Any, mountpoint: str, named: str) -> Folder:
-    if not isinstance(item, Mapping) or not isinstance(item.get("path"), str):
-        raise OptionError(f"each of the folders of {named} needs a path: {item!r}")
-    unknown = sorted(set(item) - {"path", *FOLDER_DEFAULTS})
-    if unknown:
-        raise OptionError(
-            f"{item['path']} of {named}: unknown {', '.join(unknown)}; known are path, owner, group and mode"
-        )
-    given = {name: default if item.get(name) is None else item[name] for name, default in FOLDER_DEFAULTS.items()}
-    path = _below(item["path"], mountpoint, named)
-    try:
-        mode = octal_mode(given["mode"])
-    except OptionError as error:
-        raise OptionError(f"{path} of {named}: {error}") from error
-    if mode & _OTHERS_WRITE and not mode & _STICKY:
-        raise OptionError(
-            f"{path} of {named}: mode {mode:04o} lets every user delete what others put there: use {mode | _STICKY:04o}"
-        )
-    return Folder(path, str(given["owner"]), str(given["group"]), mode, named)
-
-
-def _below(path: str, mountpoint: str, named: str) -> str:
+def _below(path: str, top: str, named: str) -> str:
     inside = path
     if path.startswith("/"):
-        if not path.startswith(f"{mountpoint}/"):
-            raise OptionError(f"{path} of {named} is not below {mountpoint}: give a path below it, or relative to it")
-        inside = path[len(mountpoint) :]
+        if not path.startswith(f"{top}/"):
+            raise Malformed(f"{path} of {named} is not below {top}: give a path below it, or relative to it.")
+        inside = path[len(top) :]
     parts = [part for part in inside.split("/") if part]
     if not parts or ".." in parts or "." in parts or posixpath.normpath("/".join(parts)) != "/".join(parts):
-        raise OptionError(f"path of {named} must be a directory below {mountpoint} without '.' and '..', not {path!r}")
+        raise Malformed(f"path of {named} must be a directory below {top} without '.' and '..', not {path!r}.")
     return "/".join(parts)
 
 
@@ -207,7 +191,7 @@ def with_set(root: Root, name: str, folders: Sequence[Mapping[str, Any]], given:
     """Return the change after which the set ``name`` consists of these directories; other sets stay.
 
     :param given: other settings; those that are None stay as they are.
-    :raises OptionError: a value makes no sense, or two sets do not agree.
+    :raises ConfigError: a value makes no sense, or two sets do not agree.
     """
     settings, warnings = read_or_defaults(root)
     settings.update(_given(given))
@@ -220,7 +204,7 @@ def with_set(root: Root, name: str, folders: Sequence[Mapping[str, Any]], given:
 def without_set(root: Root, name: str | None) -> SettingsChange:
     """Return the change after which the set ``name`` is gone; without a name, all of the settings.
 
-    :raises OptionError: what is left makes no sense.
+    :raises ConfigError: what is left makes no sense.
     """
     settings, warnings = read_or_defaults(root)
     if name is None or not root.exists(SETTINGS):

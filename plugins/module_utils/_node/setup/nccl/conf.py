@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...forms import ConfigError
 from ...sku import VmSize
 from ..managed_file import with_block, without_block
 
@@ -153,34 +154,18 @@ ENROOT_MOUNTS = "mounts.d/60-hpcai-nccl.fstab"
 ENROOT_ENVIRONMENT = "environ.d/60-hpcai-nccl.env"
 """Below enroot's folder. Enroot reads them in the order of their names: after its own, before a site's 90 and up."""
 
-# Without what would need quoting in a mount table, an environment file, or NCCL's own.
-_PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/@+-]+")
 # The options of enroot's own entries for files of the host, and nofail.
 _MOUNT_OPTIONS = "x-create=file,bind,ro,nosuid,nodev,noexec,private,nofail"
 _ENROOT_HEADER = "# Written by hpcai.azure.nccl_topology, which overwrites it.\n"
 
 
-class PathError(ValueError):
-    """A path that cannot be written down in all the files it has to stand in; the message names it."""
-
-
-def check_path(option: str, path: str) -> str:
-    """Return the path.
-
-    :raises PathError: it is not absolute, or holds characters that would need quoting.
-    """
-    if not _PLAIN_PATH.fullmatch(path):
-        raise PathError(f"{option} must be an absolute path of letters, digits and ._/@+- only, not {path!r}.")
-    return path
-
-
 def check_file(option: str, path: str) -> None:
     """Make sure that a path can be a file's.
 
-    :raises PathError: it is a folder's.
+    :raises ConfigError: it is a folder's.
     """
     if path.endswith("/") or os.path.isdir(path):
-        raise PathError(f"{option} must be a file, and {path} is a folder: name a file in it.")
+        raise ConfigError(f"{option} must be a file, and {path} is a folder: name a file in it.")
 
 
 def enroot_mounts(files: Mapping[str, str]) -> str:

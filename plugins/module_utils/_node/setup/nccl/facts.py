@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...machine.config import FOLDER, ConfigError
+from ...machine.config import FOLDER
 from ...machine.cpuset import CpuSet
 from ...machine.numa import CpuFacts
 from ...machine.root import Root
@@ -80,11 +80,8 @@ def read_facts(options: NcclOptions, ask: AskImds | None = None) -> NcclFacts:
     paths = [options.topology_path, options.conf_path, CONFIG_PATH]
     if options.enroot_dir:
         paths += [f"{options.enroot_dir}/{name}" for name in (conf.ENROOT_MOUNTS, conf.ENROOT_ENVIRONMENT)]
-    try:
-        for option in ("topology_path", "conf_path"):
-            conf.check_file(option, getattr(options, option))
-    except conf.PathError as error:
-        raise ConfigError(str(error)) from None
+    for option in ("topology_path", "conf_path"):
+        conf.check_file(option, getattr(options, option))
     files = {path: _unchanged(path) for path in paths}
     return NcclFacts(
         size,

@@ -7,11 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ...machine.config import ConfigError
-from . import conf
+from ...forms import boolean, choice, instance_of, mapping, plain_path, string
 
 TOPOLOGY_PATH = "/var/lib/hpcai/nccl-topo.xml"
 CONF_PATH = "/etc/nccl.conf"
@@ -20,7 +19,7 @@ ENROOT_DIR = "/etc/enroot"
 STRICT, OMIT, WARN, IGNORE = "strict", "omit", "warn", "ignore"
 PRESENT, ABSENT = "present", "absent"
 
-_REMEMBERED = ("vm_size", "vm_sizes", "topology_path", "conf_path", "settings", "enroot_dir", "verify", "force")
+_OF_ONE_RUN = ("state", "root", "persistent", "apply")
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,27 @@ class NcclOptions:
         """
         if self.state == ABSENT:
             return {"state": ABSENT}
-        return {name: getattr(self, name) for name in _REMEMBERED}
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _OF_ONE_RUN}
+
+
+_FORM = instance_of(
+    NcclOptions,
+    {
+        "vm_size": string,
+        "vm_sizes": mapping,
+        "topology_path": plain_path,
+        "conf_path": plain_path,
+        "settings": mapping,
+        "enroot_dir": lambda path, value: None if value in ("", "none") else plain_path(path, value),
+        "verify": choice(STRICT, OMIT, WARN, IGNORE),
+        "state": choice(PRESENT, ABSENT),
+        "force": boolean,
+        "root": string,
+        "persistent": boolean,
+        "apply": boolean,
+    },
+    null_is_absent=True,
+)
 
 
 def options_of(given: Mapping[str, Any]) -> NcclOptions:
@@ -57,24 +76,4 @@ def options_of(given: Mapping[str, Any]) -> NcclOptions:
 
     :raises ConfigError: an option that there is not, or a value that it cannot have.
     """
-    known = {known.name for known in fields(NcclOptions)}
-    unknown = sorted(set(given) - known)
-    if unknown:
-        raise ConfigError(f"unknown options: {', '.join(unknown)}; known are {', '.join(sorted(known))}.")
-    kept = {name: value for name, value in given.items() if value is not None or name == "enroot_dir"}
-    options = NcclOptions(**kept)
-    if options.enroot_dir in ("", "none"):
-        options = replace(options, enroot_dir=None)
-    for name in ("vm_sizes", "settings"):
-        if not isinstance(getattr(options, name), Mapping):
-            raise ConfigError(f"{name} must be a mapping.")
-    for name, choices in (("verify", (STRICT, OMIT, WARN, IGNORE)), ("state", (PRESENT, ABSENT))):
-        if getattr(options, name) not in choices:
-            raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {getattr(options, name)!r}.")
-    try:
-        for name in ("topology_path", "conf_path", "enroot_dir"):
-            if getattr(options, name) is not None:
-                conf.check_path(name, getattr(options, name))
-    except conf.PathError as error:
-        raise ConfigError(str(error)) from None
-    return options
+    return _FORM("", {**given, "enroot_dir": given["enroot_dir"] or ""} if "enroot_dir" in given else given)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...forms import Malformed, plain_path
 from ...machine.config import as_config
 from ..managed_file import BrokenBlock, FileChange, without_block
 from . import conf
@@ -211,8 +212,8 @@ def _enroot_changes(options: NcclOptions, facts: NcclFacts, topology_path: str, 
     mounted = {}
     if topology_path:
         try:
-            mounted[conf.check_path(f"settings.{conf.TOPO_FILE}", topology_path)] = topology_path
-        except conf.PathError as error:
+            mounted[plain_path(f"settings.{conf.TOPO_FILE}", topology_path)] = topology_path
+        except Malformed as error:
             raise Refused(str(error)) from None
     if has_conf:
         # Whatever it is called here, NCCL in a container reads this one.

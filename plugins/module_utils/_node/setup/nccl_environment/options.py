@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ...machine.config import FOLDER, ConfigError
+from ...forms import Malformed, absolute_path, boolean, choice, instance_of, list_of, mapping, string
+from ...machine.config import FOLDER
 from .library import FAIL, RECOMMENDED, WARN, parse_version
 
 CONFIG = "nccl_environment"
@@ -18,26 +19,7 @@ CONFIG_PATH = f"{FOLDER}/{CONFIG}.json"
 
 PRESENT, ABSENT = "present", "absent"
 
-_REMEMBERED = (
-    "vm_size",
-    "vm_sizes",
-    "min_version",
-    "when_old",
-    "sharp_plugin",
-    "library_paths",
-    "mpi_launch_only",
-    "mpi_files",
-    "settings",
-)
-_TYPES = {
-    "vm_sizes": Mapping,
-    "settings": Mapping,
-    "min_version": str,
-    "sharp_plugin": bool,
-    "mpi_launch_only": bool,
-    "mpi_files": bool,
-}
-_TYPE_NAMES = {Mapping: "a mapping", str: "text", bool: "true or false"}
+_OF_ONE_RUN = ("state", "persistent", "apply")
 
 
 @dataclass(frozen=True)
@@ -64,7 +46,36 @@ class EnvironmentOptions:
         """
         if self.state == ABSENT:
             return {"state": ABSENT}
-        return {name: getattr(self, name) for name in _REMEMBERED}
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _OF_ONE_RUN}
+
+
+def _version(path: str, value: Any) -> str:
+    version = string(path, value)
+    try:
+        parse_version(version)
+    except ValueError as error:
+        raise Malformed(f"{path}: {error}") from None
+    return version
+
+
+_FORM = instance_of(
+    EnvironmentOptions,
+    {
+        "vm_size": string,
+        "vm_sizes": mapping,
+        "state": choice(PRESENT, ABSENT),
+        "min_version": _version,
+        "when_old": choice(WARN, FAIL),
+        "sharp_plugin": boolean,
+        "library_paths": list_of(absolute_path),
+        "mpi_launch_only": boolean,
+        "mpi_files": boolean,
+        "settings": mapping,
+        "persistent": boolean,
+        "apply": boolean,
+    },
+    null_is_absent=True,
+)
 
 
 def options_of(given: Mapping[str, Any]) -> EnvironmentOptions:
@@ -72,24 +83,4 @@ def options_of(given: Mapping[str, Any]) -> EnvironmentOptions:
 
     :raises ConfigError: an option that there is not, or a value that it cannot have.
     """
-    known = [known.name for known in fields(EnvironmentOptions)]
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise ConfigError(f"unknown options: {', '.join(unknown)}; known are {', '.join(sorted(known))}.")
-    options = EnvironmentOptions(**{name: value for name, value in given.items() if value is not None})
-    for name, kind in _TYPES.items():
-        if not isinstance(getattr(options, name), kind):
-            raise ConfigError(f"{name} must be {_TYPE_NAMES[kind]}.")
-    for name, choices in (("when_old", (WARN, FAIL)), ("state", (PRESENT, ABSENT))):
-        if getattr(options, name) not in choices:
-            raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {getattr(options, name)!r}.")
-    paths = options.library_paths
-    if not isinstance(paths, (list, tuple)) or not all(
-        isinstance(path, str) and path.startswith("/") for path in paths
-    ):
-        raise ConfigError("library_paths must be a list of absolute paths.")
-    try:
-        parse_version(options.min_version)
-    except ValueError as error:
-        raise ConfigError(f"min_version: {error}") from None
-    return options
+    return _FORM("", given)

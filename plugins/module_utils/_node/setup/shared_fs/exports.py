@@ -20,7 +20,7 @@ from ...machine.run import Run, must
 from ...machine.user_folders import FolderProblem, adapt, walk
 from ..managed_file import FileChange, change_of
 from ..scratch.mounting import gid_of, uid_of
-from ..scratch.options import OptionError, octal_mode
+from ..scratch.options import octal_mode
 from .options import SharedProblem, checked_path
 
 FILE, ACTIVE = "/etc/exports.d/hpcai.exports", "/var/lib/nfs/etab"
@@ -66,10 +66,7 @@ def parse(items: Iterable[Mapping[str, Any]]) -> tuple[Export, ...]:
         for option in options:
             if not _OPTION.fullmatch(option):
                 raise SharedProblem(f"options of export {path}: {option!r} is none; give a list of single ones")
-        try:
-            mode = octal_mode(item.get("mode") or "0755")
-        except OptionError as error:
-            raise SharedProblem(f"{path}: {error}") from error
+        mode = octal_mode(f"mode of {path}", item.get("mode") or "0755")
         owner = (str(item.get("owner") or "root"), str(item.get("group") or "root"), mode)
         found[path] = Export(path, options, tuple(item.get("networks") or ()), owner)
     return tuple(found[path] for path in sorted(found))

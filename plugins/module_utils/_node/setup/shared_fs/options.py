@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...forms import ConfigError
+
 NFS, NFS4, LUSTRE = "nfs", "nfs4", "lustre"
 TYPES = (NFS4, NFS, LUSTRE)
 DEFAULT_OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -33,7 +35,7 @@ _SOURCES = {
 }
 
 
-class SharedProblem(ValueError):
+class SharedProblem(ConfigError):
     """A mount or an export that cannot or must not be; the message says which, why, and what to do."""
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from ...machine.config import FOLDER, ConfigError, read_config
+from ...forms import absolute_path, boolean, instance_of, mapping_of, matching, number, or_empty, string
+from ...machine.config import FOLDER, read_checked
 from ...machine.root import Root
 from .report import MOST_RUNS
 
@@ -55,49 +55,27 @@ class Settings:
         return math.ceil(nodes * int(share[1]) / 100) if share else int(self.max_out)
 
 
+_SECONDS = number(0, above=True)
+_NODES = matching(r"[0-9]+|(100|0?[0-9]{1,2})%", "a number of nodes, or a share as '10%'")
+FORM = instance_of(
+    Settings,
+    {
+        "max_out": lambda path, value: _NODES(path, value if isinstance(value, str) else str(value)),
+        "interval_s": _SECONDS,
+        "stale_s": _SECONDS,
+        "confirm": mapping_of(string, number(1, MOST_RUNS, whole=True)),
+        "escalate": boolean,
+        "restart_s": _SECONDS,
+        "records": absolute_path,
+        "metrics": or_empty(absolute_path),
+    },
+    null_is_absent=True,
+)
+
+
 def read_settings(root: Root) -> Settings | None:
     """Return the settings; None where the file is not there, and no arbiter should run.
 
     :raises ConfigError: the file cannot be used; the message says what to do.
     """
-    said = read_config(root, CONFIG)
-    if said is None:
-        return None
-    wrong = next(refusals(said), "")
-    if wrong:
-        raise ConfigError(f"{root.at(FILE)}: {wrong}: {_MEND}.")
-    return Settings(**{**said, **({"max_out": str(said["max_out"])} if "max_out" in said else {})})
-
-
-def refusals(said: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with settings, each in words that begin with the key."""
-    known = [one.name for one in fields(Settings)]
-    for key, value in said.items():
-        if key not in known:
-            yield f"there is no key {key}; there are {', '.join(known)}"
-        elif problem := _problem(key, str(value) if key == "max_out" else value):
-            yield f"{key} is {value!r}, and must be {problem}"
-
-
-_MEND = "mend health_checks_arbiter in the inventory and run the playbook again"
-
-
-def _problem(key: str, value: Any) -> str:
-    """What a value should be; nothing where it is that."""
-    if key == "max_out":
-        share = _PERCENT.fullmatch(value)
-        is_good = int(share[1]) <= 100 if share else value.isdecimal()
-        return "" if is_good else "a number of nodes, or a share as '10%'"
-    if key in ("interval_s", "stale_s", "restart_s"):
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return "" if is_number and value > 0 else "a number of seconds above 0"
-    if key == "confirm":
-        is_good = isinstance(value, dict) and all(
-            isinstance(runs, int) and not isinstance(runs, bool) and 1 <= runs <= MOST_RUNS for runs in value.values()
-        )
-        return "" if is_good else f"a mapping of checks to numbers from 1 to {MOST_RUNS}"
-    if key == "escalate":
-        return "" if isinstance(value, bool) else "true or false"
-    if key == "metrics" and (value is None or value == ""):
-        return ""
-    return "" if isinstance(value, str) and value.startswith("/") else "an absolute path"
+    return read_checked(root, CONFIG, FORM)

@@ -7,16 +7,33 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import (
+    ConfigError,
+    Form,
     Malformed,
+    absolute_path,
+    boolean,
     check_seconds,
+    checked,
     choice,
+    guid,
+    instance_of,
     integer,
     list_of,
+    mapping,
+    mapping_of,
+    not_empty,
+    number,
+    optional,
+    or_empty,
+    plain_path,
     record,
+    string,
     text,
 )
 
@@ -53,3 +70,69 @@ def test_forms_are_made_of_forms_and_name_the_place() -> None:
             form("x", value)
     with pytest.raises(Malformed, match=r"^x must be push or pull, not 'pus'\.$"):
         choice("push", "pull")("x", "pus")
+
+
+@dataclass(frozen=True)
+class Door:
+    """Something with settings."""
+
+    width: int
+    colour: str = "red"
+    keys: tuple[str, ...] = ()
+
+
+DOOR = instance_of(
+    Door,
+    {"width": number(1, 9, whole=True), "colour": string, "keys": list_of(not_empty, least=1)},
+    null_is_absent=True,
+)
+
+
+def test_a_dataclass_takes_its_defaults_and_lacks_what_has_none() -> None:
+    assert DOOR("", {"width": 2, "colour": None}) == Door(2)
+    assert DOOR("", {"width": 2, "keys": ["a"]}) == Door(2, keys=("a",))
+    for value, words in (
+        ({"width": None}, "lacks width; known keys are width, colour, keys."),
+        ({"widht": 3}, "has unknown keys widht; known are width, colour, keys."),
+        ({"width": 10}, "width must be a whole number from 1 to 9, not 10."),
+        ({"width": 1, "keys": []}, "keys must be a list of 1 or more, not []."),
+        ({"width": 1, "keys": [""]}, "keys[0] must be a text that is not empty, not ''."),
+        ("wide", "must be a mapping with keys of width, colour, keys, not 'wide'."),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            DOOR("", value)
+        assert str(refused.value) == words
+        with pytest.raises(ConfigError) as refused:
+            checked(DOOR, value, "door.json")
+        assert str(refused.value) == f"door.json: {words}"
+
+
+def test_defaults_are_given_as_a_user_would_give_them() -> None:
+    form = record({"ports": list_of(integer()), "name": text}, null_is_absent=True, defaults={"ports": ["80"]})
+    assert form("", {"ports": None}) == {"ports": (80,)}
+    assert form("", {"ports": [1], "name": "a"}) == {"ports": (1,), "name": "a"}
+
+
+@pytest.mark.parametrize(
+    ("form", "good", "bad", "words"),
+    [
+        (number(), [0, 0.5, 7], [-1, True, "1", None, math.nan, math.inf], "a number of 0 or more"),
+        (number(0, 9, above=True), [0.1, 9], [0, 9.1, math.nan], "a number above 0, at most 9"),
+        (number(whole=True), [0, 7], [1.0, -1, True, "7"], "a whole number of 0 or more"),
+        (optional(boolean), [None, True], [0, "yes"], "true or false"),
+        (or_empty(guid), ["", "0a1b2c3d-0000-0000-0000-00000000000F"], ["me", None, 0], "a GUID"),
+        (absolute_path, ["/", "/a b"], ["a", "", None], "an absolute path"),
+        (plain_path, ["/a/b.c@d+e-f_0"], ["/a b", "/", "a", "/a\n", None], "an absolute path of letters"),
+        (mapping, [{}, {1: 2}], [[], None], "a mapping"),
+        (mapping_of(string, boolean), [{"a": True}], [{1: True}, {"a": 1}, []], "must be"),
+    ],
+)
+def test_what_each_form_takes(form: Form[Any], good: list[Any], bad: list[Any], words: str) -> None:
+    assert [form("x", value) for value in good] == good
+    for value in bad:
+        with pytest.raises(Malformed, match=words):
+            form("x", value)
+
+
+def test_null_may_stand_for_something_else() -> None:
+    assert optional(boolean, "none")("x", None) == "none"

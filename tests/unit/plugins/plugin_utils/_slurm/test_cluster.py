@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES, UnknownVmSize
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.cluster import (
     ClusterError,
@@ -182,18 +183,21 @@ def test_size_is_the_users_else_the_models_else_the_newest_instances(
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (-1, "slurm_spare_nodes is -1: it must be a whole number"),
-        (True, "slurm_spare_nodes is True"),
-        (1.5, "slurm_spare_nodes is 1.5"),
-        (None, "slurm_spare_nodes is None"),
+        (-1, "slurm_spare_nodes must be a whole number from 0 to 5000, not -1"),
+        (True, "slurm_spare_nodes must be .*, not True"),
+        (1.5, "slurm_spare_nodes must be .*, not 1.5"),
+        (None, "slurm_spare_nodes must be .*, not None"),
         (5001, "from 0 to 5000"),
-        ({"compute": "many"}, "slurm_spare_nodes.compute is 'many'"),
-        ({"compute": {"number": 3}}, "slurm_spare_nodes.compute has unknown keys: number"),
-        ({"compute": {"count": -3}}, "slurm_spare_nodes.compute.count is -3"),
+        ({"compute": "many"}, "slurm_spare_nodes.compute must be .*, not 'many'"),
+        (
+            {"compute": {"number": 3}},
+            "spare_nodes.compute has unknown keys number; known are count, vm_size, first",
+        ),
+        ({"compute": {"count": -3}}, "slurm_spare_nodes.compute.count must be .*, not -3"),
     ],
 )
 def test_refuses_other_forms(wanted: Any, words: str) -> None:
-    with pytest.raises(ClusterError, match=words):
+    with pytest.raises(ConfigError, match=words):
         spare_names(COMPUTE, wanted, {})
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import SIZES
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.cluster import (
     ClusterError,
@@ -17,7 +18,6 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.cluster import 
     in_order,
     spare_names,
 )
-from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.plugin_utils._slurm.files import (
     FileOptions,
     files_of,

@@ -11,10 +11,12 @@ import pathlib
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import record, string
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import (
     SCHEMA,
     ConfigError,
     as_config,
+    read_checked,
     read_config,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
@@ -69,3 +71,14 @@ def test_a_file_that_cannot_be_read_is_an_error_and_not_missing(tmp_path: pathli
 def test_text_of_a_settings_file_does_not_depend_on_order() -> None:
     assert as_config({"b": 1, "a": 2}) == as_config({"a": 2, "b": 1})
     assert as_config({"a": 2}).endswith("}\n")
+
+
+def test_settings_of_another_form_are_refused_with_the_file_and_what_to_do(tmp_path: pathlib.Path) -> None:
+    root, form = Root(str(tmp_path)), record({"mountpoint": string})
+    assert read_checked(root, "scratch", form) is None
+    file = write(tmp_path, as_config({"mountpoint": "/fast"}))
+    assert read_checked(root, "scratch", form) == {"mountpoint": "/fast"}
+    file.write_text(as_config({"mountpoint": 1}), encoding="utf-8")
+    words = f"{file}: mountpoint must be a text, not 1. Correct the inventory and run the playbook again"
+    with pytest.raises(ConfigError, match=words):
+        read_checked(root, "scratch", form)

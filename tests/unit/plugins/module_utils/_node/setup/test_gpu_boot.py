@@ -36,14 +36,14 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"min_driver": "new"}, "min_driver is 'new'"),
-        ({"min_driver": 535}, "min_driver is 535"),
-        ({"gpu_count": -1}, "gpu_count is -1"),
-        ({"gpu_count": True}, "gpu_count is True"),
+        ({"min_driver": "new"}, "min_driver must be a version such as '535' or '550.54.15', not 'new'"),
+        ({"min_driver": 535}, "min_driver must be .*, not 535"),
+        ({"gpu_count": -1}, "gpu_count must be a whole number of 0 or more, not -1"),
+        ({"gpu_count": True}, "gpu_count must be .*, not True"),
         ({"timeout": float("inf")}, "timeout is inf: give seconds above 0"),
         ({"timeout": float("nan")}, "timeout is nan: give seconds above 0"),
         ({"timeout": 0}, "timeout is 0"),
-        ({"gpus": 8}, "unknown option gpus: there are min_driver, gpu_count, timeout"),
+        ({"gpus": 8}, "has unknown keys gpus; known are min_driver, gpu_count, timeout"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, options: dict[str, Any], words: str) -> None:

@@ -36,7 +36,7 @@ def test_the_text_is_read_as_it_was_written(node: Node) -> None:
         "client": {"tuneFileCacheType": "native"},
         "servers": {"meta": {"tuneNumWorkers": 8}},
     }
-    made = settings_from(stated, "here")
+    made = settings_from("", stated)
     node.file("/etc/hpcai/beeond.json", options.as_text(made))
     assert read_settings(node.root) == made
     assert made.servers == {"meta": {"tuneNumWorkers": "8"}}
@@ -45,27 +45,28 @@ def test_the_text_is_read_as_it_was_written(node: Node) -> None:
 @pytest.mark.parametrize(
     ("stated", "words"),
     [
-        ({"mountpoint": "/x"}, "unknown keys: mountpoint"),
-        ({"mount_point": "beeond"}, "mount_point of here is 'beeond'"),
-        ({"mount_point": "/"}, "mount_point of here is '/'"),
-        ({"data_root": "/scratch/../etc"}, "data_root of here"),
-        ({"data_root": "/scratch/a b"}, "data_root of here"),
+        ({"mountpoint": "/x"}, "^has unknown keys mountpoint"),
+        ({"mount_point": "beeond"}, "^mount_point must be a plain absolute path, .*, not 'beeond'"),
+        ({"mount_point": "/"}, "mount_point must be .*, not '/'"),
+        ({"data_root": "/scratch/../etc"}, "data_root must be"),
+        ({"data_root": "/scratch/a b"}, "data_root must be"),
         ({"data_root": "/beeond/data"}, "lie in each other"),
-        ({"metadata_nodes": 0}, "metadata_nodes of here is 0"),
-        ({"metadata_nodes": True}, "metadata_nodes of here is True"),
-        ({"port_shift": 60000}, "no ports above 65535"),
-        ({"rdma": "maybe"}, "rdma of here is 'maybe': it may be auto, required, allowed, off"),
-        ({"release": "8"}, "release of here is '8': it may be 7.4"),
-        ({"start_limit_s": 20}, "start_limit_s of here is 20: less than 30 s"),
-        ({"deadline_s": -1}, "deadline_s of here is -1"),
-        ({"interfaces": "ib0"}, "interfaces of here must be a list"),
-        ({"client": {"a": "1\nconnDisableAuthentication = true"}}, "values one line"),
-        ({"servers": {"mon": {}}}, "servers of here must be a mapping of mgmtd"),
+        ({"metadata_nodes": 0}, "metadata_nodes must be a whole number of 1 or more, not 0"),
+        ({"metadata_nodes": True}, "metadata_nodes must be .* not True"),
+        ({"port_shift": 60000}, "port_shift must be a whole number from 0 to 57525"),
+        ({"rdma": "maybe"}, "rdma must be auto, required, allowed or off, not 'maybe'"),
+        ({"release": "8"}, "release must be 7.4, not '8'"),
+        ({"start_limit_s": 20}, "start_limit_s must be a number from 30 to 3600, not 20"),
+        ({"deadline_s": -1}, "deadline_s must be a number from 0 to 3600, not -1"),
+        ({"interfaces": "ib0"}, "interfaces must be a list"),
+        ({"client": {"a": "1\nconnDisableAuthentication = true"}}, "client.a must be a value on one line"),
+        ({"client": {"a b": 1}}, "a key of client must be of letters and digits"),
+        ({"servers": {"mon": {}}}, "servers has unknown keys mon; known are mgmtd, "),
     ],
 )
 def test_what_makes_no_sense_is_refused(stated: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        settings_from(stated, "here")
+        settings_from("", stated)
 
 
 def test_a_newer_schema_is_refused_by_its_number(node: Node) -> None:

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import checked
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.policy import (
+    FORM,
     NotGranted,
     decide,
     decide_registry,
     granted,
     groups_of,
-    settings_from,
     user_of,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants.server import Bounds
@@ -29,7 +30,7 @@ ACCOUNT = "https://training.blob.core.windows.net"
 DATA = {"groups": ["research", "guests"], "account_url": ACCOUNT, "container": "data", "rights": "read"}
 RUNS = {"groups": ["research"], "account_url": f"{ACCOUNT}/", "container": "runs", "rights": "write"}
 OWN = {"groups": ["admins"], "account_url": ACCOUNT, "container": "runs", "rights": "delete"}
-GRANTS = settings_from({"grants": [DATA, RUNS, OWN]}, "grants.json").grants
+GRANTS = checked(FORM, {"grants": [DATA, RUNS, OWN]}, "grants.json").grants
 
 
 @pytest.mark.parametrize(
@@ -107,25 +108,27 @@ def test_a_user_id_without_an_account_is_granted_nothing() -> None:
 @pytest.mark.parametrize(
     ("stated", "said"),
     [
-        ({"grant": []}, "unknown keys: grant"),
-        ({"grants": {}}, "is no list"),
+        ({"grant": []}, "^grants.json: has unknown keys grant"),
+        ({"grants": {}}, "grants must be a list"),
         ({"life_s": 60}, "life_s"),
         ({"life_s": True}, "life_s"),
         ({"client_id": "me"}, "client_id"),
-        ({"grants": [{**DATA, "rights": "all"}]}, "rights is 'all'"),
-        ({"grants": [{**DATA, "groups": []}]}, "groups must be"),
+        ({"grants": [{**DATA, "rights": "all"}]}, r"grants\[0\].rights must be read, write or delete, not 'all'"),
+        ({"grants": [{**DATA, "groups": []}]}, "groups must be a list of 1 or more"),
         ({"grants": [{**DATA, "groups": "research"}]}, "groups must be"),
+        ({"grants": [{**DATA, "groups": [""]}]}, r"groups\[0\] must be a text that is not empty"),
+        ({"grants": [{"groups": ["research"]}]}, r"grants\[0\] lacks account_url, container, rights"),
         ({"grants": [{**DATA, "container": "Data"}]}, "names no container"),
         ({"grants": [{**DATA, "container": "data/set"}]}, "is no name of a container"),
         ({"grants": [{**DATA, "container": ""}]}, "names no container"),
         ({"grants": [{**DATA, "account_url": "https://example.com"}]}, "not the URL of a storage account"),
-        ({"grants": [{**DATA, "folder": "x"}]}, "exactly the keys"),
-        ({"grants": ["data"]}, "exactly the keys"),
+        ({"grants": [{**DATA, "folder": "x"}]}, r"grants\[0\] has unknown keys folder"),
+        ({"grants": ["data"]}, r"grants\[0\] must be a mapping"),
     ],
 )
 def test_a_wrong_grant_is_named(stated: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        settings_from(stated, "grants.json")
+        checked(FORM, stated, "grants.json")
 
 
 def test_each_user_has_a_share_of_connections_and_questions() -> None:

@@ -19,6 +19,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.instal
     wanted_from,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import read_settings
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 
 from .conftest import Node
 
@@ -108,7 +109,7 @@ def test_limits_stay_until_others_are_given(node: Node) -> None:
     assert read_settings(node.root).limits["prolog"].total == 300
     install(node, limits={})
     assert read_settings(node.root).limits["prolog"].total == 100
-    with pytest.raises(HookError, match="limit total of prolog"):
+    with pytest.raises(ConfigError, match=r"limits\.prolog\.total must be"):
         planned(node, limits={"prolog": {"total": "long"}})
 
 
@@ -130,15 +131,15 @@ def test_null_leaves_a_script_out(node: Node) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("gpu", GPU, "prolog gpu: the name must be made of two digits"),
-        ("50-../x", GPU, "the name must be made of two digits"),
-        ("50-gpu", "#!/bin/sh", "must be a mapping of content"),
-        ("50-gpu", {**GPU, "timeout": 3}, "must be a mapping of content"),
-        ("50-gpu", {"limit": 3}, "content must be a script that begins with"),
+        ("gpu", GPU, "a key of prolog must be two digits, .*, not 'gpu'"),
+        ("50-../x", GPU, "a key of prolog must be two digits"),
+        ("50-gpu", "#!/bin/sh", "must be a mapping with keys of content, limit"),
+        ("50-gpu", {**GPU, "timeout": 3}, "prolog.50-gpu has unknown keys timeout"),
+        ("50-gpu", {"limit": 3}, "prolog.50-gpu lacks content"),
         ("50-gpu", {"content": "echo"}, "content must be a script that begins with"),
-        ("50-gpu", {**GPU, "limit": "x"}, "limit of prolog 50-gpu must be a number"),
+        ("50-gpu", {**GPU, "limit": "x"}, "prolog.50-gpu.limit must be a number"),
     ],
 )
 def test_what_makes_no_sense_is_named(name: str, given: Any, words: str) -> None:
-    with pytest.raises(HookError, match=words):
+    with pytest.raises(ConfigError, match=words):
         wanted_from("prolog", {name: given})

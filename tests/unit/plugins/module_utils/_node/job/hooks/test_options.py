@@ -46,15 +46,18 @@ def test_what_was_written_is_read(node: Node) -> None:
 @pytest.mark.parametrize(
     ("stated", "words"),
     [
-        ({"limit": {}}, "unknown keys: limit"),
+        ({"limit": {}}, "has unknown keys limit;"),
         ({"limits": []}, "limits must be a mapping"),
-        ({"limits": {"proolog": {}}}, "limits of 'proolog'"),
-        ({"limits": {"prolog": {"each": 3}}}, "they may have script and total"),
-        ({"limits": {"prolog": {"script": "3"}}}, "limit script of prolog must be a number of seconds"),
-        ({"limits": {"prolog": {"total": 0}}}, "limit total of prolog must be"),
-        ({"limits": {"prolog": {"total": True}}}, "limit total of prolog must be"),
-        ({"sets": {"site": {"proolog": {}}}}, "set site has 'proolog'"),
-        ({"sets": {"site": {"prolog": {"50-a": "x"}}}}, "limit of prolog 50-a must be"),
+        ({"limits": {"proolog": {}}}, "limits has unknown keys proolog; known are prolog, "),
+        ({"limits": {"prolog": {"each": 3}}}, "limits.prolog has unknown keys each; known are script, total"),
+        (
+            {"limits": {"prolog": {"script": "3"}}},
+            "limits.prolog.script must be a number above 0, at most 3600, not '3'",
+        ),
+        ({"limits": {"prolog": {"total": 0}}}, "limits.prolog.total must be"),
+        ({"limits": {"prolog": {"total": True}}}, "limits.prolog.total must be"),
+        ({"sets": {"site": {"proolog": {}}}}, "sets.site has unknown keys proolog"),
+        ({"sets": {"site": {"prolog": {"50-a": "x"}}}}, "sets.site.prolog.50-a must be"),
     ],
 )
 def test_what_makes_no_sense_is_named(node: Node, stated: dict[str, Any], words: str) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import read_settings, settings_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import checked
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import FORM, read_settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import NameRefused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.listing import (
@@ -208,7 +209,7 @@ def test_settings_of_a_node_are_read_and_checked(tmp_path: Path) -> None:
     assert read_settings(Root(str(tmp_path))).processes == 8
     for wrong in ({"processes": 0}, {"processes": "8"}, {"credential": "x"}, {"other": 1}, {"work_folder": "tmp"}):
         with pytest.raises(ConfigError, match=r"blob\.json"):
-            settings_from(wrong, "blob.json")
+            checked(FORM, wrong, "blob.json")
     (tmp_path / "etc/hpcai/blob.json").write_text('{"schema": 2}', encoding="utf-8")
     with pytest.raises(ConfigError, match="schema 2"):
         read_settings(Root(str(tmp_path)))

@@ -17,7 +17,6 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directorie
     with_set,
     without_set,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import OptionError
 
 from .machine import Machine
 
@@ -49,24 +48,24 @@ def test_parents_come_before_what_lies_in_them() -> None:
         (one(path="/scratch2/a"), "is not below /scratch"),
         (one(mode="0777"), "a of site: mode 0777 lets every user delete what others put there: use 1777"),
         (one(mode="2772"), "use 3772"),
-        (one(mode="rwx"), "mode must be octal digits"),
-        (one(recurse=True), "unknown recurse"),
-        ({"folders": {"site": [{}]}}, "needs a path"),
+        (one(mode="rwx"), "folders.site[0].mode must be octal digits"),
+        (one(recurse=True), "folders.site[0] has unknown keys recurse; known are path, owner, group, mode"),
+        ({"folders": {"site": [{}]}}, "folders.site[0] lacks path"),
         ({"folders": {"site": "a"}}, "must be a list"),
         ({"folders": ["a"]}, "must be a mapping"),
-        ({"folders": {"a b": []}}, "name must be letters"),
+        ({"folders": {"a b": []}}, "a key of folders must be a name of letters"),
         ({"folders": {"a": [{"path": "x"}], "b": [{"path": "/scratch/x", "mode": "0700"}]}}, "they must agree"),
-        ({"fallback": ["tmpfs"]}, "fallback must be a list of temporary_disk and directory, not 'tmpfs'"),
+        ({"fallback": ["tmpfs"]}, "fallback[0] must be temporary_disk or directory, not 'tmpfs'"),
         ({"fallback": "directory"}, "fallback must be a list"),
         ({"mountpoint": "/"}, "mountpoint must be an absolute path"),
         ({"mountpoint": "/var"}, "belongs to the operating system"),
-        ({"mountpoint": 7}, "mountpoint must be a path"),
+        ({"mountpoint": 7}, "mountpoint must be an absolute path without '..', not 7"),
         ({"mountpoint": "/mnt/scratch", "temporary_mounts": ["/mnt"]}, "lies on the temporary disk's /mnt"),
-        ({"mountpoints": ["/scratch"]}, "unknown settings mountpoints"),
+        ({"mountpoints": ["/scratch"]}, "unknown keys mountpoints; known are mountpoint, "),
     ],
 )
 def test_what_makes_no_sense_is_named(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(OptionError) as refused:
+    with pytest.raises(ConfigError) as refused:
         parse(settings)
     assert words in str(refused.value)
 
@@ -98,7 +97,7 @@ def test_forgetting_a_set_where_nothing_is_kept_changes_nothing(machine: Machine
 def test_sets_that_do_not_agree_leave_the_file_as_it_was(machine: Machine) -> None:
     with_set(machine.root, "site", [{"path": "jobs"}], {}).file.apply()
     before = machine.path(SETTINGS).read_bytes()
-    with pytest.raises(OptionError, match="site wants jobs root:root 0755, and other wants it alice:root 0755"):
+    with pytest.raises(ConfigError, match="site wants jobs root:root 0755, and other wants it alice:root 0755"):
         with_set(machine.root, "other", [{"path": "jobs", "owner": "alice"}], {})
     assert machine.path(SETTINGS).read_bytes() == before
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import (
     DEFAULTS,
-    OptionError,
     as_settings,
     parse,
 )
@@ -44,7 +44,7 @@ def test_mount_options_may_come_in_one_word() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"chunk": "500K"}, "chunk must be a power of two from 4K to 64M, not 500K"),
+        ({"chunk": "500K"}, "chunk must be a power of two from 4K to 64M, not '500K'"),
         ({"chunk": "2K"}, "chunk must be a power of two"),
         ({"chunk": "128M"}, "chunk must be a power of two"),
         ({"chunk": "large"}, "chunk: 'large' is no size such as 512K"),
@@ -53,7 +53,7 @@ def test_mount_options_may_come_in_one_word() -> None:
         ({"label": "a" * 17, "filesystem": "ext4"}, "label must be 1 to 16 letters"),
         ({"label": "a b"}, "label must be"),
         ({"label": ""}, "label must be"),
-        ({"array_name": "md127"}, "looks like the kernel's own"),
+        ({"array_name": "md127"}, "not look like the kernel's own"),
         ({"array_name": "host:name"}, "array_name must be"),
         ({"array_name": "a" * 33}, "array_name must be"),
         ({"mountpoint": "scratch"}, "mountpoint must be an absolute path"),
@@ -66,22 +66,28 @@ def test_mount_options_may_come_in_one_word() -> None:
         ({"mode": "1023"}, "mode 1023 keeps the owner out: write it in quotes"),
         ({"mountpoint": "//scratch"}, "mountpoint must be an absolute path"),
         ({"mountpoint": "/scratch\nb"}, "mountpoint must be one line without control characters, not '/scratch\\nb'"),
-        ({"mount_options": ["rw ; x"]}, "such as noatime or logbsize=256k, not 'rw ; x'"),
+        (
+            {"mount_options": ["rw ; x"]},
+            "such as noatime or logbsize=256k, not 'rw ; x'",
+        ),
         ({"mount_options": ["rw,$(x)"]}, "not '$(x)'"),
         ({"mount_options": ["--bind"]}, "not '--bind'"),
         ({"models": []}, "models is empty, and devices too"),
-        ({"models": [""]}, "models is empty"),
-        ({"models": ["", "A"]}, "models holds an empty text"),
+        ({"models": [""]}, "models[0] must be a text on one line, not ''"),
+        ({"models": ["", "A"]}, "models[0] must be a text on one line, not ''"),
         ({"mode": "1789"}, "mode must be octal digits"),
-        ({"expected_count": -1}, "expected_count must be 0 or more"),
+        ({"expected_count": -1}, "expected_count must be a whole number of 0 or more, not -1"),
         ({"on_count_mismatch": "shrug"}, "on_count_mismatch must be fail, warn or ignore"),
-        ({"devices": ["nvme0n1"]}, "'nvme0n1' is no path below /dev"),
-        ({"force_devices": ["/etc/passwd"]}, "'/etc/passwd' is no path below /dev"),
-        ({"stripes": 1}, "unknown options stripes"),
+        (
+            {"devices": ["nvme0n1"]},
+            "devices[0] must be a path below /dev, such as /dev/nvme0n1 or",
+        ),
+        ({"force_devices": ["/etc/passwd"]}, "force_devices[0] must be a path below /dev, such as"),
+        ({"stripes": 1}, "unknown keys stripes; known are devices, "),
     ],
 )
 def test_refuses_what_makes_no_sense(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(OptionError) as refused:
+    with pytest.raises(ConfigError) as refused:
         parse(options)
     assert words in str(refused.value)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.shared_fs import exports
@@ -99,7 +100,7 @@ def test_other_networks_are_taken_on_purpose_and_everybody_never() -> None:
     ],
 )
 def test_refuses_what_must_not_be_exported(item: dict[str, Any], words: str) -> None:
-    with pytest.raises(SharedProblem, match=words):
+    with pytest.raises(ConfigError, match=words):
         exports.parse([item])
 
 

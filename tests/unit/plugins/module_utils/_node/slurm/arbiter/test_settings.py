@@ -55,7 +55,7 @@ def test_what_is_not_said_has_its_default(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(tmp_path: pathlib.Path, key: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"{key}.*mend health_checks_arbiter"):
+    with pytest.raises(ConfigError, match=f"health_arbiter.json: .*{key}.*Correct the inventory"):
         read_settings(written(tmp_path, **{key: value}))
 
 
