@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         sku,
         slurm,
         stage,
+        tools,
     )
 
 PROGRAM = "hpcnode"
@@ -64,7 +65,7 @@ SCHEMA = 1
 """Version of what ``--json`` prints."""
 
 _JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metadata", "grants", "slurm", "arbiter")
-NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS)
+NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS, "tools")
 """The sub-commands."""
 
 DESCRIPTION = """\
