@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ..setup.image import generalise, settings  # noqa: F401
     from ..setup.metadata import plan as metadata_plan  # noqa: F401
     from ..setup.shared_fs import exports  # noqa: F401
-    from ..setup.tools import disk  # noqa: F401
     from ..setup.users import ensure as users_ensure  # noqa: F401
     from ..slurm import associations, ids, installed, slurmctld, slurmd  # noqa: F401
     from . import (  # noqa: F401
