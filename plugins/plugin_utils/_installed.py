@@ -89,8 +89,9 @@ class InstalledAction(ActionBase):
         told = super().run(tmp, task_vars)
         _valid, options = self.validate_argument_spec(self.spec())
         words, python = self.words(options), self.python(task_vars or {})
-        able = words is not None and python is not None and not self._task.async_val
-        answer = call(self, words or [], python or "") if able else None
+        answer = None
+        if words is not None and python is not None and not self._task.async_val:
+            answer = call(self, words, python)
         result = self.result(answer, options) if answer else None
         if result is None:
             module = self._execute_module(task_vars=task_vars, wrap_async=self._task.async_val)

@@ -96,7 +96,7 @@ HARM = [
     f"chown 1 {CORE}/version.py",
     f"rm -r {CORE}/__pycache__",
     "echo '{}' > /usr/lib/hpcai/lib/manifest.json",
-    "cd /usr/lib/hpcai && mv trees/* trees/renamed && ln -sfn trees/renamed lib",
+    'cd /usr/lib/hpcai && ln -sfn "$(readlink -f lib)" lib',
     "mkdir /usr/lib/hpcai/wheels",
     "sed -i '1 s/ -I/ -I -s/' /usr/bin/hpcnode",
     "chmod 0700 /usr/bin/hpcnode",
@@ -115,7 +115,7 @@ def test_it_is_sent_only_where_it_has_something_to_do(tmp_path: pathlib.Path) ->
     """A module's result has the key ``invocation``; without it the node's own hpcnode has answered."""
     if os.geteuid():
         pytest.skip("only root can have a file system of its own over /usr")
-    tasks: list[dict[str, Any]] = [{"ansible.builtin.raw": f"ln -s {sys.executable} {OTHER_PYTHON}"}]
+    tasks: list[dict[str, Any]] = [{"ansible.builtin.raw": f"cp -L {sys.executable} {OTHER_PYTHON}"}]
     sent: list[bool] = []
 
     def task(is_sent: bool, harm: str = "", options: dict[str, str] | None = None, **keywords: Any) -> None:
