@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: node_tools
-short_description: Install the node command hpcnode, its units and nvidia-ml-py
+short_description: Install the node command hpcnode and its units
 version_added: "0.1.0"
 description:
   - Installs C(hpcnode), which does on a node, at boot and without Ansible, what the modules of this collection do.
@@ -21,6 +21,9 @@ description:
     meanwhile, sees the one or the other. What was changed by hand is put right and reported as RV(restored).
   - An C(hpcnode) that runs, such as one that watches checkpoints, goes on with the version it was started from. That
     version stays on the disk, and is removed by a later run of this module that finds nobody using it.
+  - Nothing is sent to a node that has it all. The task first compares a digest of the code there with the controller's,
+    and where they are equal, C(hpcnode tools check) says whether anything else would change. Only then the module runs.
+  - Removes nvidia-ml-py, which version 0.1.0 unpacked in C(/usr/lib/hpcai/site).
   - Makes the folders C(/etc/hpcai) and C(/var/lib/hpcai).
 author:
   - hpcai.azure contributors (@hpcai)
@@ -28,23 +31,11 @@ options:
   state:
     description:
       - V(present) installs this version, whatever is there.
-      - V(absent) removes C(hpcnode), its units and nvidia-ml-py. The settings in C(/etc/hpcai) and the state in
-        C(/var/lib/hpcai) stay.
+      - V(absent) removes C(hpcnode) and its units. The settings in C(/etc/hpcai) and the state in C(/var/lib/hpcai)
+        stay.
     type: str
     choices: [present, absent]
     default: present
-  wheel:
-    description:
-      - Path, on the node, of a wheel of nvidia-ml-py to unpack in C(/usr/lib/hpcai/site), where C(hpcnode) and the
-        modules find it. Nothing of it is run, and pip is not needed.
-      - Read only if the wheel with O(wheel_sha256) is not unpacked already. A wheel in C(/usr/lib/hpcai/wheels) is
-        removed when it is unpacked.
-      - Without it, what is unpacked stays, and RV(wheel_needed) says whether it is the wanted one.
-    type: path
-  wheel_sha256:
-    description:
-      - SHA-256 of the wheel that shall be unpacked. Required with O(wheel).
-    type: str
   interpreter:
     description:
       - Absolute path of the Python that runs C(hpcnode), 3.9 or later. It runs isolated from C(PYTHON*) variables and
@@ -74,18 +65,13 @@ notes:
 seealso:
   - module: hpcai.azure.node_boot
   - name: Role hpcai.azure.node_tools
-    description: Uses this module, brings the wheel, and writes the node's settings.
+    description: Uses this module, and writes the node's settings.
     link: https://github.com/hpcai/azure/tree/main/roles/node_tools
 """
 
 EXAMPLES = r"""
 - name: Install hpcnode
   hpcai.azure.node_tools:
-
-- name: Install hpcnode, and nvidia-ml-py from a wheel that lies on the node
-  hpcai.azure.node_tools:
-    wheel: /tmp/nvidia_ml_py-13.615.71-py3-none-any.whl
-    wheel_sha256: 959bf4adf6fe1308e4bd739e722236b0d1ec8392e2cefad33ff70c311380b9b6
 
 - name: Install hpcnode into an image that is mounted here
   hpcai.azure.node_tools:
@@ -135,11 +121,6 @@ restored:
   type: list
   elements: str
   sample: [/usr/lib/hpcai/trees/hpcnode-0.1.0-8f3b2c41d07e/hpcai_node/cli/main.py]
-wheel_needed:
-  description: Whether the wheel with O(wheel_sha256) still has to be brought.
-  returned: success
-  type: bool
-  sample: false
 nft_needed:
   description: Whether nft is not installed, with which M(hpcai.azure.metadata_access) loads its rules.
   returned: success
@@ -147,7 +128,6 @@ nft_needed:
   sample: false
 """
 
-import os
 from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
@@ -155,56 +135,31 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import NoRoot, existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, must, run
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import NFT
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk, plan
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import Entry, choose_interpreter
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError, read_sources
-from ansible_collections.hpcai.azure.plugins.module_utils._node.version import VERSION
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import choose_interpreter
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError
+
+SPEC = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "interpreter": {"type": "path"},
+    "root": {"type": "path", "default": "/"},
+}
 
 
 def main() -> NoReturn:
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "wheel": {"type": "path"},
-            "wheel_sha256": {"type": "str"},
-            "interpreter": {"type": "path"},
-            "root": {"type": "path", "default": "/"},
-        },
-        required_by={"wheel": ["wheel_sha256"]},
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     params = module.params
     try:
         root = existing_root(params["root"])
         interpreter = choose_interpreter(params["interpreter"])
-        found = disk.read_disk(root)
-        after: dict[str, Entry] = {}
-        wheel_needed = False
-        if params["state"] == "present":
-            wish = plan.ToolOptions(
-                VERSION, read_sources(), params["wheel"], params["wheel_sha256"], interpreter, os.geteuid()
-            )
-            after, wheel_needed = plan.wanted_disk(found, wish)
-        made = plan.plan(found, after, disk.trees_in_use(root))
-        if made.changed and not module.check_mode:
-            disk.apply(root, after)
-            if made.touches_units and root.is_this_machine and root.exists("/run/systemd/system"):
+        wanted, result = disk.compare(root, interpreter, absent=params["state"] == "absent")
+        if result["changed"] and not module.check_mode:
+            done = disk.apply(root, wanted)
+            if done.touches_units and root.is_this_machine and root.exists("/run/systemd/system"):
                 must(run(["systemctl", "daemon-reload"]))
     except (ToolsError, CommandFailed, NoRoot, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(
-        changed=made.changed,
-        version=VERSION,
-        commands=list(NAMES),
-        interpreter=interpreter,
-        written=made.written,
-        removed=list(made.remove),
-        restored=list(made.restored),
-        wheel_needed=wheel_needed,
-        nft_needed=not root.exists(NFT),
-        diff=plan.as_diff(found, after, made),
-    )
+    module.exit_json(commands=list(NAMES), **result)
 
 
 if __name__ == "__main__":

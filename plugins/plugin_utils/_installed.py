@@ -21,6 +21,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 CORE = Path(__file__).resolve().parents[1] / "module_utils/_node"
+HPCNODE = "/usr/bin/hpcnode"
 OTHER_CODE = 96
 """Exit status of the command below where hpcnode is missing or is not ours. hpcnode itself uses 0 to 3."""
 # One line a file, sorted by path: what sha256sum prints.
@@ -28,7 +29,7 @@ _COMMAND = """\
 cd /usr/lib/hpcai/lib/hpcai_node 2>/dev/null || exit {other}
 found=$(find . -name '*.py' -type f -exec sha256sum {{}} + | LC_ALL=C sort -k 2 | sha256sum)
 test "${{found%% *}}" = {digest} || exit {other}
-cd / && exec /usr/bin/hpcnode {words}"""
+cd / && exec {words}"""
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,13 @@ def core_digest(core: Path = CORE) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def command(words: Sequence[str], digest: str) -> str:
-    """Return the shell command that calls hpcnode with these words, if it is the one of that digest."""
-    return _COMMAND.format(other=OTHER_CODE, digest=digest, words=shlex.join(["--json", *words]))
+def command(words: Sequence[str], digest: str, python: str = "") -> str:
+    """Return the shell command that calls hpcnode with these words, if it is the one of that digest.
+
+    :param python: runs it in place of the one in its first line.
+    """
+    program = [python, "-I", HPCNODE] if python else [HPCNODE]
+    return _COMMAND.format(other=OTHER_CODE, digest=digest, words=shlex.join([*program, "--json", *words]))
 
 
 class InstalledAction(ActionBase):
@@ -67,33 +72,40 @@ class InstalledAction(ActionBase):
         """Return the module's argument_spec."""
         raise NotImplementedError
 
-    def words(self, options: Mapping[str, Any]) -> list[str]:
-        """Return how hpcnode is called for these options."""
+    def words(self, options: Mapping[str, Any]) -> list[str] | None:
+        """Return how hpcnode is called for these options; None where only the module can do what they say."""
         raise NotImplementedError
 
-    def result(self, answer: Answer, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the module returns, with ``msg`` if it is a failure."""
+    def python(self, task_vars: Mapping[str, Any]) -> str | None:
+        """Return the Python that runs hpcnode, if not that of its first line; None where the module has to find it."""
+        return ""
+
+    def result(self, answer: Answer, options: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what the module returns, with ``msg`` if it is a failure; None where the module has work to do."""
         raise NotImplementedError
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Call hpcnode, or have the module run."""
         told = super().run(tmp, task_vars)
         _valid, options = self.validate_argument_spec(self.spec())
-        answer = None if self._task.async_val else call(self, self.words(options))
-        if answer is None:
+        words, python = self.words(options), self.python(task_vars or {})
+        answer = None
+        if words is not None and python is not None and not self._task.async_val:
+            answer = call(self, words, python)
+        result = self.result(answer, options) if answer else None
+        if result is None:
             module = self._execute_module(task_vars=task_vars, wrap_async=self._task.async_val)
             return {**told, **module}
-        result = self.result(answer, options)
         return {**told, **result, "failed": "msg" in result}
 
 
-def call(action: ActionBase, words: Sequence[str]) -> Answer | None:
+def call(action: ActionBase, words: Sequence[str], python: str = "") -> Answer | None:
     """Call the installed hpcnode on the task's host; None where there is none like ours, or it did not answer.
 
     Nothing has been done by an hpcnode of another content. Whatever else went wrong, the module will meet it again and
     say so.
     """
-    done = action._low_level_execute_command(command(words, core_digest()))
+    done = action._low_level_execute_command(command(words, core_digest(), python))
     try:
         document = json.loads(done["stdout"])
         status = document["status"]

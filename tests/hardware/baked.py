@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
 import subprocess
 from collections.abc import Mapping
@@ -67,13 +66,7 @@ class Node:
         machine.write("/opt/stand-ins/gpus", GPUS, "0755")
         machine.write("/opt/stand-ins/slurmd", SLURMD, "0755")
         subprocess.run([str(STAND_INS / "nvml/build.sh"), str(folder)], check=True)
-        bindings = importlib.util.find_spec("pynvml")
-        assert bindings is not None
-        assert bindings.origin is not None
         put(machine, folder / "libnvidia-ml.so.1", LIBRARY)
-        put(machine, Path(bindings.origin), "/usr/lib/hpcai/site/pynvml.py")
-        # As node_tools leaves it: compiling it takes seconds here, at each start.
-        machine.run("python3 -m compileall -q /usr/lib/hpcai/site")
         self.gpus(2)
         for unit, text in UNITS.items():
             machine.write(f"/etc/systemd/system/{unit}", text)

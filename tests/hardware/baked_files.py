@@ -148,7 +148,7 @@ systemctl stop {" ".join(UNITS)} 'hpcai-*' 2>/dev/null || true
 umount -q /sys/bus/pci/devices || true
 modprobe -qr nvidia_uvm nvidia || true
 rm -rf /lib/modules/*/extra /etc/modprobe.d/stand-in.conf /opt/stand-ins /etc/stand-in-imds.json /run/stand-in-pci
-rm -rf {GPU_STATE} {LIBRARY} {FOUND} /usr/lib/hpcai/site /etc/munge/munge.key /etc/nccl.conf
+rm -rf {GPU_STATE} {LIBRARY} {FOUND} /etc/munge/munge.key /etc/nccl.conf
 cd /etc/systemd/system; rm -f {" ".join(UNITS)}
 depmod; ldconfig; systemctl daemon-reload
 """

@@ -44,7 +44,6 @@ VARIABLES: dict[str, Any] = {
     },
     # There is no metadata service, and nothing to set up before slurmd: the tests of the boot phase have both.
     "node_tools_boot_skip": ["instance", "gpu", "fabric", "scratch", "directories", "clocks", "nccl"],
-    "node_tools_nvml_install": False,
     "slurm_spare_nodes": 0,
     "slurm_node_conf": {VM_SIZE: {"Gres": f"gpu:{GPUS}"}},
     "slurm_gres": {VM_SIZE: {"Name": "gpu", "File": f"/dev/stand-in-gpu[0-{GPUS - 1}]"}},

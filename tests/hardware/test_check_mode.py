@@ -4,14 +4,13 @@
 
 """gpu_clocks, nccl_topology and node_tools: check mode foretells, the run does, the second run has nothing to do.
 
-There is no GPU: the driver's library is our stand-in, below the real nvidia-ml-py. (nvme_raid and numa_pin_check are
-tested the same way, each on what this machine really has.)
+There is no GPU: the driver's library is our stand-in. (nvme_raid and numa_pin_check are tested the same way, each on
+what this machine really has.)
 """
 
 from __future__ import annotations
 
 import base64
-import importlib.util
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -57,16 +56,12 @@ def put(machine: Machine, content: bytes, path: str) -> None:
 def with_gpus(machine: Machine, tmp_path: Path) -> Iterator[Machine]:
     """The machine with the stand-in of a driver for eight GPUs."""
     subprocess.run([str(STAND_IN), str(tmp_path)], check=True)
-    bindings = importlib.util.find_spec("pynvml")
-    assert bindings is not None
-    assert bindings.origin is not None
     put(machine, (tmp_path / "libnvidia-ml.so.1").read_bytes(), LIBRARY)
-    put(machine, Path(bindings.origin).read_bytes(), "/usr/lib/hpcai/site/pynvml.py")
     # A driver that is loaded shows below /sys/module, where nobody can make a folder.
     machine.run(f"ldconfig; rm -rf {STATE}; mount -t tmpfs tmpfs /sys/module; mkdir /sys/module/nvidia")
     machine.write(f"{STATE}/config", "gpus=8\nmodel=a100-40\n")
     yield machine
-    machine.run(f"umount /sys/module; rm -rf {STATE} {LIBRARY} /usr/lib/hpcai/site /run/hpcai /etc/hpcai; ldconfig")
+    machine.run(f"umount /sys/module; rm -rf {STATE} {LIBRARY} /run/hpcai /etc/hpcai; ldconfig")
 
 
 def assert_truthful(results: Sequence[Result]) -> None:

@@ -9,10 +9,8 @@ hpcnode is installed as node_tools installs it, into a tree that the node's name
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import py_compile
 from pathlib import Path
 
 from stand_ins.gpu_machine import GpuMachine, build
@@ -95,17 +93,7 @@ class HealthNode:
     def _install(self, library: Path) -> None:
         tree = self.folder / "tree"
         (tree / "usr/bin").mkdir(parents=True)
-        wish = plan.ToolOptions(VERSION, payload.read_sources(), None, None, INTERPRETER, os.geteuid())
-        after, _wheel_needed = plan.wanted_disk({}, wish)
-        disk.apply(Root(str(tree)), after)
-        site = tree / "usr/lib/hpcai/site"
-        site.mkdir()
-        bindings = site / "pynvml.py"
-        found = importlib.util.find_spec("pynvml")
-        assert found, "nvidia-ml-py is missing: run 'make setup'"
-        assert found.origin
-        bindings.write_bytes(Path(found.origin).read_bytes())
-        py_compile.compile(str(bindings), invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+        disk.apply(Root(str(tree)), plan.wanted_disk(VERSION, payload.read_sources(), INTERPRETER, os.geteuid()))
         for name, text in _PROGRAMS.items():
             program = tree / "usr/bin" / name
             program.write_text(text, encoding="utf-8")

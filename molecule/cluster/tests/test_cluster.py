@@ -117,9 +117,3 @@ def test_hpcnodes_units_start_at_boot_before_slurmd(controller: Host, computes: 
         assert host.run("systemctl is-failed hpcai-boot.target 'hpcai-*.service'").rc != 0
     for host in computes:
         assert "hpcai-scratch.service" in host.check_output("systemctl show --property=Requires slurmd")
-
-
-def test_nvidia_ml_py_lies_where_hpcnode_and_modules_look(computes: list[Host]) -> None:
-    look = "import sys; sys.path.insert(0, '/usr/lib/hpcai/site'); import pynvml; print(pynvml.__file__)"
-    for host in computes:
-        assert host.check_output(f'python3 -I -c "{look}"') == "/usr/lib/hpcai/site/pynvml.py"

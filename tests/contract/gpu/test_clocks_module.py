@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module gpu_clocks over the real nvidia-ml-py and the stand-in for NVML: it sets what is wanted, and once."""
+"""The module gpu_clocks over the stand-in for NVML: it sets what is wanted, and once."""
 
 from __future__ import annotations
 

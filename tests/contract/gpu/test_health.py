@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The GPUs' health through the real nvidia-ml-py: what is told, how much is asked for it, and what fails."""
+"""The GPUs' health through the stand-in for NVML: what is told, how much is asked for it, and what fails."""
 
 from __future__ import annotations
 

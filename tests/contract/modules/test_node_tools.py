@@ -2,20 +2,23 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module node_tools as Ansible sends it."""
+"""The module node_tools as Ansible sends it, or does not."""
 
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import yaml
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.cli.main import NAMES, all_commands
+from collection import COLLECTIONS
 
 AnsiblePlaybook = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -61,3 +64,119 @@ def test_as_ansible_sends_it(ansible_playbook: AnsiblePlaybook, tmp_path: pathli
 
     assert all(command.summary[:20] in hpcnode("--help") for command in all_commands())
     assert json.loads(hpcnode("sku", "ND96asr_v4", "--json"))["vm_size"] == "Standard_ND96asr_v4"
+
+
+# What is written below these folders stays in a file system in memory, which ends with the namespace. There is no
+# running systemd that could be reloaded.
+ENTER = """\
+mount -t tmpfs tmpfs "$1" || exit 77
+for folder in etc usr var/lib; do
+    mkdir -p "$1/$folder/upper" "$1/$folder/work"
+    above="lowerdir=/$folder,upperdir=$1/$folder/upper,workdir=$1/$folder/work"
+    mount -t overlay overlay -o "$above" "/$folder" || exit 77
+done
+[ ! -d /run/systemd ] || mount -t tmpfs tmpfs /run/systemd || exit 77
+rm -rf /etc/hpcai /var/lib/hpcai
+shift
+exec "$@"
+"""
+CORE, UNITS, ENABLED = "/usr/lib/hpcai/lib/hpcai_node", "/usr/lib/systemd/system", "/etc/systemd/system"
+OTHER_PYTHON = "/usr/lib/other-python"
+NOTHING = [
+    "echo '{}' > /etc/hpcai/node.json",
+    f"ln -s /dev/null {ENABLED}/hpcai-scratch.service",
+]
+"""What others change, and the module leaves alone."""
+HARM = [
+    f"echo >> {CORE}/cli/main.py",
+    f"rm {CORE}/health/engine.py",
+    f"touch {CORE}/more.py",
+    f"touch {CORE}/note.txt",
+    f"chmod 0600 {CORE}/version.py",
+    f"chown 1 {CORE}/version.py",
+    f"rm -r {CORE}/__pycache__",
+    "echo '{}' > /usr/lib/hpcai/lib/manifest.json",
+    'cd /usr/lib/hpcai && ln -sfn "$(readlink -f lib)" lib',
+    "mkdir /usr/lib/hpcai/wheels",
+    "sed -i '1 s/ -I/ -I -s/' /usr/bin/hpcnode",
+    "chmod 0700 /usr/bin/hpcnode",
+    "rm /usr/bin/hpcnode",
+    f"rm {UNITS}/hpcai-scratch.service",
+    f"echo >> {UNITS}/hpcai-boot.target",
+    f"rm {ENABLED}/hpcai-boot.target.wants/hpcai-scratch.service",
+    f"ln -s {UNITS}/hpcai-boot.target {ENABLED}/slurmd.service.requires",
+    "rm /usr/libexec/hpcai/prolog",
+    "rm -r /etc/hpcai/prolog.d",
+]
+"""What the module puts right."""
+
+
+def test_it_is_sent_only_where_it_has_something_to_do(tmp_path: pathlib.Path) -> None:
+    """A module's result has the key ``invocation``; without it the node's own hpcnode has answered."""
+    if os.geteuid():
+        pytest.skip("only root can have a file system of its own over /usr")
+    tasks: list[dict[str, Any]] = [{"ansible.builtin.raw": f"cp -L {sys.executable} {OTHER_PYTHON}"}]
+    sent: list[bool] = []
+
+    def task(is_sent: bool, harm: str = "", options: dict[str, str] | None = None, **keywords: Any) -> None:
+        if harm:
+            tasks.append({"ansible.builtin.raw": harm})
+        tasks.append({"hpcai.azure.node_tools": options or {}, "register": f"answer{len(sent)}", **keywords})
+        sent.append(is_sent)
+
+    for is_first in (True, False):
+        task(is_first)
+    for harm in NOTHING:
+        task(False, harm)
+    for harm in HARM:
+        task(True, harm)
+    # In check mode it is put right in neither of two runs.
+    for harm, check in (("echo >> /usr/bin/hpcnode", True), ("", True), ("", False)):
+        task(True, harm, check_mode=check)
+    task(False, check_mode=True)
+    # Another Python and back, by an option and by a variable, which choose both the Python and its bytecode.
+    for options in ({"interpreter": OTHER_PYTHON}, {}):
+        task(True, options=options)
+    task(True, vars={"ansible_python_interpreter": OTHER_PYTHON})
+    task(False, vars={"ansible_python_interpreter": OTHER_PYTHON})
+    for options in ({}, {"state": "absent"}):
+        task(True, options=options)
+
+    answers = [f"answer{number}" for number in range(len(sent))]
+    content = "{{ [" + ", ".join(answers) + "] | to_json }}"
+    tasks.append({"ansible.builtin.copy": {"content": content, "dest": f"{tmp_path}/answers", "mode": "0600"}})
+    node = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"node": node}}}), encoding="utf-8")
+    play = {"hosts": "node", "gather_facts": False, "tasks": tasks}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
+    (tmp_path / "ansible.cfg").touch()
+    (tmp_path / "above").mkdir()
+    program = pathlib.Path(sys.executable).with_name("ansible-playbook")
+    ansible = [str(program), "-i", "hosts.yml", "play.yml", "--diff"]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", ENTER, "enter", str(tmp_path / "above"), *ansible],
+        cwd=tmp_path,
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")},
+            "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+            "ANSIBLE_HOME": str(tmp_path / ".ansible"),
+            "ANSIBLE_NOCOLOR": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    if done.returncode == 77:
+        pytest.skip("this machine cannot mount an overlay in a namespace")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads((tmp_path / "answers").read_text(encoding="utf-8"))
+    assert [("invocation" in answer, answer["changed"]) for answer in told] == [(is_sent, is_sent) for is_sent in sent]
+    first, again = told[:2]
+    assert again == {
+        **{key: value for key, value in first.items() if key != "invocation"},
+        "changed": False,
+        "written": [],
+        "diff": {"before": "", "after": ""},
+    }

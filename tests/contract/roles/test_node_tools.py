@@ -31,6 +31,13 @@ HOSTS: dict[str, tuple[list[str], dict[str, Any]]] = {
     ),
     "skipping": (["install", "configure"], {"node_tools_boot_skip": ["fabric"], "node_tools_vm_sizes": {}}),
 }
+# Parameters of version 0.1.0, which do nothing: the role still takes them.
+REMOVED = {
+    "node_tools_nvml_install": True,
+    "node_tools_nvml": {"version": "13.615.71", "sha256": "0" * 64},
+    "node_tools_nvml_wheel": "https://mirror.example.com/nvidia_ml_py-13.615.71-py3-none-any.whl",
+    "node_tools_cache": "/var/cache/wheels",
+}
 Written = dict[str, list[dict[str, Any]]]
 
 
@@ -53,7 +60,8 @@ def play(host: str, folder: pathlib.Path) -> dict[str, Any]:
         keep = {"argv": ["cp", f"{folder}/{host}/node.json", f"{folder}/{host}/{number}"]}
         there = f"'{folder}/{host}/node.json' is exists"
         tasks.append({"ansible.builtin.command": keep, "when": there, "tags": "write"})
-    return {"hosts": host, "gather_facts": False, "roles": ["hpcai.azure.node_tools"], "post_tasks": tasks}
+    role = {"role": "hpcai.azure.node_tools", **REMOVED}
+    return {"hosts": host, "gather_facts": False, "roles": [role], "post_tasks": tasks}
 
 
 @pytest.fixture(scope="module")

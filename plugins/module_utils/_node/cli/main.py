@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ..setup.image import generalise, settings  # noqa: F401
     from ..setup.metadata import plan as metadata_plan  # noqa: F401
     from ..setup.shared_fs import exports  # noqa: F401
-    from ..setup.tools import disk  # noqa: F401
     from ..setup.users import ensure as users_ensure  # noqa: F401
     from ..slurm import associations, ids, installed, slurmctld, slurmd  # noqa: F401
     from . import (  # noqa: F401
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
         sku,
         slurm,
         stage,
+        tools,
     )
 
 PROGRAM = "hpcnode"
@@ -64,7 +64,7 @@ SCHEMA = 1
 """Version of what ``--json`` prints."""
 
 _JOBS = ("containers", "beeond", "job", "stage", "checkpoint", "events", "metadata", "grants", "slurm", "arbiter")
-NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS)
+NAMES = ("sku", "boot", "health", "scratch", "clocks", "nccl", "pins", *_JOBS, "tools")
 """The sub-commands."""
 
 DESCRIPTION = """\

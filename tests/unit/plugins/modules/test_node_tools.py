@@ -91,8 +91,6 @@ def test_launcher_runs_on_the_given_interpreter(root: pathlib.Path, run_module: 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"wheel": "/tmp/a.whl"}, "missing parameter(s) required by 'wheel': wheel_sha256"),
-        ({"wheel": "/none.whl", "wheel_sha256": "0" * 64}, "the wheel /none.whl cannot be read"),
         ({"interpreter": "/opt/my python"}, "hpcnode cannot be run by '/opt/my python'"),
         ({"state": "latest"}, "value of state must be one of: present, absent"),
     ],

@@ -134,13 +134,7 @@ ITEMS = (
     Item(
         "package_caches",
         "packages that were downloaded, and the lists of those there are",
-        files=(
-            "/var/cache/apt",
-            "/var/lib/apt/lists",
-            "/var/cache/dnf",
-            "/var/cache/yum",
-            "/usr/lib/hpcai/wheels",
-        ),
+        files=("/var/cache/apt", "/var/lib/apt/lists", "/var/cache/dnf", "/var/cache/yum"),
         # The last is left where the role image could not install what it had fetched.
         remove=(f"{HOME}/.cache", "/var/cache/hpcai-image"),
     ),

@@ -13,8 +13,11 @@ import py_compile
 import shutil
 import stat
 from collections.abc import Iterator
+from typing import Any
 
 from ...machine.root import Root
+from ...version import VERSION
+from ..metadata.rules import NFT
 from . import layout, services, units
 from .layout import (
     FOLDERS,
@@ -32,15 +35,28 @@ from .layout import (
     Link,
     Other,
 )
-from .plan import ToolPlan, plan
+from .payload import read_sources
+from .plan import ToolPlan, as_result, plan, wanted_disk
 
 _HEADER = 16
 """Bytes before the code in a file of bytecode."""
 
 
+def compare(root: Root, interpreter: str, absent: bool = False) -> tuple[Disk, dict[str, Any]]:
+    """Compare what is there with what should be: return that, and what a module returns that does the rest.
+
+    :param absent: nothing of it should be there.
+    :raises ToolsError: there lies something that is not ours.
+    """
+    wanted = {} if absent else wanted_disk(VERSION, read_sources(), interpreter, os.geteuid())
+    found = read_disk(root)
+    result = as_result(found, wanted, plan(found, wanted, trees_in_use(root)))
+    return wanted, {**result, "version": VERSION, "interpreter": interpreter, "nft_needed": not root.exists(NFT)}
+
+
 def read_disk(root: Root) -> dict[str, Entry]:
     """Return all that is or could be of the node tool, by its path on the machine."""
-    candidates = [*FOLDERS, *services.HOOK_FOLDERS, TOOL, SITE, LAUNCHER]
+    candidates = [*FOLDERS, *services.HOOK_FOLDERS, TOOL, LAUNCHER, SITE, WHEELS, *_below(root, TREES)]
     candidates += [f"{services.LIBEXEC}/{name}" for name in root.entries(services.LIBEXEC)]
     shipped, admin = layout.UNIT_FOLDER, layout.ADMIN_UNIT_FOLDER
     candidates += [f"{shipped}/{name}" for name in root.entries(shipped) if name.startswith("hpcai-")]
@@ -50,8 +66,6 @@ def read_disk(root: Root) -> dict[str, Entry]:
         if folder.endswith((".wants", ".requires")):
             names = [name for name in root.entries(f"{admin}/{folder}") if name.startswith("hpcai-")]
             candidates += [f"{admin}/{folder}", *(f"{admin}/{folder}/{name}" for name in names)]
-    for top in (TREES, WHEELS):
-        candidates += _below(root, top)
     found = {path: _look(root.at(path)) for path in candidates}
     return {path: entry for path, entry in found.items() if entry is not None}
 
@@ -122,9 +136,6 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
     """
     with _alone(root):
         made = plan(read_disk(root), wanted, trees_in_use(root))
-        for path in (*FOLDERS, *services.HOOK_FOLDERS):
-            if path in made.write:
-                _write(root, path, wanted[path])
         for name in made.build:
             _build(root, name, wanted)
         for path in made.write:

@@ -8,9 +8,7 @@
 
     /usr/bin/hpcnode                          the launcher
     /usr/lib/hpcai/lib  -> trees/hpcnode-...  the tool
-    /usr/lib/hpcai/site -> trees/nvidia_...   nvidia-ml-py, for the modules and the tool
     /usr/lib/hpcai/trees/                     one folder per content, named by its digest
-    /usr/lib/hpcai/wheels/                    where a wheel waits to be unpacked
     /usr/lib/systemd/system/hpcai-*           units
     /usr/libexec/hpcai/                       what Slurm calls for each job
 
@@ -30,11 +28,12 @@ from .payload import ToolsError
 
 HOME = "/usr/lib/hpcai"
 TREES = f"{HOME}/trees"
-WHEELS = f"{HOME}/wheels"
-TOOL, SITE = f"{HOME}/lib", f"{HOME}/site"
+TOOL = f"{HOME}/lib"
 LAUNCHER = "/usr/bin/hpcnode"
-FOLDERS = (HOME, TREES, WHEELS, "/etc/hpcai", "/var/lib/hpcai")
+FOLDERS = (HOME, TREES, "/etc/hpcai", "/var/lib/hpcai")
 """Made where they are missing. The last two belong to others as well and are never removed."""
+SITE, WHEELS = f"{HOME}/site", f"{HOME}/wheels"
+"""Of version 0.1.0, which unpacked nvidia-ml-py: ``site`` is a link to a tree. They go when no hpcnode of it runs."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What the node tool is made of: this core's own sources, wherever they were imported from, and wheels.
+"""What the node tool is made of: this core's own sources, wherever they were imported from.
 
 A module that Ansible runs comes with its imports in a zip file. The same files, taken out of there, are the node tool,
 so nothing else has to be copied to the node, and tool and modules are of one version by their nature.
@@ -14,7 +14,6 @@ import hashlib
 import importlib.util
 import json
 import pkgutil
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -73,54 +72,12 @@ def _collect(module: str, folder: str, found: dict[str, bytes]) -> None:
 
 def tool_tree(version: str, sources: Mapping[str, bytes]) -> Tree:
     """Return the folder of the node tool."""
-    return _tree("hpcnode", version, {f"{PACKAGE}/{path}": content for path, content in sources.items()})
-
-
-def wheel_tree(path: str, sha256: str) -> Tree:
-    """Return the folder into which a wheel is unpacked.
-
-    :raises ToolsError: it is not there, not the one that is wanted, or not plain Python.
-    """
-    try:
-        with open(path, "rb") as file:
-            digest = hashlib.sha256(file.read()).hexdigest()
-        if digest != sha256.lower():
-            raise ToolsError(f"{path} has the SHA-256 {digest}, and {sha256.lower()} is wanted: get the right wheel")
-        with zipfile.ZipFile(path) as archive:
-            files = {item.filename: archive.read(item) for item in archive.infolist() if not item.is_dir()}
-    except (OSError, zipfile.BadZipFile) as error:
-        raise ToolsError(f"the wheel {path} cannot be read: {error}") from error
-    metadata = [name for name in files if name.endswith(".dist-info/METADATA") and name.count("/") == 1]
-    if len(metadata) != 1:
-        raise ToolsError(f"{path} is no wheel: it holds {len(metadata)} files *.dist-info/METADATA")
-    wrong = [name for name in files if name.startswith("/") or ".." in name.split("/") or ".data/" in name]
-    if wrong:
-        raise ToolsError(f"{path} holds {wrong[0]}: only wheels of plain Python can be unpacked here")
-    name, version = metadata[0].partition(".dist-info")[0].split("-", 1)
-    return _tree(name, version, files, sha256.lower())
-
-
-def _tree(name: str, version: str, files: Mapping[str, bytes], wheel_sha256: str | None = None) -> Tree:
-    hashes = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(files.items())}
+    files = {f"{PACKAGE}/{path}": content for path, content in sources.items()}
     digest = digest_of(files)
-    about = {"schema": SCHEMA, "name": name, "version": version, "digest": digest, "wheel_sha256": wheel_sha256}
-    manifest = json.dumps({**about, "files": hashes}, indent=1) + "\n"
-    return Tree(f"{name}-{version}-{digest[:12]}", {**files, MANIFEST: manifest.encode("utf-8")})
-
-
-def read_tree(files: Mapping[str, bytes]) -> tuple[Tree | None, str | None]:
-    """Return the tree that files are, and the SHA-256 of its wheel; None if one was changed or is missing.
-
-    Files that the manifest does not name are left out.
-    """
-    try:
-        manifest = json.loads(files[MANIFEST])
-        named = {str(path): files[path] for path in manifest["files"]}
-        tree = _tree(str(manifest["name"]), str(manifest["version"]), named, manifest["wheel_sha256"])
-        wheel_sha256 = manifest["wheel_sha256"]
-    except (ValueError, TypeError, LookupError):
-        return None, None
-    return (tree, wheel_sha256) if tree.files[MANIFEST] == files[MANIFEST] else (None, None)
+    hashes = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(files.items())}
+    about = {"schema": SCHEMA, "name": "hpcnode", "version": version, "digest": digest, "files": hashes}
+    manifest = json.dumps(about, indent=1) + "\n"
+    return Tree(f"hpcnode-{version}-{digest[:12]}", {**files, MANIFEST: manifest.encode("utf-8")})
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:

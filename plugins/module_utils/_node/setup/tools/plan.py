@@ -11,10 +11,11 @@ import importlib.util
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from . import layout, services, units
 from .layout import FOLDERS, HOME, LAUNCHER, SITE, TOOL, TREES, Compiled, Disk, Entry, File, Folder, Link, tree_of
-from .payload import ToolsError, Tree, read_tree, tool_tree, wheel_tree
+from .payload import ToolsError, tool_tree
 
 
 @dataclass(frozen=True)
@@ -58,20 +59,30 @@ def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> ToolPlan:
     _refuse_what_is_not_ours(found, wanted)
     write: list[str] = []
     restored: list[str] = []
-    current = {posixpath.basename(link.target) for link in (found.get(TOOL), found.get(SITE)) if isinstance(link, Link)}
-    others = [tree for tree in dict.fromkeys(map(tree_of, wanted)) if tree and tree not in current]
+    link = found.get(TOOL)
+    current = posixpath.basename(link.target) if isinstance(link, Link) else ""
+    others = [tree for tree in dict.fromkeys(map(tree_of, wanted)) if tree not in ("", current)]
     # One that stayed because something runs from it is taken as it is.
     build = [tree for tree in others if _below(found, tree) != _below(wanted, tree)]
     for path, entry in wanted.items():
         tree = tree_of(path)
         if tree not in others and found.get(path) != entry:
             write.append(path)
-            if tree or (path != SITE and TOOL in found and found[TOOL] == wanted[TOOL]):
+            if tree or (link and link == wanted[TOOL]):
                 restored.append(path)
-    kept = {f"{TREES}/{name}" for name in in_use} if wanted else set()
+    kept = _kept(found, wanted, in_use) if wanted else set()
     remove = [path for path in _to_remove(found, wanted) if path not in kept]
-    restored += [path for path in remove if tree_of(path) in current and path != f"{TREES}/{tree_of(path)}"]
+    restored += [path for path in remove if current and tree_of(path) == current and path != f"{TREES}/{current}"]
     return ToolPlan(tuple(build), tuple(sorted(write, key=_rank)), tuple(remove), tuple(restored))
+
+
+def _kept(found: Disk, wanted: Disk, in_use: Collection[str]) -> set[str]:
+    site = found.get(SITE)
+    older = set(in_use) - set(map(tree_of, wanted))
+    return {
+        *(f"{TREES}/{name}" for name in in_use),
+        *((SITE, f"{HOME}/{site.target}") if older and isinstance(site, Link) else ()),
+    }
 
 
 def _below(disk: Disk, tree: str) -> Disk:
@@ -127,12 +138,18 @@ def _rank(path: str) -> int:
     return 1 + next(number for number, prefix in enumerate(order) if path.startswith(prefix))
 
 
-def as_diff(found: Disk, wanted: Disk, made: ToolPlan) -> dict[str, str]:
-    """Return the change in the form of Ansible's diff: texts ``before`` and ``after``."""
+def as_result(found: Disk, wanted: Disk, made: ToolPlan) -> dict[str, Any]:
+    """Return a plan as the module returns it, the diff included."""
     touched = sorted({*made.written, *made.remove})
     return {
-        "before": "".join(f"{path}: {_describe(found.get(path))}\n" for path in touched),
-        "after": "".join(f"{path}: {_describe(wanted.get(path))}\n" for path in touched),
+        "changed": made.changed,
+        "written": made.written,
+        "removed": list(made.remove),
+        "restored": list(made.restored),
+        "diff": {
+            "before": "".join(f"{path}: {_describe(found.get(path))}\n" for path in touched),
+            "after": "".join(f"{path}: {_describe(wanted.get(path))}\n" for path in touched),
+        },
     }
 
 
@@ -148,85 +165,38 @@ def _describe(entry: Entry | None) -> str:
     return "bytecode" if isinstance(entry, Compiled) else "something else"
 
 
-@dataclass(frozen=True)
-class ToolOptions:
-    """What is to be installed.
+def wanted_disk(version: str, sources: Mapping[str, bytes], interpreter: str, uid: int) -> dict[str, Entry]:
+    """Return everything that should be there.
 
-    :ivar version: of the tool.
-    :ivar sources: of the tool, by path below its package.
-    :ivar wheel: path of nvidia-ml-py's wheel on the node; None where it was not brought.
-    :ivar wheel_sha256: which wheel is to be unpacked; None to leave what is there.
-    :ivar interpreter: absolute path of the Python that runs the tool.
-    :ivar uid: who owns it all: root, but for tests.
+    :param sources: of the tool, by path below its package.
+    :param interpreter: absolute path of the Python that runs it.
+    :param uid: who owns it all: root, but for tests.
     """
-
-    version: str
-    sources: Mapping[str, bytes]
-    wheel: str | None
-    wheel_sha256: str | None
-    interpreter: str
-    uid: int
-
-
-def wanted_disk(found: Disk, options: ToolOptions) -> tuple[dict[str, Entry], bool]:
-    """Return everything that should be there, and whether the wheel has still to be brought.
-
-    :raises ToolsError: the wheel cannot be used.
-    """
-    tool = tool_tree(options.version, options.sources)
-    wanted: dict[str, Entry] = {path: Folder(0o755, options.uid) for path in (*FOLDERS, *services.HOOK_FOLDERS)}
-    wanted.update(entries_of(tool, options.uid))
-    wanted[TOOL] = Link(f"trees/{tool.name}")
-    site, wheel_needed = _site(found, options)
-    wanted.update(site)
-    wanted[LAUNCHER] = File(layout.launcher(options.interpreter).encode(), 0o755, options.uid)
-    for name, text in units.UNITS.items():
-        wanted[f"{layout.UNIT_FOLDER}/{name}"] = File(text.encode(), 0o644, options.uid)
-    for path, text in services.UDEV_RULES.items():
-        wanted[path] = File(text.encode(), 0o644, options.uid)
-    for path, text in services.HOOKS.items():
-        wanted[path] = File(text.encode(), 0o755, options.uid)
-    for folder, names in units.ENABLED.items():
-        wanted[f"{layout.ADMIN_UNIT_FOLDER}/{folder}"] = Folder(0o755, options.uid)
-        for name in names:
-            link = f"{layout.ADMIN_UNIT_FOLDER}/{folder}/{name}"
-            wanted[link] = Link(f"{layout.UNIT_FOLDER}/{name}")
-    return wanted, wheel_needed
-
-
-def _site(found: Disk, options: ToolOptions) -> tuple[Mapping[str, Entry], bool]:
-    link = found.get(SITE)
-    folder = posixpath.join(HOME, link.target) if isinstance(link, Link) else SITE
-    installed, wheel_sha256 = read_tree(
-        {
-            path[len(folder) + 1 :]: entry.content
-            for path, entry in found.items()
-            if path.startswith(f"{folder}/") and isinstance(entry, File)
-        }
-    )
-    if installed and installed.name == posixpath.basename(folder) and options.wheel_sha256 in (None, wheel_sha256):
-        return {**entries_of(installed, options.uid), SITE: Link(f"trees/{installed.name}")}, False
-    if options.wheel_sha256 and options.wheel:
-        tree = wheel_tree(options.wheel, options.wheel_sha256)
-        return {**entries_of(tree, options.uid), SITE: Link(f"trees/{tree.name}")}, False
-    # It stays as it is: an older one, or one that was tampered with, until the wheel comes.
-    kept = {path: entry for path, entry in found.items() if path in (SITE, folder) or path.startswith(f"{folder}/")}
-    return kept, bool(options.wheel_sha256)
-
-
-def entries_of(tree: Tree, uid: int) -> dict[str, Entry]:
-    base = f"{TREES}/{tree.name}"
-    made: dict[str, Entry] = {base: Folder(0o755, uid)}
-    for path, content in sorted(tree.files.items()):
+    tool = tool_tree(version, sources)
+    base = f"{TREES}/{tool.name}"
+    wanted: dict[str, Entry] = {path: Folder(0o755, uid) for path in (*FOLDERS, *services.HOOK_FOLDERS, base)}
+    for path, content in sorted(tool.files.items()):
         parts = path.split("/")
         for depth in range(1, len(parts)):
-            made[f"{base}/{'/'.join(parts[:depth])}"] = Folder(0o755, uid)
-        made[f"{base}/{path}"] = File(content, 0o644, uid)
+            wanted[f"{base}/{'/'.join(parts[:depth])}"] = Folder(0o755, uid)
+        wanted[f"{base}/{path}"] = File(content, 0o644, uid)
         if path.endswith(".py"):
             cache = importlib.util.cache_from_source(f"{base}/{path}")
-            made[posixpath.dirname(cache)] = Folder(0o755, uid)
-            made[cache] = Compiled(bytecode_header(content), 0o644, uid)
-    return made
+            wanted[posixpath.dirname(cache)] = Folder(0o755, uid)
+            wanted[cache] = Compiled(bytecode_header(content), 0o644, uid)
+    wanted[TOOL] = Link(f"trees/{tool.name}")
+    wanted[LAUNCHER] = File(layout.launcher(interpreter).encode(), 0o755, uid)
+    for name, text in units.UNITS.items():
+        wanted[f"{layout.UNIT_FOLDER}/{name}"] = File(text.encode(), 0o644, uid)
+    for path, text in services.UDEV_RULES.items():
+        wanted[path] = File(text.encode(), 0o644, uid)
+    for path, text in services.HOOKS.items():
+        wanted[path] = File(text.encode(), 0o755, uid)
+    for folder, names in units.ENABLED.items():
+        wanted[f"{layout.ADMIN_UNIT_FOLDER}/{folder}"] = Folder(0o755, uid)
+        for name in names:
+            wanted[f"{layout.ADMIN_UNIT_FOLDER}/{folder}/{name}"] = Link(f"{layout.UNIT_FOLDER}/{name}")
+    return wanted
 
 
 def bytecode_header(source: bytes) -> bytes:

@@ -303,6 +303,7 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
         "arbiter": "status",
         "events": "show",
         "metadata": "status",
+        "tools": "check",
     }
     assert set(words) == set(frame.NAMES)
     for name, rest in words.items():

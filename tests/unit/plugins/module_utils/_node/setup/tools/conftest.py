@@ -2,28 +2,22 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Small node tools and wheels to install below a temporary root."""
+"""Small node tools to install below a temporary root."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pathlib
 import subprocess
 import sys
-import zipfile
 from collections.abc import Mapping
 
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools import disk
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.plan import (
-    ToolOptions,
-    ToolPlan,
-    plan,
-    wanted_disk,
-)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import SITE, TREES, WHEELS, Disk
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.plan import ToolPlan, plan, wanted_disk
 
 INSIDE = "import sys; from .. import about; sys.stdout.write(about.TEXT)"
 
@@ -45,25 +39,18 @@ class Machine:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         self.root = Root(str(folder))
-        self.wheel: str | None = None
-        self.wheel_sha256: str | None = None
-        self.wheel_needed = False
 
-    def wish(self, version: str) -> ToolOptions:
-        """What to install."""
-        interpreter = os.path.realpath(sys.executable)
-        return ToolOptions(version, sources(version), self.wheel, self.wheel_sha256, interpreter, os.geteuid())
+    def wanted(self, version: str) -> Disk:
+        """What should be there."""
+        return wanted_disk(version, sources(version), os.path.realpath(sys.executable), os.geteuid())
 
     def plan(self, version: str) -> ToolPlan:
         """Say what would be done."""
-        found = disk.read_disk(self.root)
-        return plan(found, wanted_disk(found, self.wish(version))[0], disk.trees_in_use(self.root))
+        return plan(disk.read_disk(self.root), self.wanted(version), disk.trees_in_use(self.root))
 
     def install(self, version: str) -> ToolPlan:
         """Install a version."""
-        found = disk.read_disk(self.root)
-        after, self.wheel_needed = wanted_disk(found, self.wish(version))
-        return disk.apply(self.root, after)
+        return disk.apply(self.root, self.wanted(version))
 
     def remove(self) -> ToolPlan:
         """Remove it."""
@@ -87,15 +74,15 @@ class Machine:
             if path.is_file() and not path.is_symlink() and path.suffix != ".pyc"
         }
 
-    def make_wheel(self, version: str = "1.2", **files: str) -> None:
-        """Make a wheel, and want it."""
-        path = self.folder.parent / f"nvidia_ml_py-{version}-py3-none-any.whl"
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("pynvml.py", f"VERSION = '{version}'\n")
-            archive.writestr(f"nvidia_ml_py-{version}.dist-info/METADATA", f"Name: nvidia-ml-py\nVersion: {version}\n")
-            for name, text in files.items():
-                archive.writestr(name, text)
-        self.wheel, self.wheel_sha256 = str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+    def unpack_wheel(self) -> pathlib.Path:
+        """Have nvidia-ml-py as version 0.1.0 left it, and return its tree."""
+        tree = self.path(f"{TREES}/nvidia_ml_py-13.615.71-53b0f0a4cc43")
+        for path in ("pynvml.py", "nvidia_ml_py-13.615.71.dist-info/METADATA", "manifest.json"):
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (tree / path).write_text("text", encoding="ascii")
+        self.path(WHEELS).mkdir()
+        self.path(SITE).symlink_to(f"trees/{tree.name}")
+        return tree
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError
 
 LIB = "/usr/lib/hpcai/lib/hpcai_node"
-SITE = "/usr/lib/hpcai/site"
 UNITS = "/usr/lib/systemd/system"
 
 
@@ -33,7 +32,6 @@ def test_installs_a_tool_that_runs(machine: Any) -> None:
 
 
 def test_second_run_does_nothing(machine: Any) -> None:
-    machine.make_wheel()
     machine.install("1.0")
     assert not machine.plan("1.0").changed
 
@@ -143,13 +141,12 @@ def test_refuses_to_overwrite_what_is_not_ours(machine: Any, path: str) -> None:
     assert machine.files() == {path.lstrip("/"): b"somebody's own"}
 
 
-@pytest.mark.parametrize("path", [layout.TOOL, layout.SITE])
-def test_refuses_a_folder_in_the_place_of_a_link(machine: Any, path: str) -> None:
-    machine.path(path).mkdir(parents=True)
-    with pytest.raises(ToolsError, match=f"{path} is not the link"):
+def test_refuses_a_folder_in_the_place_of_a_link(machine: Any) -> None:
+    machine.path(layout.TOOL).mkdir(parents=True)
+    with pytest.raises(ToolsError, match=f"{layout.TOOL} is not the link"):
         machine.install("1.0")
     machine.remove()
-    assert machine.path(path).is_dir()
+    assert machine.path(layout.TOOL).is_dir()
 
 
 def test_refuses_a_file_in_the_place_of_a_folder(machine: Any) -> None:
@@ -160,8 +157,8 @@ def test_refuses_a_file_in_the_place_of_a_folder(machine: Any) -> None:
 
 
 def test_absent_removes_all_of_ours_and_nothing_else(machine: Any) -> None:
-    machine.make_wheel()
     machine.install("1.0")
+    machine.unpack_wheel()
     theirs = ["/etc/hpcai/node.json", "/var/lib/hpcai/clocks", f"{UNITS}/hpcai-site.service", "/usr/lib/hpcai/own"]
     for path in theirs:
         machine.path(path).write_text("theirs", encoding="utf-8")
@@ -175,63 +172,24 @@ def test_absent_from_a_clean_machine_changes_nothing(machine: Any) -> None:
     assert not machine.remove().changed
 
 
-def test_a_wheel_is_unpacked_once_and_stays(machine: Any) -> None:
-    machine.make_wheel()
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_the_wheel_of_an_older_version_goes_with_an_upgrade(machine: Any, version: str) -> None:
     machine.install("1.0")
-    assert machine.path(f"{SITE}/pynvml.py").read_text(encoding="utf-8") == "VERSION = '1.2'\n"
-    machine.wheel = None
-    assert not machine.install("1.0").changed
-    assert not machine.wheel_needed
-    machine.install("2.0")
-    machine.wheel_sha256 = None
-    machine.install("1.0")
-    assert machine.path(f"{SITE}/pynvml.py").exists()
+    machine.unpack_wheel()
+    made = machine.install(version)
+    assert {layout.SITE, layout.WHEELS} < set(made.remove)
+    assert made.restored == ()
+    assert sorted(os.listdir(machine.path(layout.HOME))) == ["lib", "trees"]
+    assert os.listdir(machine.path(layout.TREES)) == [machine.path(layout.TOOL).resolve().name]
+    assert machine.says() == f"{version} {version}"
+    assert not machine.plan(version).changed
 
 
-def test_another_wheel_is_asked_for_and_the_old_one_serves_until_it_comes(machine: Any) -> None:
-    machine.make_wheel("1.2")
+def test_somebody_elses_folder_in_the_place_of_the_wheel_stays(machine: Any) -> None:
+    machine.path(layout.SITE).mkdir(parents=True)
     machine.install("1.0")
-    machine.make_wheel("1.3")
-    wheel, machine.wheel = machine.wheel, None
-    assert not machine.install("1.0").changed
-    assert machine.wheel_needed
-    assert "1.2" in machine.path(f"{SITE}/pynvml.py").read_text(encoding="utf-8")
-    machine.wheel = wheel
-    machine.install("1.0")
-    assert not machine.wheel_needed
-    assert "1.3" in machine.path(f"{SITE}/pynvml.py").read_text(encoding="utf-8")
-    assert len(os.listdir(machine.path(layout.TREES))) == 2
-
-
-@pytest.mark.parametrize("harm", ["edited", "removed", "manifest"])
-def test_a_wheel_that_was_tampered_with_is_asked_for_again(machine: Any, harm: str) -> None:
-    machine.make_wheel()
-    machine.install("1.0")
-    file = machine.path(f"{SITE}/{'manifest.json' if harm == 'manifest' else 'pynvml.py'}")
-    if harm == "removed":
-        file.unlink()
-    else:
-        file.write_text("{}", encoding="utf-8")
-    wheel, machine.wheel = machine.wheel, None
-    machine.install("1.0")
-    assert machine.wheel_needed
-    machine.wheel = wheel
-    machine.install("1.0")
-    assert not machine.wheel_needed
-    assert "1.2" in machine.path(f"{SITE}/pynvml.py").read_text(encoding="utf-8")
-    assert not machine.plan("1.0").changed
-
-
-def test_a_wheel_brought_for_this_is_cleared_away(machine: Any) -> None:
-    machine.install("1.0")
-    machine.make_wheel()
-    brought = machine.path(f"{layout.WHEELS}/brought.whl")
-    shutil.copy(machine.wheel, brought)
-    machine.wheel = str(brought)
-    machine.install("1.0")
-    assert machine.path(f"{SITE}/pynvml.py").exists()
-    assert not brought.exists()
-    assert not machine.plan("1.0").changed
+    machine.remove()
+    assert os.listdir(machine.path(layout.HOME)) == ["site"]
 
 
 class Cut(Exception):

@@ -63,7 +63,7 @@ def main():
 @pytest.fixture
 def running(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
     """Version 1.0, which runs."""
-    names = machine.wish.__globals__
+    names = machine.wanted.__globals__
     plain = names["sources"]
     monkeypatch.setitem(names, "sources", lambda version: {**plain(version), "cli/main.py": LATER.encode()})
     machine.install("1.0")
@@ -101,6 +101,17 @@ def test_a_version_that_nobody_runs_any_more_goes_with_the_next_run(
     made = machine.install("2.0")
     assert [path.rpartition("/")[2].split("-")[1] for path in made.remove] == ["1.0"]
     assert (made.build, made.write, made.restored, trees(machine)) == ((), (), (), ["2.0"])
+
+
+def test_what_runs_goes_on_with_its_wheel(machine: Any, running: subprocess.Popen[str]) -> None:
+    """Version 0.1.0 imports it when it asks GPUs for the first time."""
+    tree = machine.unpack_wheel()
+    machine.install("2.0")
+    assert (machine.path(layout.SITE) / "pynvml.py").exists()
+    assert not machine.plan("2.0").changed
+    running.communicate("go on\n", timeout=60)
+    assert {layout.SITE, f"{layout.TREES}/{tree.name}"} < set(machine.install("2.0").remove)
+    assert (machine.path(layout.SITE).is_symlink(), trees(machine)) == (False, ["2.0"])
 
 
 @pytest.mark.parametrize("then", [["2.0"], ["2.0", "1.0"]])

@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is installed: this core's own sources, and wheels that are exactly those wanted."""
+"""What is installed: this core's own sources."""
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import pathlib
 import subprocess
@@ -19,16 +18,6 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.payload import ToolsError
 
 CORE = pathlib.Path(__file__).resolve().parents[7] / "plugins/module_utils/_node"
-METADATA = "nvidia_ml_py-1.2.dist-info/METADATA"
-
-
-def wheel(folder: pathlib.Path, *names: str) -> tuple[str, str]:
-    """A zip file with these files, and its digest."""
-    path = folder / "some.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in names:
-            archive.writestr(name, "text")
-    return str(path), hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_sources_from_a_folder_are_all_its_files() -> None:
@@ -93,47 +82,6 @@ def test_name_of_a_tree_follows_its_content() -> None:
         payload.tool_tree("1.1", {"a.py": b"1", "b.py": b"2"}),
     ]
     assert len({one.name, *(other.name for other in others)}) == 5
-
-
-def test_a_tree_is_read_back_as_it_was_made(tmp_path: pathlib.Path) -> None:
-    path, digest = wheel(tmp_path, "pynvml.py", METADATA)
-    tree = payload.wheel_tree(path, digest.upper())
-    assert tree.name.startswith("nvidia_ml_py-1.2-")
-    assert payload.read_tree({**tree.files, "stray.py": b""}) == (tree, digest)
-    assert payload.read_tree({**tree.files, "pynvml.py": b"other"}) == (None, None)
-    assert payload.read_tree({name: text for name, text in tree.files.items() if name != METADATA}) == (None, None)
-
-
-@pytest.mark.parametrize("manifest", [b"", b"[]", b"1", b'{"files": 3}', b'{"files": ["a"]}', b"\xff"])
-def test_a_manifest_that_makes_no_sense_is_no_tree(manifest: bytes) -> None:
-    assert payload.read_tree({payload.MANIFEST: manifest, "a": b""}) == (None, None)
-
-
-def test_a_wheel_that_is_not_the_wanted_one_is_refused(tmp_path: pathlib.Path) -> None:
-    path, digest = wheel(tmp_path, "pynvml.py", METADATA)
-    with pytest.raises(ToolsError, match=f"{path} has the SHA-256 {digest}, and {'0' * 64} is wanted"):
-        payload.wheel_tree(path, "0" * 64)
-
-
-@pytest.mark.parametrize("name", ["/etc/passwd", "a/../../passwd", "..", "nvidia_ml_py-1.2.data/scripts/run"])
-def test_a_wheel_that_reaches_beyond_its_folder_is_refused(tmp_path: pathlib.Path, name: str) -> None:
-    path, digest = wheel(tmp_path, METADATA, name)
-    with pytest.raises(ToolsError, match="only wheels of plain Python"):
-        payload.wheel_tree(path, digest)
-
-
-def test_a_zip_file_that_is_no_wheel_is_refused(tmp_path: pathlib.Path) -> None:
-    path, digest = wheel(tmp_path, "pynvml.py")
-    with pytest.raises(ToolsError, match="is no wheel"):
-        payload.wheel_tree(path, digest)
-
-
-def test_a_wheel_that_cannot_be_read_is_named(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ToolsError, match=r"none\.whl cannot be read"):
-        payload.wheel_tree(str(tmp_path / "none.whl"), "0" * 64)
-    (tmp_path / "text.whl").write_text("text", encoding="ascii")
-    with pytest.raises(ToolsError, match=r"text\.whl cannot be read"):
-        payload.wheel_tree(str(tmp_path / "text.whl"), hashlib.sha256(b"text").hexdigest())
 
 
 def test_launcher_names_a_python_that_survives_an_upgrade(

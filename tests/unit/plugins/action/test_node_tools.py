@@ -1,0 +1,73 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action node_tools: what it asks the node's hpcnode, by which Python, and when it does not ask."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ansible_collections.hpcai.azure.plugins.action.node_tools import ActionModule
+from ansible_collections.hpcai.azure.plugins.plugin_utils._installed import Answer
+
+
+class Action(ActionModule):
+    """The action of a task with these options."""
+
+    def __init__(self, delegate_to: str = "", **options: str) -> None:
+        self._task = SimpleNamespace(args=options, delegate_to=delegate_to)
+        self._templar = SimpleNamespace(template=lambda text: text)
+
+    def asked(self) -> list[str] | None:
+        """The words that it would call hpcnode with."""
+        return self.words({"state": "present", **self._task.args})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, ["tools", "check"]),
+        ({"root": "/"}, ["tools", "check"]),
+        ({"interpreter": "/opt/python"}, ["tools", "check", "--interpreter=/opt/python"]),
+        # As it is written: the node, not the controller, knows what the variable is.
+        ({"interpreter": "$HOME/python"}, ["tools", "check", "--interpreter=$HOME/python"]),
+        ({"state": "absent"}, None),
+        ({"root": "/mnt/image"}, None),
+        ({"root": "//"}, None),
+    ],
+)
+def test_only_this_machines_own_hpcnode_is_asked(options: dict[str, str], words: list[str] | None) -> None:
+    assert Action(**options).asked() == words
+
+
+@pytest.mark.parametrize(
+    ("chosen", "discovered", "python"),
+    [
+        ("/opt/python", "/usr/bin/python3.11", "/opt/python"),
+        ("auto", "/usr/bin/python3.11", "/usr/bin/python3.11"),
+        ("auto_silent", "/usr/bin/python3.11", "/usr/bin/python3.11"),
+        (None, "/usr/bin/python3.11", "/usr/bin/python3.11"),
+        ("auto", None, None),
+        ("/usr/bin/env python3", None, None),
+        ("python3", None, None),
+    ],
+)
+def test_it_is_asked_by_the_python_that_the_module_would_run_with(
+    chosen: str | None, discovered: str | None, python: str | None
+) -> None:
+    facts = {"discovered_interpreter_python": discovered} if discovered else {}
+    task_vars: dict[str, Any] = {"ansible_facts": facts}
+    if chosen:
+        task_vars["ansible_python_interpreter"] = chosen
+    assert Action().python(task_vars) == python
+    # Its variables are those of another host.
+    assert Action(delegate_to="other").python(task_vars) is None
+
+
+def test_the_module_runs_where_something_would_change() -> None:
+    document = {"schema": 1, "command": "tools", "status": 1, "changed": True, "written": ["/usr/bin/hpcnode"]}
+    assert Action().result(Answer(document, []), {}) is None
