@@ -99,7 +99,7 @@ class Image:
                 **environment,
                 "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
                 "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / ".collections"),
-                "ANSIBLE_CONNECTION_PLUGINS": str(REPOSITORY / "tests/contract/image/connection_plugins"),
+                "ANSIBLE_CONNECTION_PLUGINS": str(REPOSITORY / "tests/cluster/image/connection_plugins"),
                 "ANSIBLE_NOCOLOR": "1",
             },
             cwd=REPOSITORY,

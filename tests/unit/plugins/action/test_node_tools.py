@@ -19,8 +19,8 @@ class Action(ActionModule):
     """The action of a task with these options."""
 
     def __init__(self, delegate_to: str = "", **options: str) -> None:
-        self._task = SimpleNamespace(args=options, delegate_to=delegate_to)
-        self._templar = SimpleNamespace(template=lambda text: text)
+        self._task: Any = SimpleNamespace(args=options, delegate_to=delegate_to)
+        self._templar: Any = SimpleNamespace(template=lambda text: text)
 
     def asked(self) -> list[str] | None:
         """The words that it would call hpcnode with."""

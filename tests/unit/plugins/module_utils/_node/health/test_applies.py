@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import applies
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.types import VmSize
 
 
 @pytest.mark.parametrize(
@@ -36,3 +39,34 @@ def test_of_an_unknown_size_nothing_is_left_out() -> None:
         == applies.with_nvidia_gpus_and_infiniband(None)
         == ""
     )
+
+
+SIZE = find_size("Standard_ND96asr_v4")
+assert SIZE is not None
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (None, ""),
+        (replace(SIZE, name="x", nvme_count=1), ""),
+        (replace(SIZE, name="x", nvme_count=0), "x has no local disk"),
+        (replace(SIZE, name="x", nvme_count=None), "nobody says what x has of local disk"),
+    ],
+)
+def test_what_is_not_expected_is_not_looked_for(size: VmSize | None, words: str) -> None:
+    assert applies.where_expected("nvme_count", "local disk")(size) == words
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (None, ""),
+        (replace(SIZE, name="x", nvswitch=True), ""),
+        (replace(SIZE, name="x", nvswitch=False), "x has no NVSwitch"),
+        (replace(SIZE, name="x", nvswitch=False, gpu_count=0), "x has no GPU"),
+        (replace(SIZE, name="x", nvswitch=False, gpu_model="MI300X"), "x has GPUs of AMD's"),
+    ],
+)
+def test_a_size_without_nvswitches_says_why(size: VmSize | None, words: str) -> None:
+    assert applies.with_nvswitches(size) == words

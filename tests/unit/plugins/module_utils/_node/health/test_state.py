@@ -2,15 +2,32 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is kept between runs: latched findings, and their identity."""
+"""What is kept between runs: what a check kept, what is latched and its identity, who did not answer."""
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
+
+import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import state
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, Answer, Check, Finding
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
+    FAIL,
+    PASS,
+    PERIODIC,
+    PROLOG,
+    UNKNOWN,
+    Answer,
+    CannotTell,
+    Check,
+    Context,
+    Finding,
+    Reading,
+)
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
 
 CHECK = Check("gpu_xid", "x", "x", (), lambda _context: Answer(), action="reboot")
 XID = Finding(FAIL, "Xid 95", "0001:00:00.0", action="reset_gpu", latch=True)
@@ -62,3 +79,136 @@ def test_a_log_full_of_them_does_not_fill_the_disk() -> None:
     many = [replace(XID, summary=f"Xid {number}") for number in range(1000)]
     kept = after((), *many)
     assert [one.finding for one in kept] == many[-state.MOST :]
+
+
+GOOD = Answer("all is well", readings=(Reading("count", 8),))
+BAD = Answer(findings=(Finding(FAIL, "7 of 8"),), readings=(Reading("count", 7),))
+PAUSE = f"63.{os.getpid()}"
+
+
+def sleep(_context: Context) -> NoReturn:
+    while True:
+        time.sleep(60)
+
+
+def ask_a_tool(context: Context) -> Answer:
+    """As checks do it: a tool that does not answer could not be asked."""
+    result = context.run(["sleep", PAUSE])
+    return Answer(findings=(Finding(UNKNOWN, f"the tool gave {result.rc}"),))
+
+
+def raising(error: BaseException) -> Any:
+    def measure(_context: Context) -> NoReturn:
+        raise error
+
+    return measure
+
+
+def test_a_tool_that_hangs_never_fails(node: Any, make_check: Any) -> None:
+    check = make_check(ask_a_tool, limit_s=0.2)
+    for _time in range(3):
+        result = node.one(check)
+        assert (result.verdict, result.summary) == (UNKNOWN, "the tool gave 124")
+
+
+def test_a_device_that_is_silent_twice_running_fails(node: Any, make_check: Any) -> None:
+    check = make_check(ask_a_tool, limit_s=0.2, asks_device=True)
+    assert node.one(check).verdict == UNKNOWN
+    second = node.one(check)
+    assert (second.verdict, second.action) == (FAIL, "reboot")
+    assert second.summary == "the tool gave 124, 2 times running"
+    assert node.one(check).summary == "the tool gave 124, 3 times running"
+
+
+def test_a_check_that_hangs_in_a_device_twice_running_fails(node: Any, make_check: Any) -> None:
+    check = make_check(sleep, limit_s=0.1, asks_device=True)
+    assert [node.one(check).verdict for _time in range(2)] == [UNKNOWN, FAIL]
+
+
+def test_a_driver_that_is_silent_twice_running_fails(node: Any, make_check: Any) -> None:
+    check = make_check(raising(GpuError("no_answer", "the driver did not answer within 4 s")))
+    assert [node.one(check).verdict for _time in range(2)] == [UNKNOWN, FAIL]
+
+
+def test_what_answers_in_between_is_not_silent_twice_running(node: Any, make_check: Any) -> None:
+    silent, good = make_check(raising(GpuError("no_answer", "x"))), make_check(GOOD)
+    assert [node.one(check).verdict for check in (silent, good, silent, silent)] == [UNKNOWN, PASS, UNKNOWN, FAIL]
+
+
+def test_silence_before_a_restart_does_not_count(node: Any, make_check: Any) -> None:
+    check = make_check(raising(GpuError("no_answer", "x")))
+    node.one(check)
+    node.boot("99999999-2222-3333-4444-555555555555")
+    assert node.one(check).verdict == UNKNOWN
+
+
+def test_the_next_run_has_what_a_check_kept(node: Any, make_check: Any) -> None:
+    def measure(context: Context) -> Answer:
+        runs, ever = (context.history.get("runs") or 0) + 1, (context.history.get("ever") or 0) + 1
+        context.history.keep("runs", runs)
+        context.history.keep("ever", ever, for_good=True)
+        return Answer(f"{runs} {ever}", readings=(Reading("runs", runs),))
+
+    assert [node.one(make_check(measure)).summary for _time in range(2)] == ["1 1", "2 2"]
+    assert node.one(make_check(measure, "other")).summary == "1 1"
+    node.boot("99999999-2222-3333-4444-555555555555")
+    assert node.one(make_check(measure)).summary == "1 3"
+
+
+def test_what_a_failing_check_kept_before_it_raised_is_there_too(node: Any, make_check: Any) -> None:
+    def measure(context: Context) -> NoReturn:
+        context.history.keep("seen", [1])
+        raise CannotTell("x")
+
+    node.one(make_check(measure))
+    assert node.kept().history("demo").get("seen") == [1]
+
+
+def test_an_xid_that_was_seen_once_fails_each_later_run(node: Any, make_check: Any) -> None:
+    """Elsewhere it was reported once, and then the check passed on a GPU that was as broken as before."""
+    seen = Answer(findings=(Finding(FAIL, "Xid 79", "0001:00:00.0", action="reboot", fault="NHC2001", latch=True),))
+    assert node.one(make_check(seen)).latched is False
+    for tier in (PERIODIC, PROLOG):
+        later = node.one(make_check(GOOD), tier=tier)
+        assert (later.verdict, later.summary, later.latched) == (FAIL, "Xid 79", True)
+        assert (later.action, later.fault) == ("reboot", "NHC2001")
+        assert [one.summary for one in later.answer.findings] == ["Xid 79"]
+    assert node.one(make_check(GOOD, "other")).verdict == PASS
+    assert node.one(make_check(raising(CannotTell("x")))).verdict == FAIL
+    node.boot("99999999-2222-3333-4444-555555555555")
+    assert node.one(make_check(GOOD)).verdict == PASS
+
+
+def test_what_is_not_latched_is_over_when_it_is(node: Any, make_check: Any) -> None:
+    assert [node.one(make_check(answer)).verdict for answer in (BAD, GOOD)] == [FAIL, PASS]
+
+
+def test_a_reset_gpu_is_released(node: Any, make_check: Any) -> None:
+    found = [Finding(FAIL, "Xid 95", f"000{n}:00:00.0", action="reset_gpu", latch=True) for n in (1, 2)]
+    node.one(make_check(Answer(findings=tuple(found))))
+    reset = Answer("fine", readings=(Reading("n", 1),), released=("0001:00:00.0",))
+    result = node.one(make_check(reset))
+    assert [one.device for one in result.answer.findings] == ["0002:00:00.0"]
+    assert [one.device for one in node.one(make_check(GOOD)).answer.findings] == ["0002:00:00.0"]
+
+
+def test_what_cannot_be_kept_is_said_and_the_verdicts_stand(
+    node: Any, make_check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, *_arguments: Any, **_named: Any) -> NoReturn:
+        raise OSError(28, "No space left on device", path)
+
+    monkeypatch.setattr(state, "write_file", refuse)
+    done = node.tier(make_check(BAD))
+    assert done.verdict == FAIL
+    (problem,) = done.problems
+    assert "could not be written down" in problem
+    assert "No space left" in problem
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 9}', '{"schema": 1, "checks": []}'])
+def test_what_was_latched_is_not_lost_silently(node: Any, make_check: Any, text: str) -> None:
+    node.write(state.LATCHED_FILE, text)
+    (problem,) = node.tier(make_check(GOOD)).problems
+    assert "latched.json cannot be read" in problem
+    assert node.tier(make_check(GOOD)).problems == (), "it is written anew"

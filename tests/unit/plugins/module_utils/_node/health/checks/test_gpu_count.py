@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,13 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     History,
     Result,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_count import GPU_COUNT
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_count import (
+    GPU_COUNT,
+    expected_gpus,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.judge import judge
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
 from ..gpu_playing import BUSIDS, LOST, PlayedGpus, gpu, look
 from ..playing import context
@@ -203,3 +208,13 @@ def test_of_a_size_that_is_not_known_the_bus_tells_whose_gpus_are_counted(tmp_pa
 def test_its_failure_blocks_job_and_boot() -> None:
     assert (GPU_COUNT.blocks_job, GPU_COUNT.blocks_boot) == (True, True)
     assert {PROLOG, BOOT} <= set(GPU_COUNT.tiers)
+
+
+def test_nobody_says_how_many_there_are_where_neither_size_nor_site_does() -> None:
+    size = find_size("Standard_ND96asr_v4")
+    assert size is not None
+    assert expected_gpus(None, None) is None
+    assert expected_gpus(None, replace(size, gpu_count=None)) is None
+    stated = expected_gpus(3, None)
+    assert stated is not None
+    assert stated.count == 3
