@@ -19,8 +19,8 @@ EXPRESSION = "settings | hpcai.azure.blob_grants"
     ("settings", "message"),
     [
         ("none", "blob_grants takes a mapping, not 'none'"),
-        ({"grants": [{"groups": ["a"]}]}, r"grants\[0\] in blob_staging_grants: a grant has exactly the keys"),
-        ({"life_s": 1}, "life_s in blob_staging_grants is 1"),
+        ({"grants": [{"groups": ["a"]}]}, r"blob_staging_grants: grants\[0\] lacks account_url, container, rights"),
+        ({"life_s": 1}, "blob_staging_grants: life_s must be a whole number from 300 to 302400, not 1"),
     ],
 )
 def test_what_a_node_could_not_use_is_an_error_on_the_controller(

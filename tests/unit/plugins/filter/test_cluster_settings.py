@@ -28,10 +28,10 @@ def test_completes_what_was_left_out(render: Callable[..., Any]) -> None:
     ("settings", "message"),
     [
         ("training", "cluster_settings takes a mapping, not 'training'"),
-        ({**SETTINGS, "controllers": []}, "controllers in the cluster's settings is empty"),
+        ({**SETTINGS, "controllers": []}, "the cluster's settings: controllers is empty"),
         (
             {**SETTINGS, "key": {"source": "key_vault", "vault": "my-vault"}},
-            "vault of key in the cluster's settings: 'my-vault' is not the URL of a key vault: it looks like https://NAME",
+            "the cluster's settings: key.vault: 'my-vault' is not the URL of a key vault: it looks like https://NAME",
         ),
     ],
 )

@@ -23,9 +23,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_count import (
     GPU_COUNT,
     expected_gpus,
+    is_amd,
+    why_none,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.judge import judge
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
 from ..gpu_playing import BUSIDS, LOST, PlayedGpus, gpu, look
@@ -218,3 +221,26 @@ def test_nobody_says_how_many_there_are_where_neither_size_nor_site_does() -> No
     stated = expected_gpus(3, None)
     assert stated is not None
     assert stated.count == 3
+
+
+def test_why_no_gpu_is_looked_for_names_who_says_so() -> None:
+    size = find_size("Standard_ND96asr_v4")
+    assert size is not None
+    assert why_none(None, None) == "nobody says how many GPUs this machine has"
+    assert why_none(None, size) == "nobody says how many GPUs Standard_ND96asr_v4 has"
+    assert why_none(expected_gpus(0, size), size) == "gpu_count of /etc/hpcai/gpu.json promises no GPU"
+
+
+def test_whose_gpus_a_size_of_a_known_model_has_is_not_asked_of_the_bus(tmp_path: Path) -> None:
+    size = find_size("Standard_ND96asr_v4")
+    assert size is not None
+    # The bus of this folder shows AMD's.
+    device = tmp_path / "sys/bus/pci/devices/0001:00:00.0"
+    device.mkdir(parents=True)
+    for name, text in (("vendor", "0x1002"), ("device", "0x74b5"), ("class", "0x120000")):
+        (device / name).write_text(f"{text}\n", encoding="ascii")
+    here = Root(str(tmp_path))
+    assert not is_amd(here, size)
+    assert is_amd(here, replace(size, gpu_model="MI300X"))
+    assert is_amd(here, replace(size, gpu_model=None))
+    assert is_amd(here, None)
