@@ -129,8 +129,8 @@ def test_without_a_controller_there_is_no_cluster(ansible_playbook: AnsiblePlayb
     ("name", "message"),
     [
         ("no url", "'training-keys' is not the URL of a key vault"),
-        ("no vault", "is missing: with key_vault it is the vault's URL"),
-        ("no name", "cluster of the cluster's settings is 'two words'"),
+        ("no vault", "key lacks vault: with key_vault it is the vault's URL"),
+        ("no name", "cluster must be a text of letters, digits, '-', '_' and '.', not 'two words'"),
     ],
 )
 def test_what_a_node_could_not_use_stops_the_run(written: Written, name: str, message: str) -> None:
