@@ -46,12 +46,13 @@ def test_an_edited_file_is_restored_on_that_node_alone(role: Role) -> None:
 
 
 def test_the_installed_hpcnode_is_called_where_its_code_is_this_one_and_else_the_module_runs(role: Role) -> None:
-    """The launcher, which is no part of that code, leaves a trace."""
+    """The launcher, which is no part of that code, leaves a trace of this call; slurmd calls it as well."""
     task = {"hpcai.azure.node_health_info": {"tier": "periodic", "only": ["vm_size"]}}
     play = [{"hosts": "compute000003", "gather_facts": False, "become": True, "tasks": [task]}]
     file = role.folder / "health.yml"
     file.write_text(yaml.safe_dump(play), encoding="utf-8")
-    role.cluster.ssh(SECOND, """sudo sed -i '2i open("/run/called", "w").close()' /usr/bin/hpcnode""")
+    trace = 'import sys; "--only=vm_size" in sys.argv and open("/run/called", "w").close()'
+    role.cluster.ssh(SECOND, f"sudo sed -i '2i {trace}' /usr/bin/hpcnode")
     assert role.cluster.playbook(file, role.inventory).rc == 0
     assert role.cluster.ssh(SECOND, "sudo rm /run/called && echo called").strip() == "called"
     role.cluster.ssh(SECOND, "echo | sudo tee -a /usr/lib/hpcai/lib/hpcai_node/health/engine.py")
