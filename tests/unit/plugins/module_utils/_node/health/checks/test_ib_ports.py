@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.ib
     IB_PORTS,
     IB_RATE,
     PEER_MEMORY,
+    judge_rates,
 )
+from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.rdma import Port
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
 from ..playing import ND_A100, context
@@ -146,6 +149,15 @@ def test_ib_rate_cannot_measure_where_no_port_is_active(tmp_path: Path) -> None:
 
 
 PREFIX = "fe80:0000:0000:0000"
+
+
+def test_ib_rate_judges_only_ports_that_work_and_sizes_that_have_a_rate() -> None:
+    size = find_size("Standard_ND96asr_v4")
+    assert size is not None
+    slow = Port("mlx5_ib0", 1, "InfiniBand", "ACTIVE", "LinkUp", 100.0, "0101:00:00.0")
+    assert [found.verdict for found in judge_rates(size, [slow])] == ["fail"]
+    assert list(judge_rates(size, [replace(slow, state="DOWN")])) == []
+    assert list(judge_rates(replace(size, ib_rate_gbps=None), [slow, replace(slow, rate_gbps=None)])) == []
 
 
 def put_address(root: Path, number: int, lid: str | None = None, gid: str | None = None) -> None:
