@@ -25,7 +25,7 @@ def release_files(
 
     :param files: each with its name, its url, and perhaps names: those that it may have in a folder, in this order.
     :param role: the prefix of the variables that a line names, ``ROLE_files`` and ``ROLE_sha256``.
-    :param folder: a folder on the controller. What lies there needs no digest; nothing is fetched.
+    :param folder: a folder on the controller. With it, nothing is fetched, and its files need no digest.
     :param digests: SHA-256 by name.
     :param otherwise: what a user can do instead of giving a digest, other than to set ``ROLE_files``.
     """

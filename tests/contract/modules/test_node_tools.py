@@ -116,6 +116,7 @@ HARM = [
 def test_it_is_sent_only_where_it_has_something_to_do(tmp_path: pathlib.Path) -> None:
     """Ansible says which module file it uses; where it uses none, the node's own hpcnode has answered."""
     if os.geteuid():
+        # The test mounts file systems over /etc, /usr and /var/lib.
         pytest.skip("only root can have a file system of its own over /usr")
     tasks: list[dict[str, Any]] = [{"ansible.builtin.raw": f"cp -L {sys.executable} {OTHER_PYTHON}"}]
     sent: list[bool] = []
@@ -172,6 +173,7 @@ def test_it_is_sent_only_where_it_has_something_to_do(tmp_path: pathlib.Path) ->
         check=False,
     )
     if done.returncode == 77:
+        # Containers often forbid it; without it the module would change this machine.
         pytest.skip("this machine cannot mount an overlay in a namespace")
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads((tmp_path / "answers").read_text(encoding="utf-8"))

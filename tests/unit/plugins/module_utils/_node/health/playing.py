@@ -10,13 +10,22 @@ For the tests of checks: ``from ..playing import answering, context``.
 from __future__ import annotations
 
 import pathlib
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from stand_ins.machine_tree import MachineTree
 from stand_ins.sized_machine import SizedMachine
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PERIODIC, Context, History
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
+    FAIL,
+    PERIODIC,
+    Answer,
+    Context,
+    Finding,
+    History,
+    Reading,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.gpus import Gpus
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.settings import Settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
@@ -29,6 +38,23 @@ ND_A100 = "Standard_ND96asr_v4"
 NOW = 1_795_365_600.0
 """2026-11-22 16:40:00 UTC."""
 NOWHERE = "/nonexistent"
+GOOD = Answer("all is well", readings=(Reading("count", 8),))
+BAD = Answer(findings=(Finding(FAIL, "7 of 8"),), readings=(Reading("count", 7),))
+
+
+def sleep(_context: Context) -> NoReturn:
+    """Measure without an end."""
+    while True:
+        time.sleep(60)
+
+
+def raising(error: BaseException) -> Any:
+    """A measurement that fails with this error."""
+
+    def measure(_context: Context) -> NoReturn:
+        raise error
+
+    return measure
 
 
 def no_run(command: Sequence[str]) -> Result:

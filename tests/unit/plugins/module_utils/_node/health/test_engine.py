@@ -40,21 +40,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config i
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
-GOOD = Answer("all is well", readings=(Reading("count", 8),))
-BAD = Answer(findings=(Finding(FAIL, "7 of 8"),), readings=(Reading("count", 7),))
+from .playing import BAD, GOOD, raising, sleep
+
 PAUSE = f"62.{os.getpid()}"
-
-
-def sleep(_context: Context) -> NoReturn:
-    while True:
-        time.sleep(60)
-
-
-def raising(error: BaseException) -> Any:
-    def measure(_context: Context) -> NoReturn:
-        raise error
-
-    return measure
 
 
 def test_each_check_gets_its_verdict_in_order(node: Any, make_check: Any) -> None:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -28,6 +27,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     Reading,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
+
+from .playing import BAD, GOOD, raising, sleep
 
 CHECK = Check("gpu_xid", "x", "x", (), lambda _context: Answer(), action="reboot")
 XID = Finding(FAIL, "Xid 95", "0001:00:00.0", action="reset_gpu", latch=True)
@@ -81,27 +82,13 @@ def test_a_log_full_of_them_does_not_fill_the_disk() -> None:
     assert [one.finding for one in kept] == many[-state.MOST :]
 
 
-GOOD = Answer("all is well", readings=(Reading("count", 8),))
-BAD = Answer(findings=(Finding(FAIL, "7 of 8"),), readings=(Reading("count", 7),))
 PAUSE = f"63.{os.getpid()}"
-
-
-def sleep(_context: Context) -> NoReturn:
-    while True:
-        time.sleep(60)
 
 
 def ask_a_tool(context: Context) -> Answer:
     """As checks do it: a tool that does not answer could not be asked."""
     result = context.run(["sleep", PAUSE])
     return Answer(findings=(Finding(UNKNOWN, f"the tool gave {result.rc}"),))
-
-
-def raising(error: BaseException) -> Any:
-    def measure(_context: Context) -> NoReturn:
-        raise error
-
-    return measure
 
 
 def test_a_tool_that_hangs_never_fails(node: Any, make_check: Any) -> None:
