@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -70,7 +71,9 @@ class FolderStore:
         for path in sorted((self.folder / folder).rglob("*")):
             name = path.relative_to(self.folder).as_posix()
             if path.is_file() and name not in self.stale and not path.name.endswith(".being-written"):
-                found.append(Stored(name, path.stat().st_size, path.stat().st_mtime))
+                # Another one's pruning may remove it meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(Stored(name, path.stat().st_size, path.stat().st_mtime))
         return found
 
     def put(self, source: str, names: Sequence[str], folder: str, hear: Hear | None = None) -> None:
@@ -89,12 +92,12 @@ class FolderStore:
         """See ``Store``."""
         for name in names:
             self._operation(f"get {folder}{name}")
-            path = self.folder / folder / name
-            if not path.is_file():
-                raise CommandFailed(f"{folder}{name} is not there")
             made = Path(target) / name
             made.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, made)
+            try:
+                shutil.copyfile(self.folder / folder / name, made)
+            except FileNotFoundError:
+                raise CommandFailed(f"{folder}{name} is not there") from None
 
     def remove(self, names: Sequence[str]) -> None:
         """See ``Store``."""
