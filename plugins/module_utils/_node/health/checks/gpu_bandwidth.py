@@ -15,7 +15,7 @@ from ...machine.run import last_line
 from ...sku.types import Threshold
 from .. import cuda, deep
 from ..applies import with_nvidia_gpus, with_several_nvidia_gpus
-from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, Check, Context, Finding, Reading
+from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotTell, Check, Context, Finding, Reading
 from ..deep import MARGIN, WITH_PROGRAM, compared, must_be_idle, outliers
 from ..settings import in_words
 
@@ -222,8 +222,12 @@ _Pairs = dict[tuple[str, str], float]
 def _measure_peer(context: Context) -> Answer:
     """Let each GPU read of each other one, by nvbandwidth, or by the driver where that is not there."""
     present = [gpu.busid for gpu in deep.present_gpus(context)]
-    if len(present) == 1 and (context.size is None or context.size.gpu_count in (None, 1)):
-        return Answer(skipped="there is one GPU only")
+    if len(present) == 1:
+        if context.size is None or context.size.gpu_count in (None, 1):
+            return Answer(skipped="there is one GPU only")
+        raise CannotTell(
+            f"1 of {context.size.gpu_count} GPUs is there, with no other to read from: see check gpu_count"
+        )
     must_be_idle(context, GPU_PEER_BANDWIDTH)
     path = deep.program_of(context, GPU_PEER_BANDWIDTH, "nvbandwidth", FOLDERS)
     pairs, findings = _by_tool_peer(context, path, present) if path else _by_driver_peer(context, present)

@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Mapping
 
 import pytest
+from stand_ins.sized_machine import SizedMachine
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotTell
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import gpu_bandwidth
@@ -281,25 +282,35 @@ def test_gpu_peer_bandwidth_cannot_measure_without_a_matrix(tmp_path: pathlib.Pa
     assert [one.verdict for one in answer.findings] == [UNKNOWN]
 
 
+def with_gpus(folder: pathlib.Path, gpus: int) -> SizedMachine:
+    """A machine with nvbandwidth and so many GPUs."""
+    tree = machine(folder, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM)
+    tree.without_devices()
+    for busid in BUSIDS[:gpus]:
+        tree.device(busid, 0x030200, 0x10DE, 0)
+    return tree
+
+
 @pytest.mark.parametrize(
     ("size", "gpus", "skipped"),
     [
         ("Standard_NC24ads_A100_v4", 1, True),
         (None, 1, True),
         (None, 2, False),
-        (ND_A100, 1, False),
         ("Standard_NC24ads_A100_v4", 2, False),
     ],
 )
-def test_gpu_peer_bandwidth_one_gpu_has_nobody_to_read_from_unless_the_size_has_more(
+def test_gpu_peer_bandwidth_is_skipped_where_one_gpu_is_all_there_should_be(
     tmp_path: pathlib.Path, size: str | None, gpus: int, skipped: bool
 ) -> None:
-    tree = machine(tmp_path, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM)
-    tree.without_devices()
-    for busid in BUSIDS[:gpus]:
-        tree.device(busid, 0x030200, 0x10DE, 0)
+    tree = with_gpus(tmp_path, gpus)
     answer = GPU_PEER_BANDWIDTH.measure(context(tree, Tool(""), size=size))
     assert (answer.skipped, len(answer.findings)) == (("there is one GPU only", 0) if skipped else ("", 1))
+
+
+def test_gpu_peer_bandwidth_cannot_measure_the_one_gpu_that_is_left(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(CannotTell, match=r"1 of 8 GPUs is there, .*see check gpu_count"):
+        GPU_PEER_BANDWIDTH.measure(context(with_gpus(tmp_path, 1), Tool("")))
 
 
 def test_gpu_peer_bandwidth_passes_and_fails_by_the_driver(tmp_path: pathlib.Path, cuda: PlayedCuda) -> None:
