@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One simulated cluster for all tests of this folder, converged once, from an installed archive."""
+"""Clusters that these tests make for themselves: one that comes up from an installed archive for most, and others.
+
+What can be tested on a cluster that runs is a test of Molecule's, in molecule/cluster/tests.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,7 @@ import pytest
 
 from collection import import_as_ansible_does
 from simulated.cluster import REPOSITORY, Cluster, Recap
-
-from .ops_repository import OpsRepository
+from simulated.ops_repository import OpsRepository
 
 import_as_ansible_does()
 
@@ -28,10 +30,10 @@ FIRST_S = 2400
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here needs real nodes."""
+    """Everything here needs real nodes of its own, which take their time."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker("nodes")
+            item.add_marker("thorough")
             item.add_marker(pytest.mark.timeout(FIRST_S))
 
 

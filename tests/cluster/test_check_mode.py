@@ -38,7 +38,6 @@ def put_back(cluster: Cluster, controller: str, inventory: Path) -> Iterator[Non
     assert run.rc == 0, run.output
 
 
-@pytest.mark.thorough
 def test_check_mode_predicts_each_change_of_the_run(
     cluster: Cluster, controller: str, inventory: Path, put_back: None
 ) -> None:

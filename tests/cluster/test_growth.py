@@ -14,7 +14,6 @@ import pytest
 from simulated.cluster import Cluster
 
 # Not daily: test_joining.py has a node that joins, and the scenario molecule/cluster members that come and go.
-pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,6 @@ from simulator.backends.containers.places import cache_dir, locked
 from simulator.backends.containers.podman import Podman
 
 pytestmark = [
-    pytest.mark.nodes,
-    pytest.mark.thorough,
     pytest.mark.skipif(os.geteuid() != 0, reason="a folder with a machine's files needs root"),
     pytest.mark.timeout(900),
 ]

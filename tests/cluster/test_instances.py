@@ -14,8 +14,6 @@ from azure.mgmt.compute.operations import VirtualMachineScaleSetVMsOperations
 
 from simulated.cluster import RESOURCE_GROUP, SCALE_SET, Cluster
 
-pytestmark = pytest.mark.thorough
-
 NODE, ADDRESS, INSTANCE = "compute-3", "10.79.0.6", "3"
 SYSTEM_DISK, LOCAL_DISK = "/var/tmp/kept-by-the-system-disk", "/mnt/kept-by-the-local-disk"
 

@@ -14,7 +14,6 @@ from simulated.cluster import Cluster
 from simulated.node import Node, wait_for
 
 # A node that joins by itself, with the key from a vault, is looked at in test_joining.py.
-pytestmark = pytest.mark.thorough
 WAITING_S = 60
 """Seconds from the instance's first answer until its boot phase has ended."""
 

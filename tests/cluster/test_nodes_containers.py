@@ -26,8 +26,6 @@ from simulator.backends.containers.command import run
 from simulator.backends.containers.places import tag_of
 
 pytestmark = [
-    pytest.mark.nodes,
-    pytest.mark.thorough,
     pytest.mark.skipif(os.geteuid() != 0, reason="machines need root"),
     pytest.mark.timeout(900),
 ]

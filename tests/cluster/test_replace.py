@@ -21,7 +21,6 @@ from simulated.cluster import RESOURCE_GROUP, SCALE_SET, Cluster, Recap
 from simulated.node import Node, wait_for
 
 # A node on a bad host is moved and marked on the simulator daily, in tests/contract/inventory.
-pytestmark = pytest.mark.thorough
 NUMBER, NAME = "3", "compute-3"
 BAD, GOOD = "GGBB1", "GGBB2"
 DECIDED_S = 120

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.ops_repository import OpsRepository
 from simulated.cluster import REPOSITORY, Cluster, Recap
+from simulated.ops_repository import OpsRepository
 
 CONTROLLER = "10.81.0.4"
 READY = {"compute-0": "idle", "compute-3": "idle"}

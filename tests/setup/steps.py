@@ -13,7 +13,8 @@ import dataclasses
 
 PYTEST = ("python", "-m", "pytest")
 NOT_THOROUGH = "not thorough"
-"""The marker expression by which `make test` leaves tests to `make test-all`."""
+DAILY = ("-m", NOT_THOROUGH)
+"""By this `make test` leaves tests to `make test-all`."""
 # What depends on the versions of ansible-core and of Azure's SDK. What runs on the nodes imports neither, and has most
 # of the tests. Daily a smoke: the SDK's models and errors, filters, the inventory from sign-in to hosts, a playbook.
 NODE = "tests/unit/plugins/module_utils/_node"
@@ -24,7 +25,7 @@ VERSION_SMOKE = (
     *PYTEST,
     *("tests/unit/plugins/filter", "tests/unit/plugins/inventory", "tests/unit/plugins/plugin_utils/_azure"),
     *(f"{INVENTORY}/test_inventory_{name}.py" for name in ("hosts", "shipped", "no_hosts")),
-    *("tests/contract/playbooks/test_guard_play.py", "tests/contract/modules", "-m", NOT_THOROUGH),
+    *("tests/contract/playbooks/test_guard_play.py", "tests/contract/modules", *DAILY),
 )
 # What a playbook refuses takes as long as what it does. Which hosts are chosen, how they are reached and what their
 # tags may hold is decided by code of ours on facts that have been read. Neither asks more of the versions.
@@ -77,11 +78,11 @@ STEPS = (
     Step("host", ("tests/setup/host.sh",), needs=(), limit=900),
     Step(
         "unit-node",
-        (*PYTEST, NODE, *(f"--ignore={NODE}/{part}" for part in JOBS), "-m", NOT_THOROUGH),
+        (*PYTEST, NODE, *(f"--ignore={NODE}/{part}" for part in JOBS), *DAILY),
         quick=True,
         limit=2400,
     ),
-    Step("unit-jobs", (*PYTEST, *(f"{NODE}/{part}" for part in JOBS), "-m", NOT_THOROUGH), quick=True, limit=2400),
+    Step("unit-jobs", (*PYTEST, *(f"{NODE}/{part}" for part in JOBS), *DAILY), quick=True, limit=2400),
     Step("ansible-lint", ("ansible-lint", "--offline"), quick=True),
     Step(
         "stand-ins",
@@ -89,12 +90,14 @@ STEPS = (
         needs=("venv", "host"),
     ),
     Step("blob", ("tests/setup/blob.sh",), needs=("host",), tells=True, limit=600),
-    Step("hardware", ("tests/setup/hardware.sh", "-m", NOT_THOROUGH), needs=("venv", "host"), limit=4800),
+    Step("hardware", ("tests/setup/hardware.sh", *DAILY), needs=("venv", "host"), limit=4800),
     Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), limit=4800),
+    # Clusters for tests that need one of their own; molecule's has the others.
     Step(
         "cluster",
-        (*PYTEST, "tests/cluster", "tests/contract", "-m", f"nodes and {NOT_THOROUGH}", "--durations=25"),
+        (*PYTEST, "tests/cluster", "--durations=25"),
         needs=("venv", "stand-ins"),
+        exhaustive=True,
         limit=4800,
     ),
     Step("mypy", ("mypy",), quick=True),
@@ -116,12 +119,12 @@ STEPS = (
     Step("archive", (*PYTEST, "tests/contract/test_archive.py"), quick=True),
     Step(
         "contract",
-        (*PYTEST, "tests/contract", f"--ignore={SIMULATOR}", "-m", f"not nodes and {NOT_THOROUGH}", "--durations=25"),
+        (*PYTEST, "tests/contract", f"--ignore={SIMULATOR}", *DAILY, "--durations=25"),
         limit=3600,
     ),
     Step(
         "simulator",
-        (*PYTEST, SIMULATOR, "-m", f"not nodes and {NOT_THOROUGH}", "--durations=10"),
+        (*PYTEST, SIMULATOR, *DAILY, "--durations=10"),
         watches=("tests/simulator", SIMULATOR),
         limit=1800,
     ),
@@ -159,8 +162,6 @@ STEPS = (
 
 def with_thorough_tests(step: Step) -> Step:
     """The step with the tests that `make test` leaves out."""
-    words = [word.removesuffix(NOT_THOROUGH).removesuffix(" and ") for word in step.whole or step.command]
-    kept = [
-        word for word, after in zip(words, [*words[1:], "end"], strict=True) if word and (word, after) != ("-m", "")
-    ]
-    return dataclasses.replace(step, command=tuple(kept), limit=2 * step.limit)
+    words = step.whole or step.command
+    at = next((index for index in range(len(words)) if words[index : index + 2] == DAILY), len(words))
+    return dataclasses.replace(step, command=words[:at] + words[at + 2 :], limit=2 * step.limit)

@@ -19,6 +19,11 @@ ORDER = (
     "test_packages.py",
     "test_scheduling.py",
     "test_users.py",
+    "test_image.py",
+    # Other ways to the cluster as it is: the archive's, and a user's own inventory.
+    "test_second_run.py",
+    "test_jump_host.py",
+    "test_host_keys.py",
     # A second slurmctld with thousands of nodes, on ports of its own.
     "test_large.py",
     "test_pairs.py",
@@ -31,7 +36,12 @@ ORDER = (
     ADVERSARY,
     # This changes slurm.conf, restarts daemons and puts all back.
     "test_changes.py",
-    # These change what the cluster is made of, and leave two idle nodes, compute-0 and compute-3, behind.
+    # These harm hpcnode on a node, and a node's ssh; site.yml mends it.
+    "test_node_tools.py",
+    "test_dead_node.py",
+    # These change what the cluster is made of, the second with what the first one adds, and leave two idle nodes,
+    # compute-0 and compute-3, behind.
+    "test_joining.py",
     "test_members.py",
     "test_munge.py",
     # A node is rebooted.

@@ -158,7 +158,6 @@ def test_provisioning_without_metadata_fails_in_words(
     assert "NOT PROVISIONED" in capsys.readouterr().out
 
 
-@pytest.mark.nodes
 @pytest.mark.skipif(os.geteuid() != 0, reason="packet filters need root")
 @pytest.mark.parametrize("policy", ["ACCEPT", "DROP"])
 def test_host_whose_filter_drops_forwarding_is_opened_and_put_back(

@@ -238,8 +238,7 @@ def test_an_interrupted_run_removes_the_simulators_it_has_started(tmp_path: path
 def test_the_thorough_run_leaves_no_test_out() -> None:
     commands = {step.name: with_thorough_tests(step).command for step in STEPS}
     assert commands["hardware"] == ("tests/setup/hardware.sh",)
-    assert commands["cluster"][3:7] == ("tests/cluster", "tests/contract", "-m", "nodes")
-    assert commands["contract"][5:7] == ("-m", "not nodes")
+    assert commands["contract"][3:] == ("tests/contract", "--ignore=tests/contract/simulator", "--durations=25")
     assert commands["tests-newest"][3:5] == ("tests/unit/plugins", "--ignore=tests/unit/plugins/module_utils/_node")
     node, jobs = commands["unit-node"][3:], commands["unit-jobs"][3:]
     assert node == ("tests/unit/plugins/module_utils/_node", *(f"--ignore={path}" for path in jobs))

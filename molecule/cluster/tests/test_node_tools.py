@@ -13,8 +13,8 @@ import yaml
 
 from simulated.cluster import REPOSITORY, Cluster
 
-COMPUTES = {"compute000000": "10.79.0.5", "compute000003": "10.79.0.6"}
-SECOND = "10.79.0.6"
+COMPUTES = {"compute000000": "10.78.0.5", "compute000003": "10.78.0.6"}
+SECOND = "10.78.0.6"
 
 
 class Role:
@@ -33,9 +33,9 @@ class Role:
 
 
 @pytest.fixture
-def role(cluster: Cluster, controller: str, inventory: Path, tmp_path: Path) -> Role:
+def role(azure: Cluster, inventory_source: Path, tmp_path: Path) -> Role:
     """The role, on nodes of a converged cluster."""
-    return Role(cluster, inventory, tmp_path)
+    return Role(azure, inventory_source, tmp_path)
 
 
 def test_an_edited_file_is_restored_on_that_node_alone(role: Role) -> None:

@@ -1,23 +1,16 @@
 # Copyright (c) 2026, hpcai.azure contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is in the baked image: nothing of one machine or cluster, and no key. And that the scan for it finds some."""
+"""The scan of a tree for what belongs to one machine or cluster, and for keys."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from simulator.backends.containers import base_image, images, machine
-from simulator.backends.containers.command import run
-from simulator.backends.containers.places import LABEL_NAME, LABEL_STATE
-from simulator.backends.containers.podman import Podman
 from simulator.scan import LARGEST, scan
 
-NAME = "image-scan"
 PEM = "-----BEGIN {} KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" + "-----END {} KEY-----\n"
 OPENSSH = PEM.replace("{}", "OPENSSH PRIVATE")
 PLANTED = {
@@ -89,56 +82,3 @@ def test_scan_looks_at_no_link(tmp_path: Path) -> None:
     (tmp_path / "etc/hostname").symlink_to("/etc/hostname")
     (tmp_path / "etc/x").symlink_to("/nowhere")
     assert scan(tmp_path) == []
-
-
-@pytest.fixture(scope="module")
-def fresh() -> Iterator[Path]:
-    """The root of a machine that was made of the baked image and has never been started."""
-    if os.geteuid() != 0:
-        pytest.skip("machines need root")
-    podman = Podman()
-    podman.remove_containers([NAME])
-    run(["ip", "netns", "delete", NAME], check=False)
-    image = images.prepare(print)
-    # podman wants to see a machine's network, even that of one which is never started.
-    run(["ip", "netns", "add", NAME])
-    machine.create(
-        podman,
-        name=NAME,
-        image=image,
-        namespace=NAME,
-        labels={LABEL_NAME: NAME, LABEL_STATE: NAME},
-        local_disk=None,
-    )
-    try:
-        yield machine.root_folder(podman, NAME)
-    finally:
-        machine.release(podman, NAME)
-        podman.remove_containers([NAME])
-        run(["ip", "netns", "delete", NAME], check=False)
-
-
-@pytest.mark.nodes
-@pytest.mark.timeout(900)
-def test_fresh_copy_of_the_image_holds_nothing_of_a_machine_or_a_cluster(fresh: Path) -> None:
-    assert (fresh / "usr/bin/hpcnode").exists()
-    assert scan(fresh) == []
-
-
-@pytest.mark.nodes
-@pytest.mark.timeout(900)
-def test_scan_of_the_image_finds_a_key_that_is_planted_there(fresh: Path) -> None:
-    place = fresh / "usr/lib/x86/cache.dat"
-    plant(fresh, "usr/lib/x86/cache.dat", OPENSSH)
-    try:
-        assert scan(fresh) == ["/usr/lib/x86/cache.dat: a private key"]
-    finally:
-        place.unlink()
-
-
-@pytest.mark.nodes
-@pytest.mark.timeout(900)
-def test_image_trusts_the_authority_of_the_simulated_vaults(fresh: Path) -> None:
-    wanted = base_image.authority().certificate
-    assert (fresh / "usr/local/share/ca-certificates/hpcai-simulator.crt").read_bytes() == wanted
-    assert wanted.strip() in (fresh / "etc/ssl/certs/ca-certificates.crt").read_bytes()

@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulated.cluster import REPOSITORY, Cluster, Recap, program
+from .cluster import REPOSITORY, Cluster, Recap, program
 
 SITE = "- import_playbook: hpcai.azure.site\n"
 
@@ -44,8 +44,11 @@ class OpsRepository:
         _run("collection", "install", str(archive), *where, "--offline", "--force")
         archive.unlink()
 
-    def playbook(self, playbook: str, *arguments: str, inventory: str = "azure_vmss.yml") -> Recap:
-        """Run a playbook in the repository; nothing of the clone is in reach."""
+    def playbook(self, playbook: str, *arguments: str, inventory: str = "azure_vmss.yml", **environment: str) -> Recap:
+        """Run a playbook in the repository; nothing of the clone is in reach.
+
+        :param inventory: relative to the repository.
+        """
         return self.cluster.playbook(
             playbook,
             self.path / inventory,
@@ -53,6 +56,7 @@ class OpsRepository:
             cwd=self.path,
             ANSIBLE_CONFIG=str(self.path / "ansible.cfg"),
             ANSIBLE_COLLECTIONS_PATH=str(self.path / "collections"),
+            **environment,
         )
 
     def site(self, *arguments: str) -> Recap:

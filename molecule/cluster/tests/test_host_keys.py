@@ -21,8 +21,7 @@ import requests
 from contract.inventory.reading import Finished, ansible
 from contract.inventory.test_inventory_shipped import copy_of_shipped
 from simulated.cluster import Cluster
-
-from .test_jump_host import SUBSCRIPTION
+from simulator.scenario import SUBSCRIPTION
 
 HOST = "compute000003"
 
@@ -33,49 +32,49 @@ def folder(tmp_path: Path) -> Path:
     return copy_of_shipped(tmp_path / "ops", SUBSCRIPTION, "sim")
 
 
-def machine(cluster: Cluster) -> dict[str, Any]:
+def machine(azure: Cluster) -> dict[str, Any]:
     """What the simulator says of the machine."""
-    with urllib.request.urlopen(f"{cluster.endpoint}/_simulator/state", timeout=10) as answer:
+    with urllib.request.urlopen(f"{azure.endpoint}/_simulator/state", timeout=10) as answer:
         (found,) = [item for item in json.load(answer)["instances"] if item["computer_name"] == HOST]
     return dict(found)
 
 
-def diagnose(cluster: Cluster, wanted: bool) -> None:
+def diagnose(azure: Cluster, wanted: bool) -> None:
     """Switch the machine's boot diagnostics."""
-    url = f"{cluster.endpoint}/_simulator/instances{machine(cluster)['id']}"
+    url = f"{azure.endpoint}/_simulator/instances{machine(azure)['id']}"
     assert requests.patch(url, json={"boot_diagnostics": wanted}, timeout=10).status_code == 200
 
 
 @pytest.fixture
-def address(cluster: Cluster) -> str:
+def address(azure: Cluster) -> str:
     """Where the machine is."""
-    return str(machine(cluster)["private_ipv4"])
+    return str(machine(azure)["private_ipv4"])
 
 
 @pytest.fixture
-def impostor(cluster: Cluster, address: str) -> Iterator[None]:
+def impostor(azure: Cluster, address: str) -> Iterator[None]:
     """Somebody else answers there."""
     restart = "sudo systemctl restart ssh"
-    cluster.ssh(
+    azure.ssh(
         address,
         f"sudo sh -c 'mkdir /root/keys && mv /etc/ssh/ssh_host_* /root/keys && ssh-keygen -q -A' && {restart}",
     )
     yield
-    cluster.ssh(
+    azure.ssh(
         address, f"sudo sh -c 'rm /etc/ssh/ssh_host_* && mv /root/keys/* /etc/ssh && rmdir /root/keys' && {restart}"
     )
 
 
-def reach(folder: Path, cluster: Cluster, *options: str) -> Finished:
+def reach(folder: Path, azure: Cluster, *options: str) -> Finished:
     """Run what site.yml does up to the first contact with the machine."""
     return ansible(
         *("ansible-playbook", "-i", "azure_vmss.yml", "hpcai.azure.site", "--limit", HOST, "--tags", "nothing_more"),
-        *("-e", f"ansible_ssh_private_key_file={cluster.state}/id_ed25519", "-e", "hpcai_connect_timeout=5"),
+        *("-e", f"ansible_ssh_private_key_file={azure.state}/id_ed25519", "-e", "hpcai_connect_timeout=5"),
         *("-e", f"hpcai_known_hosts={folder}/known_hosts"),
         *options,
         cwd=folder,
         env={
-            "HPCAI_AZURE_ENDPOINT": cluster.endpoint,
+            "HPCAI_AZURE_ENDPOINT": azure.endpoint,
             "HPCAI_AZURE_TOKEN": "simulated-token",
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none",
@@ -94,16 +93,16 @@ def gathered(done: Finished) -> bool:
 
 
 @pytest.mark.usefixtures("impostor")
-def test_an_impostor_is_accepted_where_nobody_verifies(cluster: Cluster, folder: Path) -> None:
-    done = reach(folder, cluster, "-e", "hpcai_verify_host_keys=never")
+def test_an_impostor_is_accepted_where_nobody_verifies(azure: Cluster, folder: Path) -> None:
+    done = reach(folder, azure, "-e", "hpcai_verify_host_keys=never")
 
     assert gathered(done), done.stdout + done.stderr
 
 
 @pytest.mark.usefixtures("impostor")
 @pytest.mark.parametrize("way", ["available", "required"])
-def test_an_impostor_is_refused_at_the_first_contact(cluster: Cluster, folder: Path, way: str) -> None:
-    done = reach(folder, cluster, "-e", f"hpcai_verify_host_keys={way}")
+def test_an_impostor_is_refused_at_the_first_contact(azure: Cluster, folder: Path, way: str) -> None:
+    done = reach(folder, azure, "-e", f"hpcai_verify_host_keys={way}")
 
     assert done.returncode != 0
     assert not gathered(done), done.stdout
@@ -111,8 +110,8 @@ def test_an_impostor_is_refused_at_the_first_contact(cluster: Cluster, folder: P
 
 
 @pytest.mark.parametrize("way", ["available", "required"])
-def test_the_machine_itself_is_reached(cluster: Cluster, folder: Path, way: str) -> None:
-    done = reach(folder, cluster, "-e", f"hpcai_verify_host_keys={way}")
+def test_the_machine_itself_is_reached(azure: Cluster, folder: Path, way: str) -> None:
+    done = reach(folder, azure, "-e", f"hpcai_verify_host_keys={way}")
 
     assert gathered(done), done.stdout + done.stderr
     assert "Azure cannot verify" not in words(done)
@@ -121,13 +120,13 @@ def test_the_machine_itself_is_reached(cluster: Cluster, folder: Path, way: str)
     assert len({line.split()[0] for line in known}) == 2
 
 
-def test_required_stops_before_a_machine_that_nobody_can_vouch_for(cluster: Cluster, folder: Path) -> None:
-    diagnose(cluster, False)
+def test_required_stops_before_a_machine_that_nobody_can_vouch_for(azure: Cluster, folder: Path) -> None:
+    diagnose(azure, False)
     try:
-        required = reach(folder, cluster, "-e", "hpcai_verify_host_keys=required")
-        available = reach(folder, cluster)
+        required = reach(folder, azure, "-e", "hpcai_verify_host_keys=required")
+        available = reach(folder, azure)
     finally:
-        diagnose(cluster, True)
+        diagnose(azure, True)
 
     assert "Azure cannot verify the host keys of 1 of 2 machines" in words(required)
     assert "TASK [Wait for ssh]" not in required.stdout

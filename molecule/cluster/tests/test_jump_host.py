@@ -14,12 +14,12 @@ from pathlib import Path
 from contract.inventory.reading import Finished, ansible
 from contract.inventory.test_inventory_shipped import copy_of_shipped
 from simulated.cluster import Cluster
+from simulator.scenario import SUBSCRIPTION
 
-SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
-PUBLIC, LOGIN = "10.79.0.200", "10.79.0.4"
+PUBLIC, LOGIN = "10.78.0.200", "10.78.0.4"
 
 
-def run(folder: Path, cluster: Cluster) -> Finished:
+def run(folder: Path, azure: Cluster) -> Finished:
     return ansible(
         *(
             "ansible",
@@ -31,12 +31,12 @@ def run(folder: Path, cluster: Cluster) -> Finished:
             "-a",
             "echo reached-from $SSH_CLIENT",
         ),
-        *("-e", f"ansible_ssh_private_key_file={cluster.state}/id_ed25519"),
+        *("-e", f"ansible_ssh_private_key_file={azure.state}/id_ed25519"),
         *("-e", f"hpcai_known_hosts={folder}/known_hosts"),
         cwd=folder,
         # Each run shall look at the host keys, none shall find a connection that is still open.
         env={
-            "HPCAI_AZURE_ENDPOINT": cluster.endpoint,
+            "HPCAI_AZURE_ENDPOINT": azure.endpoint,
             "HPCAI_AZURE_TOKEN": "simulated-token",
             "ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none",
         },
@@ -49,18 +49,18 @@ def is_known(folder: Path, name: str) -> bool:
     return found.returncode == 0
 
 
-def test_private_nodes_are_reached_through_the_login_node_and_known_by_id(cluster: Cluster, tmp_path: Path) -> None:
+def test_private_nodes_are_reached_through_the_login_node_and_known_by_id(azure: Cluster, tmp_path: Path) -> None:
     folder = copy_of_shipped(tmp_path / "ops", SUBSCRIPTION, "sim")
 
-    first = run(folder, cluster)
-    again = run(folder, cluster)
+    first = run(folder, azure)
+    again = run(folder, azure)
 
     for finished in (first, again):
         assert finished.returncode == 0, finished.stdout + finished.stderr
         # From here to the login node, and from the login node to the two others.
-        assert finished.stdout.count("reached-from 10.79.0.1 ") == 1
+        assert finished.stdout.count("reached-from 10.78.0.1 ") == 1
         assert finished.stdout.count(f"reached-from {LOGIN} ") == 2
-    with urllib.request.urlopen(f"{cluster.endpoint}/_simulator/state", timeout=10) as answer:
+    with urllib.request.urlopen(f"{azure.endpoint}/_simulator/state", timeout=10) as answer:
         machines = json.load(answer)["instances"]
     assert len(machines) == 3
     for machine in machines:
@@ -69,9 +69,9 @@ def test_private_nodes_are_reached_through_the_login_node_and_known_by_id(cluste
     assert not is_known(folder, PUBLIC)
 
 
-def test_a_machine_that_is_not_the_one_it_was_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_machine_that_is_not_the_one_it_was_is_refused(azure: Cluster, tmp_path: Path) -> None:
     folder = copy_of_shipped(tmp_path / "ops", SUBSCRIPTION, "sim")
-    assert run(folder, cluster).returncode == 0
+    assert run(folder, azure).returncode == 0
     known = folder / "known_hosts"
     lines = known.read_text(encoding="utf-8").splitlines()
     # The keys of all machines, each under the name of another.
@@ -80,7 +80,7 @@ def test_a_machine_that_is_not_the_one_it_was_is_refused(cluster: Cluster, tmp_p
     swapped = [f"{name} {key}" for name, key in zip(names, [*keys[1:], keys[0]], strict=True)]
     known.write_text("\n".join(swapped) + "\n", encoding="utf-8")
 
-    finished = run(folder, cluster)
+    finished = run(folder, azure)
 
     assert finished.returncode != 0
     assert "reached-from 10." not in finished.stdout
