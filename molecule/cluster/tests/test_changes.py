@@ -94,7 +94,7 @@ def test_converged_cluster_needs_nothing(
     assert processes(controller, computes) == before
 
 
-def test_key_that_reconfigure_is_enough_for_restarts_nothing(
+def test_partition_that_changed_restarts_nothing(
     controller: Host,
     computes: list[Host],
     settings: Callable[..., None],
@@ -102,11 +102,11 @@ def test_key_that_reconfigure_is_enough_for_restarts_nothing(
     eventually: Callable[..., float],
 ) -> None:
     before = processes(controller, computes)
-    settings(EpilogMsgTime="2001")
+    controller.check_output(f"sed -i '/^PartitionName=/s/$/ PriorityTier=7/' {CONF}")
     assert converge() == [["reconfigure"], [], []]
-    assert "2001 usec" in controller.check_output("scontrol show config | grep ^EpilogMsgTime")
+    assert "PriorityTier=7" in controller.check_output("scontrol show partition")
     for host in computes:
-        eventually(lambda host=host: "EpilogMsgTime=2001" in host.file(CACHE).content_string, 20, lambda: "not pushed")
+        eventually(lambda host=host: "PriorityTier=7" in host.file(CACHE).content_string, 20, lambda: "not pushed")
     assert processes(controller, computes) == before
     assert converge() == [[], [], []]
 

@@ -6,8 +6,9 @@
 which daemon. Each answer names its source.
 
 Until 23.02 a daemon that is told to reconfigure reads its files again and keeps the plugins that it loaded at its
-start. From 23.11 on it starts itself anew, and hands over to the new process (scontrol(1): "this command operates by
-creating new processes for the daemons"), so little needs more than that.
+start, so slurmctld is restarted for every key: jobs survive that. From 23.11 on it starts itself anew, and hands over
+to the new process (scontrol(1): "this command operates by creating new processes for the daemons"), so little needs
+more than that.
 
 The files are those that slurmctld reads and ships to nodes. Entries are kept as digests: some values are passwords, and
 what a daemon has loaded is recorded in a file.
@@ -31,7 +32,7 @@ NODES_BY_RECONFIGURE: Release = (24, 11)
 """slurm.conf(5) asks for restarts until 24.05, and from 24.11 on for "restarting or reconfiguring"."""
 
 _MANUAL = "slurm.conf(5)"
-_AT_START = "slurmctld's controller.c and slurmd's slurmd.c load this plugin at their start alone"
+_PLAIN = "a restart takes every key, and jobs go on; slurmd.c loads some plugins at its start alone"
 
 
 class Need(IntEnum):
@@ -64,42 +65,20 @@ def _words(text: str) -> frozenset[str]:
 
 _RECONFIGURE = Effect(Need.RECONFIGURE, Need.RECONFIGURE, f"{_MANUAL}: 'scontrol reconfigure' unless otherwise noted")
 
-# In lower case. slurm.conf(5) of 22.05: "A restart of slurmctld is required for changes to this parameter".
-_RESTARTS_SLURMCTLD = _words(
-    """
-    accountingstorageenforce credtype jobcontainertype maxjobcount maxnodecount powerplugin proctracktype
-    schedulertype selecttypeparameters slurmctldhost slurmctldparameters slurmctldport slurmdport
-    statesavelocation
-    """
-)
-# "A restart of slurmctld and the slurmd daemons", the same page.
-_RESTARTS_BOTH = _words("grestypes plugindir selecttype switchtype")
-_RESTARTS_SLURMD = _words("corespecplugin")
-# The page is silent, and a reconfigured daemon keeps what it loaded.
-_LOADED_AT_START = _words(
-    """
-    accountingstoragetype acctgatherenergytype acctgatherfilesystemtype acctgatherinterconnecttype
-    acctgatherprofiletype authalttypes authaltparameters authinfo authtype burstbuffertype clustername
-    cryptotype extsensorstype jobacctgathertype jobcomptype jobsubmitplugins mcsplugin nodefeaturesplugins
-    preempttype prepplugins prioritytype routeplugin slurmuser slurmctldplugstack topologyplugin
-    """
-)
-# What a slurmd loads, or opens, once (slurmd.c, _slurmd_init and main).
-_SLURMD_LOADED = _words(
+# In lower case. Until 23.02: "A restart of slurmctld and the slurmd daemons" (slurm.conf(5)), and what a slurmd loads
+# or opens once (slurmd.c, _slurmd_init and main).
+_RESTARTS_SLURMD = _words(
     """
     acctgatherenergytype acctgatherfilesystemtype acctgatherinterconnecttype acctgatherprofiletype authalttypes
-    authaltparameters authinfo authtype credtype cryptotype jobacctgathertype jobcontainertype
-    nodefeaturesplugins plugstackconfig prepplugins proctracktype routeplugin selecttypeparameters
-    slurmdparameters slurmdpidfile slurmdport slurmdspooldir slurmduser slurmuser taskplugin topologyplugin
+    authaltparameters authinfo authtype corespecplugin credtype cryptotype grestypes jobacctgathertype jobcontainertype
+    nodefeaturesplugins plugindir plugstackconfig prepplugins proctracktype routeplugin selecttype selecttypeparameters
+    slurmdparameters slurmdpidfile slurmdport slurmdspooldir slurmduser slurmuser switchtype taskplugin topologyplugin
     """
 )
 # From 23.11 on: "This will not be able to change the daemons' listening TCP port settings or authentication mechanism".
-_NEVER_BY_RECONFIGURE = _words(
-    "authalttypes authaltparameters authinfo authtype credtype cryptotype slurmctldhost slurmctldport slurmuser"
-)
-_NEVER_BY_RECONFIGURE_SLURMD = _words(
-    "authalttypes authaltparameters authinfo authtype credtype cryptotype slurmdport slurmdspooldir slurmduser"
-)
+_AUTHENTICATION = _words("authalttypes authaltparameters authinfo authtype credtype cryptotype")
+_NEVER_BY_RECONFIGURE = _AUTHENTICATION | {"slurmctldhost", "slurmctldport", "slurmuser"}
+_NEVER_BY_RECONFIGURE_SLURMD = _AUTHENTICATION | {"slurmdport", "slurmdspooldir", "slurmduser"}
 # "all job information will be lost", "records of all jobs in any state may be lost"; and a queue that lies elsewhere.
 _LOSES_JOBS = _words("clustername selecttype statesavelocation switchtype")
 
@@ -121,12 +100,8 @@ def effect_of(key: str, release: Release) -> Effect:
         slurmctld = Need.RESTART if key in _NEVER_BY_RECONFIGURE or loses else Need.RECONFIGURE
         slurmd = Need.RESTART if key in _NEVER_BY_RECONFIGURE_SLURMD or key == "selecttype" else Need.RECONFIGURE
         return Effect(slurmctld, slurmd, source, loses) if Need.RESTART in (slurmctld, slurmd) else _RECONFIGURE
-    in_manual = key in _RESTARTS_SLURMCTLD or key in _RESTARTS_BOTH or key in _RESTARTS_SLURMD
-    slurmctld = Need.RESTART if key in _RESTARTS_SLURMCTLD | _RESTARTS_BOTH | _LOADED_AT_START else Need.RECONFIGURE
-    slurmd = Need.RESTART if key in _RESTARTS_SLURMD | _RESTARTS_BOTH | _SLURMD_LOADED else Need.RECONFIGURE
-    if Need.RESTART not in (slurmctld, slurmd):
-        return _RECONFIGURE
-    return Effect(slurmctld, slurmd, _MANUAL if in_manual else _AT_START, loses)
+    slurmd = Need.RESTART if key in _RESTARTS_SLURMD else Need.RECONFIGURE
+    return Effect(Need.RESTART, slurmd, _PLAIN, loses)
 
 
 def effect_of_nodes(release: Release) -> Effect:

@@ -52,11 +52,11 @@ def on_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]
 def test_says_what_it_does_and_why(
     run_module: RunModule, on_disk: Callable[[dict[str, str]], None], applied: list[tuple[str, ...]]
 ) -> None:
-    on_disk({**HELD, "slurm.conf SchedulerParameters": "b"})
+    on_disk({**HELD, "slurm.conf PartitionName=p": "c"})
     answer = run_module(slurmctld.main, conf_dir="/nowhere")
     assert (answer["_exit"], answer["changed"], answer["commands"]) == (0, True, ["reconfigure"])
-    assert answer["reasons"][0].startswith("slurm.conf SchedulerParameters changed (slurm.conf(5)")
-    assert "because slurm.conf SchedulerParameters changed" in answer["diff"]["after"]
+    assert answer["reasons"][0].startswith("slurm.conf PartitionName=p changed (slurm.conf(5)")
+    assert "because slurm.conf PartitionName=p changed" in answer["diff"]["after"]
     assert answer["for_slurmd"] == {
         "release": [22, 5],
         "files": {},
@@ -69,7 +69,7 @@ def test_says_what_it_does_and_why(
 def test_check_mode_says_the_same_and_does_nothing(
     run_module: RunModule, on_disk: Callable[[dict[str, str]], None], applied: list[tuple[str, ...]]
 ) -> None:
-    on_disk({**HELD, "slurm.conf SchedulerParameters": "b"})
+    on_disk({**HELD, "slurm.conf PartitionName=p": "c"})
     answer = run_module(slurmctld.main, check_mode=True)
     assert (answer["changed"], answer["commands"], applied) == (True, ["reconfigure"], [])
 

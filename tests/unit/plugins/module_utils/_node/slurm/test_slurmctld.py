@@ -17,6 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import con
 from .played import Machine, keep_time
 
 CONF = "ClusterName=one\nSchedulerParameters=a\nMaxJobCount=10\nNodeName=compute-0 CPUs=2\nPartitionName=p Nodes=ALL\n"
+OTHER_PARTITION = f"{CONF[:-1]} PriorityTier=2\n"
 RESTART, RECONFIGURE = "systemctl restart slurmctld", "scontrol reconfigure"
 
 
@@ -53,18 +54,18 @@ def test_starts_slurmctld_and_then_leaves_it_alone(machine: Machine) -> None:
     assert (machine.done, machine.pid) == ([], pid)
 
 
-def test_a_key_that_reconfigure_is_enough_for_restarts_nothing(running: Machine) -> None:
-    running.write("/etc/slurm/slurm.conf", CONF.replace("=a", "=b"))
+def test_a_partition_that_changed_restarts_nothing(running: Machine) -> None:
+    running.write("/etc/slurm/slurm.conf", OTHER_PARTITION)
     made = converge(running)
     assert made.verbs == ("reconfigure",)
     (reason,) = made.reasons
-    assert reason.startswith("slurm.conf SchedulerParameters changed (slurm.conf(5)")
+    assert reason.startswith("slurm.conf PartitionName=p changed (slurm.conf(5)")
     assert running.done == [RECONFIGURE]
     assert converge(running).verbs == ()
 
 
 def test_a_key_that_needs_a_restart_gets_one_and_no_reconfigure(running: Machine) -> None:
-    running.write("/etc/slurm/slurm.conf", CONF.replace("=a", "=b").replace("=10", "=20"))
+    running.write("/etc/slurm/slurm.conf", OTHER_PARTITION.replace("=a", "=b"))
     assert converge(running).verbs == ("restart",)
     assert running.done == [RESTART]
     assert converge(running).verbs == ()
@@ -85,7 +86,7 @@ def test_a_new_node_restarts_an_old_slurmctld_and_not_a_new_one(running: Machine
 
 
 def test_a_run_that_was_cut_off_after_writing_loses_nothing(running: Machine) -> None:
-    running.write("/etc/slurm/slurm.conf", CONF.replace("=a", "=b"))
+    running.write("/etc/slurm/slurm.conf", OTHER_PARTITION)
     # The next run does not write the file: it is right.
     running.now += 1000
     assert converge(running).verbs == ("reconfigure",)
@@ -96,7 +97,7 @@ def test_a_slurmctld_that_came_back_by_itself_has_taken_what_was_there(running: 
     running.now += 10
     running.start()
     assert converge(running).verbs == ()
-    running.write("/etc/slurm/slurm.conf", CONF.replace("=a", "=b").replace("=10", "=20"))
+    running.write("/etc/slurm/slurm.conf", OTHER_PARTITION.replace("=10", "=20"))
     assert converge(running).verbs == ("reconfigure",)
 
 
@@ -113,7 +114,7 @@ def test_what_an_unknown_process_has_taken_is_not_guessed(running: Machine) -> N
 
 
 def test_a_slurmctld_that_dies_of_its_configuration_is_an_error_with_its_last_words(running: Machine) -> None:
-    running.write("/etc/slurm/slurm.conf", CONF.replace("=a", "=b"))
+    running.write("/etc/slurm/slurm.conf", OTHER_PARTITION)
     running.dies_of_reconfigure = True
     with pytest.raises(CommandFailed, match=r"did not outlive .* hostnames inconsistency detected"):
         converge(running)
