@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..health.check import FAIL, SKIP, UNKNOWN, VERDICTS, WARN
+from ..health.check import BOOT_STEP, COUNTS, FAIL, SKIP, UNKNOWN, VERDICTS, WARN
 from ..machine import child
 from ..machine.config import ConfigError, read_config
 from ..machine.lock import Locked, only_one
@@ -25,9 +25,6 @@ from ..sku.lookup import UnknownVmSize
 from . import record
 from .step import Context, Outcome, Step, StepFailed
 
-BAD = (FAIL, UNKNOWN)
-"""Verdicts of a blocking step that keep slurmd from starting: a node that cannot tell whether it has its GPUs takes no
-jobs either."""
 _CURES = {
     errno.ENOSPC: "Make room there: 'df -h' and 'df -i' show what is full",
     errno.EDQUOT: "Make room there: a quota is used up",
@@ -54,7 +51,7 @@ class Ran:
     @property
     def bad(self) -> bool:
         """Whether it failed, or could not tell."""
-        return self.outcome.verdict in BAD
+        return self.outcome.verdict in COUNTS[BOOT_STEP]
 
     @property
     def blocks(self) -> bool:
@@ -207,7 +204,7 @@ def _warnings_of(steps: Iterable[Mapping[str, Any]], blocking: Sequence[str], ch
                     f"{_words_of(step)} As things are, slurmd would not start. Check mode cannot tell whether an "
                     "earlier task would have mended it."
                 )
-        elif step["verdict"] in (WARN, *BAD):
+        elif step["verdict"] in (WARN, *COUNTS[BOOT_STEP]):
             yield _words_of(step)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..health.check import PASS, SKIP, UNKNOWN
+from ..health.check import BOOT_STEP, COUNTS, PASS, SKIP, UNKNOWN
 from ..machine.config import ConfigError
 from ..machine.root import Root
 from ..machine.run import CommandFailed, Run
@@ -18,7 +18,6 @@ from ..slurm.node_queries import FindOwnAddress, NoController
 from ..slurm.nodes import NodeState, as_reason
 from . import record
 from .catalog import WITHOUT_UNIT
-from .engine import BAD
 from .step import REASON_PREFIX, Outcome, Step
 
 
@@ -57,7 +56,7 @@ def reason_of(root: Root, steps: Iterable[Step]) -> str | None:
     """Return the reason for Slurm; None if no blocking step has failed in this boot."""
     for step in steps:
         known = record.read(root, step.name) if step.blocking and step.name not in WITHOUT_UNIT else None
-        if known and known.verdict in BAD:
+        if known and known.verdict in COUNTS[BOOT_STEP]:
             return as_reason(f"{REASON_PREFIX}{step.name}: {known.summary}")
     return None
 

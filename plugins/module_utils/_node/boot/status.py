@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..health.check import FAIL, PASS, SKIP, UNKNOWN
+from ..health.check import BOOT_STEP, COUNTS, FAIL, PASS, SKIP, UNKNOWN
 from ..machine.root import Root
 from ..machine.run import Run
 from . import record
 from .catalog import WITHOUT_UNIT
-from .engine import BAD
 from .step import Step
 
 RUNNING, WAITING, NOT_RUN = record.RUNNING, "waiting", "not run"
@@ -48,7 +47,7 @@ class Line:
     @property
     def blocks(self) -> bool:
         """Whether slurmd must not start for it."""
-        return self.step.blocking and self.verdict in BAD
+        return self.step.blocking and self.verdict in COUNTS[BOOT_STEP]
 
     @property
     def unfinished(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable
 
-from ..health.check import FAIL, PASS, UNKNOWN, WARN, Check, Finding
+from ..health.check import BOOT_STEP, COUNTS, PASS, WARN, Check, Finding
 from ..health.judge import worst
 from ..machine.root import Root
 from ..machine.run import Run
@@ -76,12 +76,12 @@ class StepFailed(RuntimeError):
     """A step cannot come to its end; the message says what, where, and what to do."""
 
 
-def at_boot(check: Check, findings: Iterable[Finding], blocking: Sequence[str] = (FAIL, UNKNOWN)) -> list[Finding]:
-    """Return findings of a health check with the verdicts that they have at boot: the others only warn.
+def at_boot(check: Check, findings: Iterable[Finding], context: str = BOOT_STEP) -> list[Finding]:
+    """Return findings of a health check with the verdicts that they have at boot: those without consequence only warn.
 
-    :param blocking: the verdicts that keep slurmd from starting, if the check may do that (``blocks_boot``).
+    :param context: BOOT_STEP or BOOT, see ``COUNTS``.
     """
-    kept = blocking if check.blocks_boot else ()
+    kept = COUNTS[context] if check.blocks_boot else ()
     return [one if one.verdict in kept else replace(one, verdict=WARN) for one in findings]
 
 

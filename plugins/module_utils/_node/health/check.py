@@ -33,6 +33,21 @@ NOTHING, OBSERVE, RESET_GPU, REBOOT, REPLACE = ACTIONS = ("nothing", "observe", 
 NODE, USER = CAUSES = ("node", "user")
 """Whose problem it is: a user's job may leave traces that say nothing of the machine. USER never drains."""
 
+BOOT_STEP, REPORT = "boot step", "report"
+COUNTS: Mapping[str, tuple[str, ...]] = {
+    # A blocking step of the boot phase keeps slurmd from starting: a node that cannot tell whether it has its GPUs
+    # takes no jobs either.
+    BOOT_STEP: (FAIL, UNKNOWN),
+    # So does a check of the tier, if it may (``Check.blocks_boot``). That nothing could be measured is nothing against
+    # the node, here and below.
+    BOOT: (FAIL,),
+    # A job does not start (``Check.blocks_job``).
+    PROLOG: (FAIL,),
+    # The arbiter may drain the node.
+    REPORT: (FAIL,),
+}
+"""Which verdicts have a consequence in which context; for a check only those of cause NODE."""
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -255,7 +270,7 @@ class InvalidAnswer(ValueError):
 def answer_as_dict(answer: Answer) -> dict[str, Any]:
     """Return an answer as plain values.
 
-    :raises NoAnswer: something in it is not what it has to be.
+    :raises InvalidAnswer: something in it is not what it has to be.
     """
     if not isinstance(answer, Answer):
         raise InvalidAnswer(f"it answered {answer!r}")

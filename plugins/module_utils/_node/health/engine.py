@@ -19,7 +19,7 @@ from ..machine.root import Root
 from ..machine.vm_size import size_facts
 from ..sku.lookup import UnknownVmSize
 from . import state
-from .check import BOOT, EPILOG, FAIL, PERIODIC, PROLOG, REBOOT, UNKNOWN, Answer, Check, Result, answer_of
+from .check import BOOT, COUNTS, EPILOG, FAIL, NODE, PERIODIC, PROLOG, REBOOT, UNKNOWN, Answer, Check, Result, answer_of
 from .judge import judge, worst
 from .measure import Machine, Measured, TimedRun, as_message, measure, not_run, overdue
 from .settings import FILE, Settings
@@ -60,7 +60,10 @@ class TierRun:
     @property
     def blocks_job(self) -> bool:
         """Whether a job must not start here."""
-        return any(check.blocks_job and result.verdict == FAIL for check, result in zip(self.checks, self.results))
+        return any(
+            check.blocks_job and result.verdict in COUNTS[PROLOG] and result.cause == NODE
+            for check, result in zip(self.checks, self.results)
+        )
 
 
 def machine_of(root: Root, run: TimedRun) -> Machine:

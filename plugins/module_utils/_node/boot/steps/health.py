@@ -43,8 +43,7 @@ def judge(done: TierRun) -> Outcome:
         for found in at_boot(
             check,
             [Finding(result.verdict, f"{result.name}: {result.summary}", hint=result.hint)],
-            # A check that could not measure says nothing against the node.
-            blocking=(FAIL,),
+            BOOT,
         )
     ]
     measured = sum(result.verdict != SKIP for result in done.results)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...slurm.arbiter.report import MOST_RUNS, Fault, Report
 from ..catalog import NAMES, load
-from ..check import FAIL, NODE, UNKNOWN
+from ..check import COUNTS, NODE, REPORT, UNKNOWN
 from ..record import TIME
 
 BOOT_LETTERS = 8
@@ -70,7 +70,7 @@ def _place(name: str) -> int:
 
 def _fails(check: Mapping[str, Any]) -> bool:
     """Whether it failed, and not because of what a user did."""
-    return bool(check["verdict"] == FAIL and check["cause"] == NODE)
+    return bool(check["verdict"] in COUNTS[REPORT] and check["cause"] == NODE)
 
 
 def _count(ran: int, before: tuple[int, int] | None) -> tuple[int, int]:

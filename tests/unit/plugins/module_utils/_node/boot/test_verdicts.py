@@ -73,16 +73,17 @@ def test_a_check_that_a_boot_step_calls_blocks_on_fail_and_on_unknown(check: str
 
 
 @pytest.mark.parametrize(
-    ("tier", "check", "statuses"),
+    ("tier", "check", "cause", "statuses"),
     [
-        (PROLOG, "gpu_count", {"pass": 0, "warn": 0, "fail": 1, "unknown": 0, "skip": 0}),
-        (PROLOG, "gpu_ecc", {"pass": 0, "warn": 0, "fail": 0, "unknown": 0, "skip": 0}),
-        (PERIODIC, "gpu_count", {"pass": 0, "warn": 0, "fail": 1, "unknown": 2, "skip": 2}),
-        (PERIODIC, "swap", {"pass": 0, "warn": 0, "fail": 1, "unknown": 2, "skip": 2}),
+        (PROLOG, "gpu_count", "node", {"pass": 0, "warn": 0, "fail": 1, "unknown": 0, "skip": 0}),
+        (PROLOG, "gpu_count", "user", {"pass": 0, "warn": 0, "fail": 0, "unknown": 0, "skip": 0}),
+        (PROLOG, "gpu_ecc", "node", {"pass": 0, "warn": 0, "fail": 0, "unknown": 0, "skip": 0}),
+        (PERIODIC, "gpu_count", "node", {"pass": 0, "warn": 0, "fail": 1, "unknown": 2, "skip": 2}),
+        (PERIODIC, "swap", "node", {"pass": 0, "warn": 0, "fail": 1, "unknown": 2, "skip": 2}),
     ],
 )
-def test_the_exit_status_of_a_run(tier: str, check: str, statuses: dict[str, int]) -> None:
-    assert {one: perform.status_of(run_of(tier, check, one)) for one in VERDICTS} == statuses
+def test_the_exit_status_of_a_run(tier: str, check: str, cause: str, statuses: dict[str, int]) -> None:
+    assert {one: perform.status_of(run_of(tier, check, one, cause)) for one in VERDICTS} == statuses
 
 
 @pytest.mark.parametrize(
