@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..machine.config import ConfigError, read_config
+from ..forms import instance_of, number, string
+from ..machine.config import read_checked
 from ..machine.root import Root
 from ..machine.run import Run
 
@@ -55,20 +56,17 @@ class Place:
     keep: int = 7
 
 
+_FORM = instance_of(
+    Place, {"cluster": string, "state": string, "database": string, "path": string, "keep": number(whole=True)}
+)
+
+
 def read_place(root: Root) -> Place | None:
     """Return what the role wrote; None where it did not.
 
     :raises ConfigError: the file cannot be used.
     """
-    found = read_config(root, CONFIG)
-    if found is None:
-        return None
-    known = {name: found.get(name) for name in ("cluster", "state", "database", "path", "keep")}
-    if not isinstance(known["keep"], int) or not all(isinstance(v, str) for k, v in known.items() if k != "keep"):
-        raise ConfigError(
-            f"/etc/hpcai/{CONFIG}.json needs the texts cluster, state, database and path, and a number keep."
-        )
-    return Place(**known)  # type: ignore[arg-type]
+    return read_checked(root, CONFIG, _FORM)
 
 
 def release_of(program: str, run: Run) -> str:

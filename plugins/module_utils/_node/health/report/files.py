@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ...forms import boolean, choice, instance_of
 from ...machine.atomic import make_operators_folder, remove_file, write_file
-from ...machine.config import FOLDER, ConfigError, read_config
+from ...machine.config import FOLDER, read_checked
 from ...machine.root import Root
 from ...slurm.arbiter.observed import EXTRA, FIELDS
 from ...slurm.arbiter.report import Report, UnreadableReport, decode, encode
@@ -36,33 +37,20 @@ class ReportSettings:
     boot: bool = True
 
 
+_FORM = instance_of(ReportSettings, {"field": choice(*FIELDS), "refuse_jobs": boolean, "boot": boolean})
+
+
 def read_settings(root: Root) -> ReportSettings:
     """Return the settings; the defaults where the file is not there.
 
     :raises ConfigError: the file cannot be used.
     """
-    said = read_config(root, CONFIG) or {}
-    known = {one.name: one.default for one in fields(ReportSettings)}
-    for key, value in said.items():
-        if key not in known:
-            raise ConfigError(
-                f"{root.at(SETTINGS_FILE)}: there is no key {key}; there are {', '.join(known)}: {_MEND}."
-            )
-        if key == "field" and value not in FIELDS:
-            raise ConfigError(
-                f"{root.at(SETTINGS_FILE)}: field is {value!r}, and may be {' or '.join(FIELDS)}: {_MEND}."
-            )
-        if key != "field" and not isinstance(value, bool):
-            raise ConfigError(f"{root.at(SETTINGS_FILE)}: {key} is {value!r}, and must be true or false: {_MEND}.")
-    return ReportSettings(**said)
+    return read_checked(root, CONFIG, _FORM) or ReportSettings()
 
 
 def is_set_up(root: Root) -> bool:
     """Whether the role health_checks was here."""
     return root.exists(SETTINGS_FILE)
-
-
-_MEND = "mend health_checks_report in the inventory and run the playbook again"
 
 
 LAST_REPORT = f"{RUN_FOLDER}/told.json"

@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from ...machine.config import FOLDER, ConfigError, as_config, read_config
+from ...forms import boolean, list_of, record, string
+from ...machine.config import FOLDER, as_config, read_checked
 from ...machine.root import Root
 
 CONFIG = "access"
 SETTINGS = f"{FOLDER}/{CONFIG}.json"
-_LISTS = ("admins", "admin_groups", "options")
 
 
 @dataclass(frozen=True)
@@ -57,34 +56,37 @@ def as_text(wanted: AccessOptions) -> str:
     )
 
 
+_TEXTS = list_of(string)
+_FORM = record(
+    {
+        "admins": _TEXTS,
+        "admin_groups": _TEXTS,
+        "options": _TEXTS,
+        "nss_slurm": boolean,
+        "spool_dir": string,
+        "hide_processes": boolean,
+    },
+    required=("admins", "admin_groups", "options", "nss_slurm", "spool_dir"),
+    # An image that was baked by an earlier version does not have it.
+    defaults={"hide_processes": False},
+)
+
+
 def read_options(root: Root, node_name: str) -> AccessOptions | None:
     """Return what the settings file says for a node of this name; None if there is none, and nothing is asked for.
 
     :raises ConfigError: it cannot be used.
     """
-    stated = read_config(root, CONFIG)
+    stated = read_checked(root, CONFIG, _FORM)
     if stated is None:
         return None
-    lists = {name: stated.get(name) for name in _LISTS}
-    wrong = [name for name, value in lists.items() if not _is_words(value)]
-    wrong += [] if isinstance(stated.get("nss_slurm"), bool) else ["nss_slurm"]
-    wrong += [] if isinstance(stated.get("spool_dir"), str) else ["spool_dir"]
-    # An image that was baked by an earlier version does not have it.
-    hide = stated.get("hide_processes", False)
-    wrong += [] if isinstance(hide, bool) else ["hide_processes"]
-    if wrong:
-        raise ConfigError(f"{root.at(SETTINGS)} has no usable {', '.join(wrong)}: run site.yml, which writes it.")
     return AccessOptions(
         present=True,
-        admins=tuple(lists["admins"] or ()),
-        admin_groups=tuple(lists["admin_groups"] or ()),
+        admins=stated["admins"],
+        admin_groups=stated["admin_groups"],
         node_name=node_name,
-        options=tuple(lists["options"] or ()),
+        options=stated["options"],
         nss=stated["nss_slurm"],
         spool=stated["spool_dir"],
-        hide_processes=hide,
+        hide_processes=stated["hide_processes"],
     )
-
-
-def _is_words(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...machine.config import FOLDER, ConfigError, as_config, read_config
+from ...forms import boolean, list_of, record, string
+from ...machine.config import FOLDER, as_config, read_checked
 from ...machine.root import Root
 from ..users.facts import read_facts
 
@@ -64,17 +65,16 @@ def as_text(wanted: MetadataOptions) -> str:
     return as_config({"guard": wanted.guard, "users": list(wanted.users)})
 
 
+_FORM = record({"guard": boolean, "users": list_of(string)}, required=("guard",), defaults={"users": ()})
+
+
 def read_guard(root: Root) -> bool | None:
     """Return whether the settings file asks for the rules; None if there is no such file.
 
     :raises ConfigError: it cannot be used.
     """
-    stated = read_config(root, CONFIG)
-    if stated is None:
-        return None
-    if not isinstance(stated.get("guard"), bool):
-        raise ConfigError(f"{root.at(SETTINGS)} has no usable guard: run site.yml, which writes it.")
-    return bool(stated["guard"])
+    stated = read_checked(root, CONFIG, _FORM)
+    return stated["guard"] if stated else None
 
 
 def read_users(root: Root) -> tuple[str, ...]:
@@ -82,7 +82,5 @@ def read_users(root: Root) -> tuple[str, ...]:
 
     :raises ConfigError: it cannot be used.
     """
-    users = (read_config(root, CONFIG) or {}).get("users", [])
-    if not isinstance(users, list) or not all(isinstance(user, str) for user in users):
-        raise ConfigError(f"{root.at(SETTINGS)} has no usable users: run site.yml, which writes it.")
-    return tuple(users)
+    stated = read_checked(root, CONFIG, _FORM)
+    return stated["users"] if stated else ()

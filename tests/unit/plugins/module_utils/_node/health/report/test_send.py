@@ -116,7 +116,7 @@ def test_settings_that_make_no_sense_are_named(node: Node) -> None:
     node.write("/etc/hpcai/health_report.json", json.dumps({"schema": 1, "field": "Reason"}))
     said = told(node)
     assert not said.known
-    assert "field is 'Reason', and may be Extra or Comment" in said.words
+    assert "field must be Extra or Comment, not 'Reason'" in said.words
 
 
 def test_a_machine_without_a_name_in_slurm_has_nobody_to_tell(node: Node, tmp_path: pathlib.Path) -> None:
