@@ -206,12 +206,10 @@ def test_a_machine_that_finds_out_by_itself_that_it_has_none_is_left_alone(node:
     ("wrong", "words"),
     [
         ({"no_module": True}, "NVIDIA's driver is not loaded: modprobe: FATAL: Module nvidia_uvm not found"),
-        ({"gpus": 7}, "7 of 8 GPUs that Standard_ND96asr_v4 promises: the driver does not know 000e:00:00.0"),
-        ({"gpu__3__lost": 1}, "GPU 3 (0004:00:00.0) fell off the bus: lost"),
+        ({"gpus": 7}, "7 of 8 GPUs: the driver does not know 000e:00:00.0"),
         ({"hang__nvmlInitWithFlags": 60}, "NVIDIA's driver did not answer twice running, 2 s each time"),
-        ({"driver__version": "535.54.03"}, "driver 535.54.03 is older than 550, which is wanted"),
     ],
-    ids=["no driver", "fewer GPUs", "lost GPU", "no answer", "old driver"],
+    ids=["no driver", "fewer GPUs", "no answer"],
 )
 def test_what_keeps_a_node_from_work_is_found_in_the_run(node: GpuNode, wrong: dict[str, Any], words: str) -> None:
     node.write("/etc/hpcai/node.json", SETTINGS)
