@@ -72,7 +72,10 @@ def test_slow_node_is_found_with_one_that_is_known_to_be_good(search: Search, co
     assert "11.5 GB/s, and should be at least 180" in done.output
 
 
-@pytest.mark.parametrize(("state", "words"), [("wrong", "128 wrong values"), ("dies", "unhandled system error")])
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [("wrong", "128 wrong values"), pytest.param("dies", "unhandled system error", marks=pytest.mark.thorough)],
+)
 def test_run_with_wrong_values_or_that_breaks_has_failed(
     search: Search, computes: list[Node], state: str, words: str
 ) -> None:
@@ -82,6 +85,7 @@ def test_run_with_wrong_values_or_that_breaks_has_failed(
     assert words in done.output
 
 
+@pytest.mark.thorough
 def test_run_that_slurm_refuses_blames_no_node(search: Search) -> None:
     done = search(hpcai_pairs_srun=["--mpi=nosuch"])
     assert done.rc != 0
