@@ -131,27 +131,14 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root imp
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import clocks, gpu_boot
 
-CLOCKS = {
-    "state": {"type": "str", "choices": ["max", "explicit", "default"], "default": "max"},
-    "graphics_mhz": {"type": "int"},
-    "memory_mhz": {"type": "int"},
-    "gpus": {"type": "list", "elements": "str", "default": ["all"]},
-    "method": {"type": "str", "choices": ["auto", "application", "locked"], "default": "auto"},
-    "persistence": {"type": "bool"},
-    "on_unsupported": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
-    "timeout": {"type": "float", "default": 30},
-}
-
 
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "min_driver": {"type": "str"},
-            "gpu_count": {"type": "int"},
-            "timeout": {"type": "float", "default": 30},
-            "clocks": {"type": "dict", "options": CLOCKS},
+            **gpu_boot.ARGUMENTS,
+            "clocks": {"type": "dict", "options": clocks.ARGUMENTS},
             "persistence_daemon": {"type": "bool", "default": True},
         },
         supports_check_mode=True,

@@ -240,15 +240,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import clo
 def main() -> NoReturn:
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["max", "explicit", "default"], "default": "max"},
-            "graphics_mhz": {"type": "int"},
-            "memory_mhz": {"type": "int"},
-            "gpus": {"type": "list", "elements": "str", "default": ["all"]},
-            "method": {"type": "str", "choices": ["auto", "application", "locked"], "default": "auto"},
-            "persistence": {"type": "bool"},
-            "on_unsupported": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+            **clocks.ARGUMENTS,
             "persistent": {"type": "bool", "default": False},
-            "timeout": {"type": "float", "default": 30},
         },
         supports_check_mode=True,
     )

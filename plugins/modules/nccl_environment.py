@@ -206,20 +206,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl_envir
 
 def main() -> NoReturn:
     module = AnsibleModule(
-        argument_spec={
-            "vm_size": {"type": "str"},
-            "vm_sizes": {"type": "dict", "default": {}},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "min_version": {"type": "str", "default": "2.9.9"},
-            "when_old": {"type": "str", "choices": ["warn", "fail"], "default": "warn"},
-            "sharp_plugin": {"type": "bool", "default": True},
-            "library_paths": {"type": "list", "elements": "str", "default": []},
-            "mpi_launch_only": {"type": "bool", "default": False},
-            "mpi_files": {"type": "bool", "default": True},
-            "settings": {"type": "dict", "default": {}},
-            "persistent": {"type": "bool", "default": True},
-            "apply": {"type": "bool", "default": True},
-        },
+        argument_spec=options.ARGUMENTS,
         supports_check_mode=True,
     )
     try:

@@ -261,20 +261,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.nccl.plan 
 
 def main() -> NoReturn:
     module = AnsibleModule(
-        argument_spec={
-            "vm_size": {"type": "str"},
-            "vm_sizes": {"type": "dict", "default": {}},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "topology_path": {"type": "path", "default": options.TOPOLOGY_PATH},
-            "conf_path": {"type": "path", "default": options.CONF_PATH},
-            "settings": {"type": "dict", "default": {}},
-            "enroot_dir": {"type": "str", "default": options.ENROOT_DIR},
-            "verify": {"type": "str", "choices": ["strict", "omit", "warn", "ignore"], "default": "strict"},
-            "force": {"type": "bool", "default": False},
-            "root": {"type": "path", "default": "/"},
-            "persistent": {"type": "bool"},
-            "apply": {"type": "bool", "default": True},
-        },
+        argument_spec=options.ARGUMENTS,
         supports_check_mode=True,
     )
     try:

@@ -183,23 +183,14 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directorie
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import disk_count
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
 
-FOLDER: dict[str, dict[str, Any]] = {
-    "path": {"type": "str", "required": True},
-    "owner": {"type": "str", "default": "root"},
-    "group": {"type": "str", "default": "root"},
-    "mode": {"type": "raw", "default": "0755"},
-}
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "name": {"type": "str"},
-    "folders": {"type": "list", "elements": "dict", "options": FOLDER, "default": []},
+    "folders": {"type": "list", "elements": "dict", "options": options.FOLDER_ARGUMENTS, "default": []},
     "state": {"type": "str", "choices": ["present", "configured", "absent"], "default": "present"},
-    "mountpoint": {"type": "path"},
-    "fallback": {"type": "list", "elements": "str", "choices": ["temporary_disk", "directory"]},
-    "temporary_mounts": {"type": "list", "elements": "path"},
+    **options.PLACE_ARGUMENTS,
     "nvme_count": {"type": "int"},
     "wait": {"type": "float", "default": 30},
 }
-KEPT = ("mountpoint", "fallback", "temporary_mounts")
 
 
 def main() -> NoReturn:
@@ -218,7 +209,9 @@ def main() -> NoReturn:
             change = options.without_set(root, asked["name"])
             unmounted = () if asked["name"] else unmount_fallback(root, run, check)
         else:
-            change = options.with_set(root, asked["name"], asked["folders"], {key: asked[key] for key in KEPT})
+            change = options.with_set(
+                root, asked["name"], asked["folders"], {key: asked[key] for key in options.PLACE_ARGUMENTS}
+            )
         if not check:
             change.file.apply()
         if asked["state"] == "present" and change.wanted:

@@ -248,37 +248,14 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import existing_root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, run
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch import options as scratch
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.disk_count import stated_count, with_count
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.ensure import as_results, ensure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.options import (
-    DEFAULTS,
-    as_settings,
-    disk_count,
-    parse,
-)
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "state": {"type": "str", "choices": ["present", "absent", "configured"], "default": "present"},
-    "devices": {"type": "list", "elements": "str", "default": []},
-    "models": {
-        "type": "list",
-        "elements": "str",
-        "default": ["Microsoft NVMe Direct Disk", "Microsoft NVMe Direct Disk v2"],
-    },
-    "expected_count": {"type": "int"},
+    **scratch.ARGUMENTS,
     "nvme_count": {"type": "int"},
-    "on_count_mismatch": {"type": "str", "choices": ["fail", "warn", "ignore"], "default": "fail"},
-    "array_name": {"type": "str", "default": "hpcai-scratch"},
-    "chunk": {"type": "str", "default": "512K"},
-    "filesystem": {"type": "str", "choices": ["xfs", "ext4"], "default": "xfs"},
-    "label": {"type": "str", "default": "hpcaiscratch"},
-    "mountpoint": {"type": "path", "default": "/scratch"},
-    "mount_options": {"type": "list", "elements": "str", "default": ["noatime"]},
-    "owner": {"type": "str", "default": "root"},
-    "group": {"type": "str", "default": "root"},
-    "mode": {"type": "raw", "default": "1777"},
-    "force_devices": {"type": "list", "elements": "str", "default": []},
-    "adopt": {"type": "bool", "default": False},
     "persistent": {"type": "bool", "default": True},
     "lock_timeout": {"type": "float", "default": 60},
     "root": {"type": "path", "default": "/"},
@@ -287,11 +264,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 def main() -> NoReturn:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    options = {name: module.params[name] for name in DEFAULTS}
+    options = {name: module.params[name] for name in scratch.DEFAULTS}
     persistent = module.params["persistent"] and module.params["state"] != "absent"
     try:
-        nvme_count = disk_count("nvme_count", module.params["nvme_count"])
-        wanted = parse(options)
+        nvme_count = scratch.disk_count("nvme_count", module.params["nvme_count"])
+        wanted = scratch.parse(options)
         disks = stated_count(wanted, nvme_count)
         outcome = ensure(
             module.params["state"],
@@ -301,7 +278,7 @@ def main() -> NoReturn:
             run,
             check=module.check_mode,
             lock_timeout_s=module.params["lock_timeout"],
-            settings=as_settings(options) if persistent else None,
+            settings=scratch.as_settings(options) if persistent else None,
         )
     except (CommandFailed, ValueError, OSError) as error:
         module.fail_json(msg=str(error))

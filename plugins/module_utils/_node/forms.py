@@ -23,6 +23,10 @@ _T = TypeVar("_T")
 _K = TypeVar("_K")
 Form = Callable[[str, Any], _T]
 
+_AS_ARGUMENT: dict[Any, dict[str, Any]] = {}
+"""What Ansible is told of a module's options that have these forms; of others that they are texts."""
+_TEXT = {"type": "str"}
+
 LONGEST_S = 86400
 """A day. Python's waits fail on infinity and on numbers that are much larger, and nobody waits so long."""
 GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -56,6 +60,31 @@ def checked(form: Form[_T], value: Any, where: str) -> _T:
         raise Malformed(f"{where}: {error}") from None
 
 
+def as_argument(form: Form[_T], **spec: Any) -> Form[_T]:
+    """Return the form, with what Ansible is told of a module's option that has it, see ``arguments_of``."""
+    _AS_ARGUMENT[form] = spec
+    return form
+
+
+def arguments_of(
+    keys: Mapping[str, Form[Any]], defaults: Mapping[str, Any], required: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Return options of these forms as an ``argument_spec``, so that those of a module and of its file are one."""
+    made = {name: dict(_AS_ARGUMENT.get(form, _TEXT)) for name, form in keys.items()}
+    for name in required:
+        made[name]["required"] = True
+    for name, default in defaults.items():
+        if name in made and default is not None:
+            made[name]["default"] = list(default) if isinstance(default, tuple) else default
+    return made
+
+
+def defaults_of(made: Any) -> dict[str, Any]:
+    """Return the defaults of a dataclass's fields, of those that have one."""
+    given = {one.name: one.default for one in fields(made) if one.default is not MISSING}
+    return {**given, **{one.name: one.default_factory() for one in fields(made) if one.default_factory is not MISSING}}
+
+
 def record(
     keys: Mapping[str, Form[Any]],
     required: Sequence[str] = (),
@@ -81,7 +110,7 @@ def record(
             raise Malformed(f"{path} lacks {', '.join(lacking)}; known keys are {', '.join(keys)}.".lstrip())
         return {str(key): keys[key](f"{path}.{key}" if path else str(key), item) for key, item in given.items()}
 
-    return check
+    return as_argument(check, type="dict")
 
 
 def instance_of(made: Callable[..., _T], keys: Mapping[str, Form[Any]], null_is_absent: bool = False) -> Form[_T]:
@@ -97,7 +126,9 @@ def instance_of(made: Callable[..., _T], keys: Mapping[str, Form[Any]], null_is_
 
 def optional(form: Form[Any], absent: Any = None) -> Form[Any]:
     """Return the form of a value, or null, which stands for ``absent``."""
-    return lambda path, value: absent if value is None else form(path, value)
+    return as_argument(
+        lambda path, value: absent if value is None else form(path, value), **_AS_ARGUMENT.get(form, _TEXT)
+    )
 
 
 def or_empty(form: Form[str]) -> Form[str]:
@@ -116,7 +147,8 @@ def list_of(form: Form[_T], least: int = 0) -> Form[tuple[_T, ...]]:
             raise wrong(path, f"a list of {least} or more" if least else "a list", value)
         return tuple(form(f"{path}[{position}]", item) for position, item in enumerate(value))
 
-    return check
+    of_one = dict(_AS_ARGUMENT.get(form, _TEXT))
+    return as_argument(check, elements=of_one.pop("type"), **of_one, type="list")
 
 
 def mapping_of(name: Form[_K], form: Form[_T]) -> Form[dict[_K, _T]]:
@@ -127,7 +159,7 @@ def mapping_of(name: Form[_K], form: Form[_T]) -> Form[dict[_K, _T]]:
             raise wrong(path, "a mapping", value)
         return {name(f"a key of {path}", key): form(f"{path}.{key}", item) for key, item in value.items()}
 
-    return check
+    return as_argument(check, type="dict")
 
 
 def number(minimum: float = 0, maximum: float = math.inf, whole: bool = False, above: bool = False) -> Form[Any]:
@@ -149,7 +181,7 @@ def number(minimum: float = 0, maximum: float = math.inf, whole: bool = False, a
             raise wrong(path, expected, value)
         return value
 
-    return check
+    return as_argument(check, type="int" if whole else "float")
 
 
 def integer(minimum: int = 0, maximum: int | None = None) -> Form[int]:
@@ -191,7 +223,7 @@ def choice(*options: str) -> Form[str]:
             raise wrong(path, " or ".join(filter(None, (", ".join(options[:-1]), options[-1]))), value)
         return str(value)
 
-    return check
+    return as_argument(check, type="str", choices=list(options))
 
 
 def above_zero(path: str, value: Any) -> float:
@@ -235,7 +267,9 @@ def absolute_path(path: str, value: Any) -> str:
 
 
 not_empty = matching(r"(?s).+", "a text that is not empty")
-plain_path = matching(r"/[A-Za-z0-9._/@+-]+", "an absolute path of letters, digits and ._/@+- only")
+plain_path = as_argument(
+    matching(r"/[A-Za-z0-9._/@+-]+", "an absolute path of letters, digits and ._/@+- only"), type="path"
+)
 """A path without what would need quotes in a mount table, an environment file, or a program's own."""
 guid = matching(GUID, "a GUID")
 
@@ -294,3 +328,8 @@ def cpus_of(content: str) -> frozenset[int]:
             return frozenset()
         cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return frozenset(cpus)
+
+
+as_argument(boolean, type="bool")
+as_argument(mapping, type="dict")
+as_argument(check_seconds, type="float")

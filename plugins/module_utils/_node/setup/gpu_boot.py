@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..forms import check_seconds, instance_of, matching, number, optional
+from ..forms import Form, arguments_of, check_seconds, defaults_of, instance_of, matching, number, optional
 from ..machine.config import FOLDER, as_config, read_checked
 from ..machine.gpu import LIMIT_S
 from ..machine.root import Root
@@ -49,14 +49,14 @@ class GpuSettings:
         return self == GpuSettings()
 
 
-_FORM = instance_of(
-    GpuSettings,
-    {
-        "min_driver": optional(matching(_VERSION, "a version such as '535' or '550.54.15'")),
-        "gpu_count": optional(number(whole=True)),
-        "timeout": check_seconds,
-    },
-)
+_FORMS: Mapping[str, Form[Any]] = {
+    "min_driver": optional(matching(_VERSION, "a version such as '535' or '550.54.15'")),
+    "gpu_count": optional(number(whole=True)),
+    "timeout": check_seconds,
+}
+_FORM = instance_of(GpuSettings, _FORMS)
+ARGUMENTS = arguments_of(_FORMS, defaults_of(GpuSettings))
+"""The options as Ansible has them."""
 
 
 def settings_of(options: Mapping[str, Any]) -> GpuSettings:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.directories import options
 from ansible_collections.hpcai.azure.plugins.modules import node_directories
 
 from ..module_utils._node.setup.directories.machine import ME, Machine
@@ -148,10 +147,3 @@ def test_absent_never_unmounts_the_disks(machine: Machine, run_module: RunModule
     run_module(node_directories.main, name="site", folders=[JOBS])
     gone = run_module(node_directories.main, state="absent")
     assert gone["actions"] == ["remove /etc/hpcai/directories.json"]
-
-
-def test_the_modules_defaults_are_those_of_the_boot() -> None:
-    documented = {name: option.get("default") for name, option in node_directories.FOLDER.items() if name != "path"}
-    assert documented == dict(options.FOLDER_DEFAULTS)
-    assert node_directories.ARGUMENTS["fallback"]["choices"] == list(options.FALLBACKS)
-    assert set(node_directories.KEPT) | {"folders"} == set(options.DEFAULTS)

@@ -16,7 +16,6 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.lock import only_one
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch import ensure as core
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch import options
 from ansible_collections.hpcai.azure.plugins.modules import nvme_raid
 
 from ..module_utils._node.setup.scratch.node import Node
@@ -187,9 +186,3 @@ def test_a_root_that_is_not_there_is_refused(run_module: RunModule) -> None:
 def test_needs_root(node: Node, run_module: RunModule, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "needs root: run with become" in run_module(nvme_raid.main, **ME)["msg"]
-
-
-def test_the_modules_defaults_are_those_of_the_boot() -> None:
-    defaults = {name: argument.get("default") for name, argument in nvme_raid.ARGUMENTS.items()}
-    only_now = {"state", "nvme_count", "persistent", "lock_timeout", "root"}
-    assert {name: value for name, value in defaults.items() if name not in only_now} == dict(options.DEFAULTS)

@@ -7,15 +7,13 @@
 from __future__ import annotations
 
 from .ensure import Outcome, ensure
-from .options import CONFIG, METHODS, ON_UNSUPPORTED, STATES, ClockOptions, chosen, parse, read_options, write_options
+from .options import ARGUMENTS, CONFIG, ClockOptions, chosen, parse, read_options, write_options
 from .plan import Action, GpuPlan, plan
 from .record import Lock, read_record, write_record
 
 __all__ = [
+    "ARGUMENTS",
     "CONFIG",
-    "METHODS",
-    "ON_UNSUPPORTED",
-    "STATES",
     "Action",
     "ClockOptions",
     "GpuPlan",

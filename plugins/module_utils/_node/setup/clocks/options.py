@@ -10,7 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...forms import ConfigError, boolean, check_seconds, choice, instance_of, list_of, number, wrong
+from ...forms import (
+    ConfigError,
+    Form,
+    arguments_of,
+    boolean,
+    check_seconds,
+    choice,
+    defaults_of,
+    instance_of,
+    list_of,
+    number,
+    wrong,
+)
 from ...machine.config import FOLDER, as_config, read_checked
 from ...machine.gpu import LIMIT_S, GpuFacts
 from ...machine.pci import canonical_busid
@@ -19,7 +31,7 @@ from ..managed_file import change_of
 
 CONFIG = "clocks"
 """Name of the settings file, ``/etc/hpcai/clocks.json``: these options under the same names."""
-STATES = ("max", "default", "explicit")
+STATES = ("max", "explicit", "default")
 METHODS = ("auto", "application", "locked")
 ON_UNSUPPORTED = ("fail", "warn")
 
@@ -59,20 +71,19 @@ def _gpu(path: str, value: Any) -> str:
 
 
 _MHZ = number(1, whole=True)
-_FORM = instance_of(
-    ClockOptions,
-    {
-        "state": choice(*STATES),
-        "graphics_mhz": _MHZ,
-        "memory_mhz": _MHZ,
-        "gpus": list_of(_gpu, least=1),
-        "method": choice(*METHODS),
-        "persistence": boolean,
-        "on_unsupported": choice(*ON_UNSUPPORTED),
-        "timeout": check_seconds,
-    },
-    null_is_absent=True,
-)
+_FORMS: Mapping[str, Form[Any]] = {
+    "state": choice(*STATES),
+    "graphics_mhz": _MHZ,
+    "memory_mhz": _MHZ,
+    "gpus": list_of(_gpu, least=1),
+    "method": choice(*METHODS),
+    "persistence": boolean,
+    "on_unsupported": choice(*ON_UNSUPPORTED),
+    "timeout": check_seconds,
+}
+_FORM = instance_of(ClockOptions, _FORMS, null_is_absent=True)
+ARGUMENTS = arguments_of(_FORMS, defaults_of(ClockOptions))
+"""The options as Ansible has them."""
 
 
 def parse(options: Mapping[str, Any]) -> ClockOptions:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...forms import (
+    Form,
     Malformed,
+    arguments_of,
     choice,
     list_of,
     mapping_of,
@@ -92,17 +94,24 @@ def read_options(root: Root) -> DirectoryOptions | None:
     return read_checked(root, CONFIG, lambda _path, settings: parse(settings))
 
 
-_FOLDER = record(
-    {"path": string, "owner": text_or_number, "group": text_or_number, "mode": octal_mode},
-    required=("path",),
-    null_is_absent=True,
-    defaults=FOLDER_DEFAULTS,
-)
+_FOLDER_FORMS: Mapping[str, Form[Any]] = {
+    "path": string,
+    "owner": text_or_number,
+    "group": text_or_number,
+    "mode": octal_mode,
+}
+_FOLDER = record(_FOLDER_FORMS, required=("path",), null_is_absent=True, defaults=FOLDER_DEFAULTS)
+_PLACE: Mapping[str, Form[Any]] = {
+    "mountpoint": mountpoint,
+    "fallback": list_of(choice(*FALLBACKS)),
+    "temporary_mounts": list_of(mountpoint),
+}
+FOLDER_ARGUMENTS = arguments_of(_FOLDER_FORMS, FOLDER_DEFAULTS, required=("path",))
+PLACE_ARGUMENTS = arguments_of(_PLACE, {})
+"""The options as Ansible has them: of a directory, and where all of them are, which stays as it is if not given."""
 _FORM = record(
     {
-        "mountpoint": mountpoint,
-        "fallback": list_of(choice(*FALLBACKS)),
-        "temporary_mounts": list_of(mountpoint),
+        **_PLACE,
         # By the name of who wants them.
         "folders": mapping_of(
             matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, dots, dashes and underscores"),

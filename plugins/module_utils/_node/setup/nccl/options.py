@@ -10,7 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ...forms import boolean, choice, instance_of, mapping, plain_path, string
+from ...forms import (
+    Form,
+    arguments_of,
+    as_argument,
+    boolean,
+    choice,
+    defaults_of,
+    instance_of,
+    mapping,
+    plain_path,
+    string,
+)
 
 TOPOLOGY_PATH = "/var/lib/hpcai/nccl-topo.xml"
 CONF_PATH = "/etc/nccl.conf"
@@ -49,24 +60,23 @@ class NcclOptions:
         return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _OF_ONE_RUN}
 
 
-_FORM = instance_of(
-    NcclOptions,
-    {
-        "vm_size": string,
-        "vm_sizes": mapping,
-        "topology_path": plain_path,
-        "conf_path": plain_path,
-        "settings": mapping,
-        "enroot_dir": lambda path, value: None if value in ("", "none") else plain_path(path, value),
-        "verify": choice(STRICT, OMIT, WARN, IGNORE),
-        "state": choice(PRESENT, ABSENT),
-        "force": boolean,
-        "root": string,
-        "persistent": boolean,
-        "apply": boolean,
-    },
-    null_is_absent=True,
-)
+_FORMS: Mapping[str, Form[Any]] = {
+    "vm_size": string,
+    "vm_sizes": mapping,
+    "topology_path": plain_path,
+    "conf_path": plain_path,
+    "settings": mapping,
+    "enroot_dir": lambda path, value: None if value in ("", "none") else plain_path(path, value),
+    "verify": choice(STRICT, OMIT, WARN, IGNORE),
+    "state": choice(PRESENT, ABSENT),
+    "force": boolean,
+    "root": as_argument(lambda path, value: string(path, value), type="path"),
+    "persistent": boolean,
+    "apply": boolean,
+}
+_FORM = instance_of(NcclOptions, _FORMS, null_is_absent=True)
+ARGUMENTS = arguments_of(_FORMS, defaults_of(NcclOptions))
+"""The options as Ansible has them."""
 
 
 def options_of(given: Mapping[str, Any]) -> NcclOptions:

@@ -10,7 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ...forms import Malformed, absolute_path, boolean, choice, instance_of, list_of, mapping, string
+from ...forms import (
+    Form,
+    Malformed,
+    absolute_path,
+    arguments_of,
+    boolean,
+    choice,
+    defaults_of,
+    instance_of,
+    list_of,
+    mapping,
+    string,
+)
 from ...machine.config import FOLDER
 from .library import FAIL, RECOMMENDED, WARN, parse_version
 
@@ -58,24 +70,23 @@ def _version(path: str, value: Any) -> str:
     return version
 
 
-_FORM = instance_of(
-    EnvironmentOptions,
-    {
-        "vm_size": string,
-        "vm_sizes": mapping,
-        "state": choice(PRESENT, ABSENT),
-        "min_version": _version,
-        "when_old": choice(WARN, FAIL),
-        "sharp_plugin": boolean,
-        "library_paths": list_of(absolute_path),
-        "mpi_launch_only": boolean,
-        "mpi_files": boolean,
-        "settings": mapping,
-        "persistent": boolean,
-        "apply": boolean,
-    },
-    null_is_absent=True,
-)
+_FORMS: Mapping[str, Form[Any]] = {
+    "vm_size": string,
+    "vm_sizes": mapping,
+    "state": choice(PRESENT, ABSENT),
+    "min_version": _version,
+    "when_old": choice(WARN, FAIL),
+    "sharp_plugin": boolean,
+    "library_paths": list_of(absolute_path),
+    "mpi_launch_only": boolean,
+    "mpi_files": boolean,
+    "settings": mapping,
+    "persistent": boolean,
+    "apply": boolean,
+}
+_FORM = instance_of(EnvironmentOptions, _FORMS, null_is_absent=True)
+ARGUMENTS = arguments_of(_FORMS, defaults_of(EnvironmentOptions))
+"""The options as Ansible has them."""
 
 
 def options_of(given: Mapping[str, Any]) -> EnvironmentOptions:

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...forms import (
+    Form,
     Malformed,
+    arguments_of,
+    as_argument,
     boolean,
     choice,
     list_of,
@@ -121,12 +124,19 @@ def mountpoint(path: str, value: Any) -> str:
     return folder
 
 
+as_argument(mountpoint, type="path")
+
+
 def octal_mode(path: str, value: Any) -> int:
     """Permissions, given as octal digits."""
     # YAML reads 01777 without quotes as an octal number, 1023, whose digits are those of another mode.
     if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3,4}", value):
         raise wrong(path, "octal digits in quotes, such as '1777'", value)
     return int(value, 8)
+
+
+# YAML makes a number of what stands without quotes, and Ansible would make a text of that.
+as_argument(octal_mode, type="raw")
 
 
 def _mode(path: str, value: Any) -> int:
@@ -156,32 +166,31 @@ _MOUNT_OPTION = matching(
     r"[A-Za-z_][A-Za-z0-9_.-]*(=[A-Za-z0-9_.:/@%+-]*)?", "an option such as noatime or logbsize=256k"
 )
 _DISKS = list_of(matching(r"(?s)/dev/.*", "a path below /dev, such as /dev/nvme0n1 or /dev/disk/by-id/..."))
-_FORM = record(
-    {
-        "devices": _DISKS,
-        # An empty one would choose every disk without a model.
-        "models": list_of(text),
-        "expected_count": disk_count,
-        "on_count_mismatch": choice("fail", "warn", "ignore"),
-        # At most what set_name of md's superblock 1.x holds.
-        "array_name": matching(
-            rf"(?!md_?\d+$)(?=.{{1,32}}$){_NAME}",
-            "1 to 32 letters, digits, dots, dashes and underscores, and not look like the kernel's own md127",
-        ),
-        "chunk": _chunk,
-        "filesystem": choice(*_LABEL_BYTES),
-        "label": string,
-        "mountpoint": mountpoint,
-        "mount_options": _mount_options,
-        "owner": text_or_number,
-        "group": text_or_number,
-        "mode": _mode,
-        "force_devices": _DISKS,
-        "adopt": boolean,
-    },
-    null_is_absent=True,
-    defaults=DEFAULTS,
-)
+_FORMS: Mapping[str, Form[Any]] = {
+    "devices": _DISKS,
+    # An empty one would choose every disk without a model.
+    "models": list_of(text),
+    "expected_count": disk_count,
+    "on_count_mismatch": choice("fail", "warn", "ignore"),
+    # At most what set_name of md's superblock 1.x holds.
+    "array_name": matching(
+        rf"(?!md_?\d+$)(?=.{{1,32}}$){_NAME}",
+        "1 to 32 letters, digits, dots, dashes and underscores, and not look like the kernel's own md127",
+    ),
+    "chunk": _chunk,
+    "filesystem": choice(*_LABEL_BYTES),
+    "label": string,
+    "mountpoint": mountpoint,
+    "mount_options": as_argument(_mount_options, type="list", elements="str"),
+    "owner": text_or_number,
+    "group": text_or_number,
+    "mode": as_argument(_mode, type="raw"),
+    "force_devices": _DISKS,
+    "adopt": boolean,
+}
+_FORM = record(_FORMS, null_is_absent=True, defaults=DEFAULTS)
+ARGUMENTS = arguments_of(_FORMS, DEFAULTS)
+"""The options as Ansible has them."""
 
 
 def parse(options: Mapping[str, Any]) -> ScratchOptions:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -17,10 +17,13 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import (
     Form,
     Malformed,
     absolute_path,
+    arguments_of,
+    as_argument,
     boolean,
     check_seconds,
     checked,
     choice,
+    defaults_of,
     guid,
     instance_of,
     integer,
@@ -136,3 +139,31 @@ def test_what_each_form_takes(form: Form[Any], good: list[Any], bad: list[Any], 
 
 def test_null_may_stand_for_something_else() -> None:
     assert optional(boolean, "none")("x", None) == "none"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Options of a module."""
+
+    path: str
+    size: int = 3
+    words: tuple[str, ...] = ("a",)
+    limits: dict[str, Any] = field(default_factory=dict)
+    mode: str | None = None
+
+
+def test_forms_are_a_modules_arguments() -> None:
+    forms: dict[str, Form[Any]] = {
+        "path": plain_path,
+        "size": optional(number(whole=True)),
+        "words": list_of(choice("a", "b")),
+        "limits": mapping_of(string, number()),
+        "mode": as_argument(text, type="raw"),
+    }
+    assert arguments_of(forms, defaults_of(Asked), required=("path",)) == {
+        "path": {"type": "path", "required": True},
+        "size": {"type": "int", "default": 3},
+        "words": {"type": "list", "elements": "str", "choices": ["a", "b"], "default": ["a"]},
+        "limits": {"type": "dict", "default": {}},
+        "mode": {"type": "raw"},
+    }
