@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, Callable, TypeVar
+from weakref import WeakKeyDictionary
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 Form = Callable[[str, Any], _T]
 
-_AS_ARGUMENT: dict[Any, dict[str, Any]] = {}
+_AS_ARGUMENT: MutableMapping[Any, dict[str, Any]] = WeakKeyDictionary()
 """What Ansible is told of a module's options that have these forms; of others that they are texts."""
 _TEXT = {"type": "str"}
 
