@@ -73,6 +73,15 @@ def test_what_nccl_reads_is_in_place(node: Host) -> None:
         assert own == "1", "what a job sets must stay"
 
 
+def test_what_it_will_mount_is_mounted_when_somebody_looks(node: Host) -> None:
+    """The kernel of a container has no Lustre, so nobody does here."""
+    unit = node.file("/etc/systemd/system/lustre.mount").content_string
+    assert "What=10.0.1.7@tcp:/lustrefs" in unit
+    assert "Type=lustre" in unit
+    assert node.service("lustre.automount").is_enabled
+    assert not node.mount_point("/lustre").exists
+
+
 def test_the_image_is_one_for_large_jobs(node: Host) -> None:
     """Limits are left alone in a container, whose host sets them: a login that may not raise them would fail."""
     assert "vm.zone_reclaim_mode" in node.file("/etc/sysctl.d/99-zz-hpcai-image.conf").content_string
