@@ -159,6 +159,7 @@ def is_unchanged(done: subprocess.CompletedProcess[str]) -> bool:
     return done.returncode == 0 and "changed=0" in done.stdout
 
 
+@pytest.mark.thorough
 def test_bake_then_configure_then_boot_on_the_temporary_disk(machine: Machine) -> None:
     baked = machine.play("install")
     assert baked.returncode == 0, baked.stdout

@@ -110,6 +110,7 @@ def node(tmp_path: pathlib.Path, library: pathlib.Path) -> Iterator[GpuNode]:
     played.end()
 
 
+@pytest.mark.thorough
 def test_an_image_is_baked_without_gpu_and_driver_and_its_boot_does_the_rest(node: GpuNode) -> None:
     node.environment["LD_LIBRARY_PATH"] = ""
     foretold = node.play("install", "--check", **OPTIONS)
@@ -134,6 +135,7 @@ def test_an_image_is_baked_without_gpu_and_driver_and_its_boot_does_the_rest(nod
     assert {path: digest for path, digest in node.files().items() if path in baked} == baked
 
 
+@pytest.mark.thorough
 def test_a_converged_node_costs_five_tasks(node: GpuNode) -> None:
     node.write("/etc/hpcai/node.json", SETTINGS)
     before = node.files()

@@ -30,6 +30,7 @@ OPTIONS = {
 SERVICE = """: > /etc/nccl.conf; printf 'NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml\\n' > /etc/nccl.conf"""
 
 
+@pytest.mark.thorough
 def test_an_image_keeps_the_options_and_its_boot_does_the_rest(node: PlayedNode) -> None:
     foretold = node.play("install", "--check", **OPTIONS)
     assert (foretold["changed"], node.files()) == (2, {})
@@ -51,6 +52,7 @@ def test_an_image_keeps_the_options_and_its_boot_does_the_rest(node: PlayedNode)
     assert node.play("main", **OPTIONS)["changed"] == 0
 
 
+@pytest.mark.thorough
 def test_a_converged_node_costs_three_tasks(node: PlayedNode) -> None:
     node.write("/etc/hpcai/node.json", NODE)
     assert node.play("main", "--check", **OPTIONS)["changed"] == 2
@@ -111,6 +113,7 @@ def test_the_block_comes_back_after_the_images_service_also_for_ansible(node: Pl
         assert (node.text("/etc/nccl.conf") or "") == f"{ours}NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml\n"
 
 
+@pytest.mark.thorough
 def test_a_login_shell_gets_the_defaults_and_a_job_overrides_them(node: PlayedNode) -> None:
     node.write("/etc/hpcai/node.json", NODE)
     node.write("/usr/local/nccl-rdma-sharp-plugins/lib/libnccl-net.so", "elf")
