@@ -23,7 +23,7 @@ from simulated.ops_repository import OpsRepository
 
 pytestmark = pytest.mark.timeout(900)
 
-MOST = 60
+MOST = 80
 COMPUTE = "compute000000"
 STATED = re.compile(r"^On a converged compute node (?:it )?costs? (\d+) tasks?\b", re.MULTILINE)
 
