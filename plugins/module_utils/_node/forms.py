@@ -260,6 +260,11 @@ def string(path: str, value: Any) -> str:
     return value
 
 
+def any_path(path: str, value: Any) -> str:
+    """A path, perhaps one from the working folder on."""
+    return string(path, value)
+
+
 def absolute_path(path: str, value: Any) -> str:
     """A path from the root folder on."""
     if not isinstance(value, str) or not value.startswith("/"):
@@ -331,6 +336,7 @@ def cpus_of(content: str) -> frozenset[int]:
     return frozenset(cpus)
 
 
+as_argument(any_path, type="path")
 as_argument(boolean, type="bool")
 as_argument(mapping, type="dict")
 as_argument(check_seconds, type="float")

@@ -12,8 +12,8 @@ from typing import Any
 
 from ...forms import (
     Form,
+    any_path,
     arguments_of,
-    as_argument,
     boolean,
     choice,
     defaults_of,
@@ -70,7 +70,7 @@ _FORMS: Mapping[str, Form[Any]] = {
     "verify": choice(STRICT, OMIT, WARN, IGNORE),
     "state": choice(PRESENT, ABSENT),
     "force": boolean,
-    "root": as_argument(lambda path, value: string(path, value), type="path"),
+    "root": any_path,
     "persistent": boolean,
     "apply": boolean,
 }

@@ -40,7 +40,7 @@ def test_one_wish_has_one_text_in_the_file() -> None:
     ("options", "words"),
     [
         ({"stat": "max"}, "unknown keys stat; known are state, "),
-        ({"state": "fast"}, "state must be max, default or explicit, not 'fast'"),
+        ({"state": "fast"}, "state must be max, explicit or default, not 'fast'"),
         ({"method": "boost"}, "method must be auto, application or locked, not 'boost'"),
         ({"on_unsupported": "ignore"}, "on_unsupported must be fail or warn, not 'ignore'"),
         ({"state": "explicit"}, "state=explicit needs graphics_mhz or memory_mhz"),
