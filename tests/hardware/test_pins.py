@@ -52,7 +52,8 @@ def start_ranks(machine: Machine, names: list[str]) -> None:
     ]
     machine.run("\n".join(lines))
     there = " ".join(f"/run/ranks/{name}.*" for name in names)
-    machine.wait_until(f"[ $(ls {there} | wc -l) = {len(ranks)} ]", 120)
+    # One of them has a tenth of an emulated CPU to start Python with.
+    machine.wait_until(f"[ $(ls {there} | wc -l) = {len(ranks)} ]", 240)
 
 
 @pytest.fixture(scope="module")

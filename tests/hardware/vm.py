@@ -314,7 +314,7 @@ class Machine:
 
     def wait_until(self, command: str, limit: float = 60) -> None:
         """Ask until a command succeeds."""
-        self.run(f"timeout {limit:.0f} sh -c {shlex.quote(f'until {command}; do sleep 0.1; done')}", limit + 30)
+        self.run(f"timeout {limit:.0f} sh -c {shlex.quote(f'until {command}; do sleep 0.5; done')}", limit + 30)
 
     # Disks
 
