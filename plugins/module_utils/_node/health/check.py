@@ -46,7 +46,7 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
     # The arbiter may drain the node.
     REPORT: (FAIL,),
 }
-"""Which verdicts have a consequence in which context; for a check only those of cause NODE."""
+"""Which verdicts have a consequence in which context. For PROLOG and REPORT the cause must be NODE, too."""
 
 
 @dataclass(frozen=True)
