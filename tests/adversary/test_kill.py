@@ -27,6 +27,7 @@ ATTACKS = {
     "closes what it writes to": "exec >&- 2>&- <&-; sleep 4712",
 }
 
+DAILY = {"stops all of its processes", "kills its slurmstepd"}
 
 PROGRAM = "/opt/silent_fuse_server.py"
 SILENT_SERVER = """\
@@ -84,7 +85,13 @@ def test_a_process_that_hangs_on_its_own_silent_fuse_server_is_freed(
     eventually(lambda: target.state() == "idle", IDLE_S, target.state)
 
 
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(attack, id=name, marks=() if name in DAILY else pytest.mark.thorough)
+        for name, attack in ATTACKS.items()
+    ],
+)
 def test_a_user_who_kills_and_stops_processes_drains_nothing(
     alice: Any, target: Node, eventually: Eventually, attack: str
 ) -> None:

@@ -147,6 +147,7 @@ def test_an_instance_with_a_script_as_user_data_belongs_to_no_cluster(boot: Boot
     assert "in no cluster: the user data is not JSON" in first.summary
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("status", [404, 410, 429, 500])
 def test_a_metadata_service_that_comes_late_costs_only_time(simulator: Simulator, boot: Boot, status: int) -> None:
     simulator.add_fault("metadata/", status=status, service="imds", times=3)

@@ -22,11 +22,12 @@ CONTROLLER, ALIVE, DEAD = "10.78.0.4", "10.78.0.5", "10.78.0.6"
 @pytest.fixture(scope="module")
 def run_with_dead_node(azure: Cluster, inventory_source: Path) -> Recap:
     """A run in which every node has work to do, and one of three does not answer ssh."""
-    for address in (CONTROLLER, ALIVE, DEAD):
-        azure.ssh(address, "sudo rm /etc/hpcai/node.json")
+    azure.ssh(CONTROLLER, "sudo rm /etc/slurm/cgroup.conf")
+    for address in (ALIVE, DEAD):
+        azure.ssh(address, "sudo rm /etc/hpcai/job_hooks.json")
     # Unchecked, because the command ends the connection that it came by.
     azure.ssh(DEAD, "sudo systemctl stop ssh.socket ssh.service; sudo pkill -f 'sshd: .*'", check=False)
-    return azure.site(inventory_source, "-e", "hpcai_connect_timeout=10")
+    return azure.slurm(inventory_source, "-e", "hpcai_connect_timeout=10")
 
 
 def revive(azure: Cluster) -> None:
@@ -68,7 +69,7 @@ def test_it_is_kept_out_of_scheduling(azure: Cluster, run_with_dead_node: Recap)
 
 def test_it_comes_back_with_the_next_run(azure: Cluster, inventory_source: Path, run_with_dead_node: Recap) -> None:
     revive(azure)
-    run = azure.site(inventory_source)
+    run = azure.slurm(inventory_source)
     assert run.rc == 0, run.output
     azure.wait_for_nodes(CONTROLLER, {"compute-0": "idle", "compute-3": "idle"})
 

@@ -75,6 +75,8 @@ def test_shipped_scripts_ran_around_a_job_and_left_their_logs(alice: Any, node: 
     ]
 
 
+# Daily, the prolog over its limit drains its node too.
+@pytest.mark.thorough
 def test_prolog_that_fails_drains_its_node_and_the_job_runs_elsewhere(
     controller: Host, alice: Any, broken: Callable[..., Node], eventually: Eventually
 ) -> None:

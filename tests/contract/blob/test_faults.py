@@ -67,6 +67,7 @@ def test_a_wrong_sas_is_told_and_never_shown(node: Node, plain: str, tmp_path: P
     assert f"azcopy's logs are in {logs}." in done["error"]
 
 
+@pytest.mark.thorough
 def test_a_sas_that_ends_between_listing_and_copying_is_told(node: Node, plain: str, tmp_path: Path) -> None:
     # azcopy itself ends with 'Completed' here, and with exit status 0.
     words = ["run", "--source", plain, "--target", str(tmp_path / "to")]
@@ -111,6 +112,7 @@ def test_a_blob_that_vanished_is_named(node: Node, account: Azurite, tmp_path: P
     assert f"{done['left'][0]!r}: the blob is not there any more (404): list anew and plan again" in done["problem"]
 
 
+@pytest.mark.thorough
 def test_a_blob_that_was_changed_since_is_not_taken(node: Node, account: Azurite, tmp_path: Path) -> None:
     url = account.container("changing")
     account.put("changing", "a", b"x" * 10)
@@ -155,6 +157,7 @@ def test_a_disk_that_fills_up_is_told(node: Node, account: Azurite, small_disk: 
     assert left_below(small_disk) == []
 
 
+@pytest.mark.thorough
 def test_an_account_that_throttles_is_told(node: Node, account: Azurite, plain: str, tmp_path: Path) -> None:
     front = Front(account.port, lambda method, path: "/plain/" in path)
     try:

@@ -172,6 +172,7 @@ def test_a_gpu_that_does_not_answer_is_asked_twice_and_named(node: GpuMachine) -
     assert node.calls("nvmlDeviceGetUUID 6") == ["nvmlDeviceGetUUID 6"] * 2
 
 
+@pytest.mark.thorough
 def test_eight_gpus_that_do_not_answer_take_no_eight_times_the_limit(node: GpuMachine) -> None:
     node.play(hang__nvmlDeviceGetUUID=120)
     node.settings("gpu", timeout=2)

@@ -109,6 +109,7 @@ def test_a_resource_group_that_does_not_exist_fails_the_source(source: Source) -
     assert "404 ResourceGroupNotFound" in error
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("match", ALL_LISTS)
 def test_throttling_once_is_waited_for(source: Source, match: str) -> None:
     source.simulator.add_fault(match, status=429, code="TooManyRequests", headers={"Retry-After": "1"}, times=1)
@@ -190,6 +191,7 @@ def test_a_connection_that_drops_once_is_tried_again(source: Source, match: str)
     assert members(source.read(), "hpcai_compute") > UNIFORM
 
 
+@pytest.mark.thorough
 def test_a_connection_that_always_drops_fails_the_source(source: Source) -> None:
     source.simulator.add_fault(INSTANCES, action="drop")
 
@@ -232,6 +234,7 @@ def test_a_next_link_that_repeats_does_not_go_round_for_ever(paged: Source, matc
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("match", ALL_LISTS)
 def test_a_page_that_hangs_ends_within_the_timeout_and_is_named(source: Source, match: str) -> None:
     source.simulator.add_fault(match, action="hang")

@@ -14,6 +14,7 @@ from .reading import Source
 from .replacing import Controller, health, posts, replace, task, words
 
 
+@pytest.mark.thorough
 def test_nothing_is_done_unless_confirmed(source: Source, controller: Controller) -> None:
     done = replace(source, controller, hpcai_replace="compute-3")
 

@@ -14,6 +14,7 @@ from .reading import Source, facts
 from .replacing import SQUEUE_AWAY, Controller, posts, replace, words
 
 
+@pytest.mark.thorough
 def test_marked_machines_are_meant_by_default(source: Source, controller: Controller) -> None:
     vm_id = facts(source.read(include_vms="tagged"), "compute000000")["azure_vm_id"]
     controller.mark(vm_id.upper(), "99999999-0000-4000-8000-000000000000")
@@ -61,6 +62,7 @@ def test_arbiter_that_does_not_tell_is_no_arbiter_that_marked_nothing(
     assert posts(source) == []
 
 
+@pytest.mark.thorough
 def test_check_mode_says_what_it_would_do(source: Source, controller: Controller) -> None:
     done = replace(source, controller, "--check", hpcai_replace="compute-3")
 
@@ -189,6 +191,7 @@ def test_what_mends_no_hardware_is_refused(
     assert (controller.updates, posts(source)) == ([], [])
 
 
+@pytest.mark.thorough
 def test_most_of_a_set_goes_by_force_only(source: Source, controller: Controller) -> None:
     done = replace(source, controller, hpcai_replace="compute-[0,3]", hpcai_replace_confirm=True)
 

@@ -26,7 +26,7 @@ AnsiblePlaybook = Callable[..., subprocess.CompletedProcess[str]]
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.daily(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("pipelining", [True, False])
 def test_as_ansible_sends_it(ansible_playbook: AnsiblePlaybook, tmp_path: pathlib.Path, pipelining: bool) -> None:
     """From AnsiballZ's zip file on the ansible-core at hand; what it installs is what a clone has, and it works."""

@@ -260,6 +260,7 @@ def test_alert_fires_when_it_should_and_only_then(
     assert not fires_on(tmp_path, alert, quiet), alert
 
 
+@pytest.mark.daily(2)
 @needs_promtool
 @pytest.mark.parametrize(
     ("alert", "old"),
