@@ -24,11 +24,11 @@ from pathlib import Path
 from simulator.backends.containers import apt_sources
 from simulator.backends.containers.base_image import digest
 from simulator.backends.containers.places import IMAGE_FILES, cache_dir, locked
+from simulator.suite import suite
 
 FILES = Path(__file__).resolve().parent / "image_files"
 ZIP_CACHE = IMAGE_FILES / "zip_cache.py"
 """What the machines of both kinds have."""
-SUITE = "bookworm"
 KEPT = 2
 """Images that stay, by last use: two checkouts side by side do not rebuild each other's."""
 PARTS = ("vmlinuz", "initrd", "root.img", "key", "host_key.pub")
@@ -79,8 +79,8 @@ def packages() -> list[str]:
 
 def key() -> str:
     """Content hash of all that goes into the image."""
-    parts = [SUITE.encode(), platform.machine().encode()]
-    parts += [text.encode() for text in apt_sources.for_suite(SUITE) + apt_sources.options()]
+    parts = [suite().encode(), platform.machine().encode()]
+    parts += [text.encode() for text in apt_sources.for_suite(suite()) + apt_sources.options()]
     for path in sorted([*FILES.iterdir(), ZIP_CACHE]):
         parts += [path.name.encode(), path.read_bytes()]
     return digest(parts)
@@ -106,7 +106,7 @@ def _build(target: Path, report: Callable[[str], None]) -> None:
             f"the emulated machine is an x86-64 with that Debian's packages; this host is {platform.machine()}"
         )
     began = time.monotonic()
-    report(f"Debian {SUITE} by mmdebstrap, {len(packages())} packages and what they need (two minutes or so)")
+    report(f"Debian {suite()} by mmdebstrap, {len(packages())} packages and what they need (two minutes or so)")
     with tempfile.TemporaryDirectory(prefix="building-", dir=target.parent) as name:
         folder = Path(name)
         output = folder / "image"
@@ -125,7 +125,7 @@ def _build(target: Path, report: Callable[[str], None]) -> None:
 
 def _command(folder: Path, output: Path) -> list[str]:
     source_files = []
-    for number, text in enumerate(apt_sources.for_suite(SUITE)):
+    for number, text in enumerate(apt_sources.for_suite(suite())):
         path = folder / f"source{number}.{'sources' if text.startswith('Types:') else 'list'}"
         path.write_text(text, encoding="utf-8")
         source_files.append(str(path))
@@ -147,7 +147,7 @@ def _command(folder: Path, output: Path) -> list[str]:
         "--essential-hook=mkdir -p \"$1/etc/initramfs-tools\" && printf 'update_initramfs=no\\n' "
         '> "$1/etc/initramfs-tools/update-initramfs.conf"',
         f'--customize-hook={FILES / "customize.sh"} "$1" {FILES} {output} {owner} {ZIP_CACHE}',
-        SUITE,
+        suite(),
         "/dev/null",
         *source_files,
     ]

@@ -107,7 +107,6 @@ class Server:
             tls = self.authority.server_context(vaults)
             self.vault_port = self._listen(host, self._port + 2 if self._port else 0, application, tls)
         key = str(self._state_dir / PRIVATE) if self._state_dir != Path() else ""
-        self._opened = True
         self._backend.open(
             NetworkSpec(
                 self.scenario.name,
@@ -120,6 +119,7 @@ class Server:
             ),
             self._state_dir,
         )
+        self._opened = True
         location = self.scenario.virtual_networks[0].location
         return self.operations.start("boot", location, self.context.effects.boot(self.model.instances()))
 

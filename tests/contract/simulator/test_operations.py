@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
+from simulator import scenario
+from simulator.backends import BackendError
 from simulator.backends.recording import RecordingBackend
+from simulator.server import Server
 from simulator.testing import Simulator, running
 
 GROUP = "hpcai-sim"
@@ -302,3 +305,13 @@ def test_a_stopping_simulator_closes_its_backend() -> None:
     with running(SCENARIO, backend=backend):
         assert not backend.closed
     assert backend.closed
+
+
+def test_a_backend_that_could_not_open_is_not_closed(backend: RecordingBackend) -> None:
+    """As where another site has the network: that error is the one to see, and none from closing what never was."""
+    backend.broken.add("open")
+    server = Server(scenario.parse(SCENARIO), backend, port=0)
+    with pytest.raises(BackendError, match="open failed on purpose"):
+        server.start()
+    server.stop()
+    assert not backend.closed

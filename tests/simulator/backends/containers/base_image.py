@@ -21,8 +21,8 @@ from simulator.backends.containers import apt_sources
 from simulator.backends.containers.places import IMAGE_FILES, authority_dir, cache_dir, locked
 from simulator.backends.containers.podman import Podman
 from simulator.backends.containers.privilege import give_to_caller
+from simulator.suite import suite
 
-SUITE = "bookworm"
 REPOSITORY = "localhost/hpcai-simulator/base"
 AUTHORITIES = Path("/usr/local/share/ca-certificates")
 STEP = re.compile(r"^I: ((?:downloading|extracting|installing|creating).*?)(?:\.\.\.)?$")
@@ -44,8 +44,8 @@ def digest(parts: list[bytes]) -> str:
 
 def key() -> str:
     """Content hash of all that goes into the base image."""
-    parts = [SUITE.encode(), platform.machine().encode()]
-    parts += [text.encode() for text in apt_sources.for_suite(SUITE) + apt_sources.options()]
+    parts = [suite().encode(), platform.machine().encode()]
+    parts += [text.encode() for text in apt_sources.for_suite(suite()) + apt_sources.options()]
     for path in sorted(IMAGE_FILES.iterdir()):
         if path.is_file():
             parts += [path.name.encode(), path.read_bytes()]
@@ -75,10 +75,10 @@ def build(podman: Podman, report: Callable[[str], None]) -> str:
     if podman.image_exists(wanted):
         return wanted
     began = time.monotonic()
-    report(f"base image: Debian {SUITE} by mmdebstrap, {len(packages())} packages and what they need (under a minute)")
+    report(f"base image: Debian {suite()} by mmdebstrap, {len(packages())} packages and what they need (under a minute)")
     log_path = cache_dir() / "base-image.log"
     with tempfile.TemporaryDirectory(prefix="hpcai-base-") as folder:
-        sources = apt_sources.for_suite(SUITE)
+        sources = apt_sources.for_suite(suite())
         source_files = []
         for number, text in enumerate(sources):
             path = Path(folder) / f"source{number}.{'sources' if text.startswith('Types:') else 'list'}"
@@ -92,7 +92,7 @@ def build(podman: Podman, report: Callable[[str], None]) -> str:
             *(f"--aptopt={option}" for option in apt_sources.options()),
             "--dpkgopt=force-unsafe-io",
             f'--customize-hook={IMAGE_FILES / "customize.sh"} "$1" {IMAGE_FILES} {authority_dir() / CERTIFICATE}',
-            SUITE,
+            suite(),
             "-",
             *source_files,
         ]
