@@ -40,16 +40,19 @@ _CAME: Mapping[str, Mapping[Release, str]] = {
         (24, 11): "CloneNSEpilog CloneNSScript EntireStepInNS",
     },
 }
+# The first release that refuses a key, be it that its table lacks the key or that a line after the parsing ends the
+# daemon ("has been removed", read_config.c); those refused by all supported releases stand at OLDEST.
 _WENT: Mapping[str, Mapping[Release, str]] = {
     "slurm.conf": {
+        OLDEST: "AccountingStorageLoc AccountingStoreJobComment FastSchedule SallocDefaultCommand",
         (23, 2): "SlurmctldPlugstack",
         (24, 5): "SchedulerAuth",
         (25, 5): "FrontendName",
-        (25, 11): "AccountingStorageLoc",
     },
     "cgroup.conf": {
+        OLDEST: "RootOwnedCgroups",
         # CgroupAutomount is read and does nothing from 23.11 on (RELEASE_NOTES of 23.11).
-        (23, 11): "AllowedKmemSpace CgroupAutomount ConstrainKmemSpace MaxKmemPercent MinKmemSpace RootOwnedCgroups",
+        (23, 11): "AllowedKmemSpace CgroupAutomount ConstrainKmemSpace MaxKmemPercent MinKmemSpace",
         (25, 11): "CgroupReleaseAgentDir",
     },
 }
@@ -58,14 +61,14 @@ _WENT: Mapping[str, Mapping[Release, str]] = {
 _ALWAYS = """
     accountingstoragebackuphost accountingstorageenforce accountingstorageexternalhost accountingstoragehost
     accountingstorageparameters accountingstoragepass accountingstorageport accountingstoragetres
-    accountingstoragetype accountingstorageuser accountingstoreflags accountingstorejobcomment
+    accountingstoragetype accountingstorageuser accountingstoreflags
     acctgatherenergytype acctgatherfilesystemtype acctgatherinfinibandtype acctgatherinterconnecttype
     acctgathernodefreq acctgatherprofiletype allowspecresourcesusage authaltparameters authalttypes authinfo
     authtype backupaddr backupcontroller batchstarttimeout bcastexclude bcastparameters burstbufferparameters
     burstbuffertype clifilterplugins clustername communicationparameters completewait controladdr controlmachine
     corespecplugin cpufreqdef cpufreqgovernors credtype cryptotype debugflags defcpupergpu defmempercpu
     defmempergpu defmempernode dependencyparameters disablerootjobs downnodes eiotimeout enforcepartlimits
-    epilog epilogmsgtime epilogslurmctld extsensorsfreq extsensorstype fairsharedampeningfactor fastschedule
+    epilog epilogmsgtime epilogslurmctld extsensorsfreq extsensorstype fairsharedampeningfactor
     federationparameters firstjobid getenvtimeout gpufreqdef grestypes groupupdateforce groupupdatetime
     healthcheckinterval healthchecknodestate healthcheckprogram inactivelimit interactivestepoptions
     jobacctgatherfrequency jobacctgatherparams jobacctgathertype jobcomphost jobcomploc jobcompparams
@@ -82,7 +85,7 @@ _ALWAYS = """
     prolog prologepilogtimeout prologflags prologslurmctld propagateprioprocess propagateresourcelimits
     propagateresourcelimitsexcept rebootprogram reconfigflags requeueexit requeueexithold resumefailprogram
     resumeprogram resumerate resumetimeout resvepilog resvoverrun resvprolog returntoservice routeplugin
-    sallocdefaultcommand sbcastparameters schedulerparameters schedulertimeslice schedulertype scronparameters
+    sbcastparameters schedulerparameters schedulertimeslice schedulertype scronparameters
     selecttype selecttypeparameters slurmctldaddr slurmctlddebug slurmctldhost slurmctldlogfile
     slurmctldparameters slurmctldpidfile slurmctldport slurmctldprimaryoffprog slurmctldprimaryonprog
     slurmctldsyslogdebug slurmctldtimeout slurmddebug slurmdlogfile slurmdparameters slurmdpidfile slurmdport
@@ -105,7 +108,7 @@ def came_with(file: str, key: str) -> Release | None:
 
 
 def gone_since(file: str, key: str) -> Release | None:
-    """Return the first release that no longer knows a key; None for one that is not known to be gone."""
+    """Return the first release that refuses a key it once had; None for one that is not known to be gone."""
     return _release_in(_WENT, file, key)
 
 

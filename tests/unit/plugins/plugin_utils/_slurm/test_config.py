@@ -136,7 +136,6 @@ def test_keys_that_came(file: str, key: str, before: tuple[int, int], since: tup
     [
         ("slurm.conf", "SlurmctldPlugstack", (22, 5), (23, 2)),
         ("slurm.conf", "SchedulerAuth", (23, 11), (24, 5)),
-        ("slurm.conf", "AccountingStorageLoc", (25, 5), (25, 11)),
         ("cgroup.conf", "ConstrainKmemSpace", (23, 2), (23, 11)),
         ("cgroup.conf", "CgroupAutomount", (22, 5), (23, 11)),
         ("cgroup.conf", "CgroupReleaseAgentDir", (25, 5), (25, 11)),
@@ -146,6 +145,23 @@ def test_keys_that_went(file: str, key: str, last: tuple[int, int], gone: tuple[
     check_keys(file, [key], last)
     with pytest.raises(ConfigError, match=f"^{file}: {key} is gone since Slurm {shown(gone)}, and slurm_release is"):
         check_keys(file, [key], gone)
+
+
+@pytest.mark.parametrize("release", [(22, 5), (24, 11), (26, 5)])
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        ("slurm.conf", "AccountingStorageLoc"),
+        ("slurm.conf", "AccountingStoreJobComment"),
+        ("slurm.conf", "SallocDefaultCommand"),
+        ("slurm.conf", "FastSchedule"),
+        ("cgroup.conf", "RootOwnedCgroups"),
+    ],
+)
+def test_keys_that_no_supported_release_takes(file: str, key: str, release: tuple[int, int]) -> None:
+    """Slurm's parser still knows most of them, and its daemons end at once."""
+    with pytest.raises(ConfigError, match=f"^{file}: {key} is gone since Slurm 22.05, and slurm_release is"):
+        check_keys(file, [key], release)
 
 
 def test_what_is_the_same_in_all_releases_is_not_looked_at() -> None:
