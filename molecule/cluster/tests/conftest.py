@@ -17,6 +17,7 @@ ORDER = (
     # These look, and run jobs.
     "test_cluster.py",
     "test_packages.py",
+    "test_keys.py",
     "test_scheduling.py",
     "test_users.py",
     "test_image.py",

@@ -19,7 +19,7 @@ NEWEST_WITH_KNOWN_EFFECTS: Release = (25, 11)
 # slurm-22-05-0-1 to slurm-26-05-0-1 of Slurm's repository: slurm_conf_options in src/common/read_config.c, the options
 # in src/interfaces/cgroup.c and in read_jcconf.c of job_container/tmpfs (namespace/tmpfs from 25.11 on). A daemon does
 # not start on a key that it does not know.
-_CAME: Mapping[str, Mapping[Release, str]] = {
+CAME: Mapping[str, Mapping[Release, str]] = {
     "slurm.conf": {
         (23, 2): "MaxBatchRequeue PreemptParameters SuspendExcStates",
         (24, 5): "HashPlugin TLSParameters TLSType",
@@ -42,7 +42,7 @@ _CAME: Mapping[str, Mapping[Release, str]] = {
 }
 # The first release that refuses a key, be it that its table lacks the key or that a line after the parsing ends the
 # daemon ("has been removed", read_config.c); those refused by all supported releases stand at OLDEST.
-_WENT: Mapping[str, Mapping[Release, str]] = {
+WENT: Mapping[str, Mapping[Release, str]] = {
     "slurm.conf": {
         OLDEST: "AccountingStorageLoc AccountingStoreJobComment FastSchedule SallocDefaultCommand",
         (23, 2): "SlurmctldPlugstack",
@@ -58,7 +58,7 @@ _WENT: Mapping[str, Mapping[Release, str]] = {
 }
 # The keys of slurm.conf that all releases from 22.05 to 25.11 know (slurm_conf_options in Slurm's read_config.c), in
 # lower case.
-_ALWAYS = """
+ALWAYS = """
     accountingstoragebackuphost accountingstorageenforce accountingstorageexternalhost accountingstoragehost
     accountingstorageparameters accountingstoragepass accountingstorageport accountingstoragetres
     accountingstoragetype accountingstorageuser accountingstoreflags
@@ -104,12 +104,12 @@ def shown(release: Release) -> str:
 
 def came_with(file: str, key: str) -> Release | None:
     """Return the first release that knows a key; None for one that is not known to be new."""
-    return _release_in(_CAME, file, key)
+    return _release_in(CAME, file, key)
 
 
 def gone_since(file: str, key: str) -> Release | None:
     """Return the first release that refuses a key it once had; None for one that is not known to be gone."""
-    return _release_in(_WENT, file, key)
+    return _release_in(WENT, file, key)
 
 
 def has_known_effects(key: str) -> bool:
@@ -117,7 +117,7 @@ def has_known_effects(key: str) -> bool:
     came = came_with("slurm.conf", key)
     if came:
         return came <= NEWEST_WITH_KNOWN_EFFECTS
-    return key.lower() in _ALWAYS.split() or gone_since("slurm.conf", key) is not None
+    return key.lower() in ALWAYS.split() or gone_since("slurm.conf", key) is not None
 
 
 def _release_in(table: Mapping[str, Mapping[Release, str]], file: str, key: str) -> Release | None:

@@ -75,7 +75,9 @@ def build(podman: Podman, report: Callable[[str], None]) -> str:
     if podman.image_exists(wanted):
         return wanted
     began = time.monotonic()
-    report(f"base image: Debian {suite()} by mmdebstrap, {len(packages())} packages and what they need (under a minute)")
+    report(
+        f"base image: Debian {suite()} by mmdebstrap, {len(packages())} packages and what they need (under a minute)"
+    )
     log_path = cache_dir() / "base-image.log"
     with tempfile.TemporaryDirectory(prefix="hpcai-base-") as folder:
         sources = apt_sources.for_suite(suite())
