@@ -51,8 +51,7 @@ WENT: Mapping[str, Mapping[Release, str]] = {
     },
     "cgroup.conf": {
         OLDEST: "RootOwnedCgroups",
-        # CgroupAutomount is read and does nothing from 23.11 on (RELEASE_NOTES of 23.11).
-        (23, 11): "AllowedKmemSpace CgroupAutomount ConstrainKmemSpace MaxKmemPercent MinKmemSpace",
+        (23, 11): "AllowedKmemSpace ConstrainKmemSpace MaxKmemPercent MinKmemSpace",
         (25, 11): "CgroupReleaseAgentDir",
     },
 }

@@ -137,7 +137,6 @@ def test_keys_that_came(file: str, key: str, before: tuple[int, int], since: tup
         ("slurm.conf", "SlurmctldPlugstack", (22, 5), (23, 2)),
         ("slurm.conf", "SchedulerAuth", (23, 11), (24, 5)),
         ("cgroup.conf", "ConstrainKmemSpace", (23, 2), (23, 11)),
-        ("cgroup.conf", "CgroupAutomount", (22, 5), (23, 11)),
         ("cgroup.conf", "CgroupReleaseAgentDir", (25, 5), (25, 11)),
     ],
 )
