@@ -29,7 +29,7 @@ from simulator.suite import suite
 FILES = Path(__file__).resolve().parent / "image_files"
 ZIP_CACHE = IMAGE_FILES / "zip_cache.py"
 """What the machines of both kinds have."""
-KEPT = 2
+KEPT = 4
 """Images that stay, by last use: two checkouts side by side do not rebuild each other's."""
 PARTS = ("vmlinuz", "initrd", "root.img", "key", "host_key.pub")
 STEP = re.compile(r"^I: ((?:downloading|extracting|installing|running).*?)(?:\.\.\.)?$")
