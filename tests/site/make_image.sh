@@ -11,12 +11,14 @@ image="$1"
 root="$(mktemp -d)"
 trap 'rm -rf "${root}"' EXIT
 
-mkdir -p "${root}"/{bin,dev,etc,proc,sys,tmp,usr/bin,usr/lib,run,var/tmp}
+mkdir -p "${root}"/{dev,etc,proc,sys,tmp,usr/bin,usr/lib,run,var/tmp}
+# As nearly all images have it: Debian 13's PATH has no /bin of its own.
+ln -s usr/bin "${root}/bin"
 chmod 0755 "${root}"
 chmod 1777 "${root}/tmp" "${root}/var/tmp"
 for program in sh bash cat ls readlink sleep id hostname env mkdir touch; do
     path="$(command -v "${program}")"
-    cp -L "${path}" "${root}/bin/${program}"
+    cp -L "${path}" "${root}/usr/bin/${program}"
     # "name => path (address)", or the loader's path alone.
     { ldd "${path}" || true; } | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' | while read -r library; do
         [ -e "${library}" ] || continue
