@@ -17,7 +17,7 @@ PINNED = "HPCAI_NODE_IMAGE"
 """Environment variable: the image that prepare() found or built, for this process and the server it starts. The
 files it was made of may change while the server runs, or between the two. Set beforehand, it is the image to take."""
 KEPT = 4
-"""Images of each kind that stay, by last use: two checkouts side by side do not rebuild each other's, whatever suite."""
+"""Images of each kind that stay, by last use: two checkouts side by side keep theirs, of either suite."""
 
 
 def prepare(report: Callable[[str], None]) -> str:
