@@ -174,10 +174,11 @@ def chosen(tier: str, only: Sequence[str] = ()) -> tuple[Check, ...]:
         if name not in NAMES:
             raise NoSuchCheck(f"there is no check {name}: there are {', '.join(NAMES)}")
     names = [name for name in NAMES if (not only or name in only) and (tier != PROLOG or name in BEFORE_A_JOB)]
-    found = tuple(check for check in map(load, names) if tier in check.tiers)
-    left = [name for name in only if name not in [check.name for check in found]]
-    if left:
-        raise NoSuchCheck(f"{', '.join(left)} is not in tier {tier}: 'hpcnode health --list' tells the tiers of each")
-    if not found:
+    checks = tuple(check for check in map(load, names) if tier in check.tiers)
+    missing = [name for name in only if name not in [check.name for check in checks]]
+    if missing:
+        others = ", ".join(missing)
+        raise NoSuchCheck(f"{others} is not in tier {tier}: 'hpcnode health --list' tells the tiers of each")
+    if not checks:
         raise NoSuchCheck(f"tier {tier} has no checks: this hpcnode is not whole, install it anew")
-    return found
+    return checks

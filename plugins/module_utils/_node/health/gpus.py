@@ -20,7 +20,7 @@ from ..machine.root import Root
 LIMIT_S = 10.0
 """Seconds that one question may take: with persistence mode the driver answers in milliseconds, without it the first
 question starts all the GPUs."""
-PATIENCE_S = 2 * LIMIT_S + 8
+CHECK_LIMIT_S = 2 * LIMIT_S + 8
 """Seconds that a check needs which may be the first to ask: twice the limit, and to give up who does not answer."""
 
 _Answer = TypeVar("_Answer")
@@ -65,14 +65,14 @@ class Gpus:
 
     def links(self) -> tuple[NvLinks, ...]:
         """Return the state of the NVLinks of those GPUs that could be read."""
-        wanted = [gpu.index for gpu in self.readable()]
-        return self._once("links", lambda driver: driver.links(wanted) if wanted else ())
+        indexes = [gpu.index for gpu in self.readable()]
+        return self._once("links", lambda driver: driver.links(indexes) if indexes else ())
 
     def inforoms(self) -> dict[int, bool | str | None]:
         """Return for each GPU that could be read whether its InfoROM is as it was written; None if that cannot be told,
         a text if asking failed."""
-        wanted = [gpu.index for gpu in self.readable()]
-        return self._once("inforoms", lambda driver: driver.inforoms(wanted) if wanted else {})
+        indexes = [gpu.index for gpu in self.readable()]
+        return self._once("inforoms", lambda driver: driver.inforoms(indexes) if indexes else {})
 
     def facts(self) -> tuple[GpuFacts, ...]:
         """Return what ``gpu_clocks`` knows of the GPUs."""
@@ -93,10 +93,10 @@ class Gpus:
             except GpuError as error:
                 # Who did not answer twice is not asked again in this run, whatever the question.
                 self._known["driver" if error.kind == NO_ANSWER else what] = error
-        found: _Answer | GpuError = self._known["driver" if "driver" in self._known else what]
-        if isinstance(found, GpuError):
-            raise found
-        return found
+        answer: _Answer | GpuError = self._known["driver" if "driver" in self._known else what]
+        if isinstance(answer, GpuError):
+            raise answer
+        return answer
 
     def _twice(self, ask: Callable[[Driver], _Answer]) -> _Answer:
         try:

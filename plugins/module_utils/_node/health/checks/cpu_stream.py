@@ -59,7 +59,7 @@ def copy_bandwidth(cpus: Collection[int], size: int = SIZE, copies: int = COPIES
     Where a CPU cannot be used or memory is short, it returns ``words`` of that.
     """
     start, end = threading.Barrier(len(cpus) + 1), threading.Barrier(len(cpus) + 1)
-    said: list[str] = []
+    errors: list[str] = []
 
     def work(cpu: int) -> None:
         try:
@@ -77,7 +77,7 @@ def copy_bandwidth(cpus: Collection[int], size: int = SIZE, copies: int = COPIES
             # The map cannot be closed while somebody holds its address: it goes with the process.
             return
         except (OSError, threading.BrokenBarrierError) as error:
-            said.append(f"CPU {cpu}: {error}")
+            errors.append(f"CPU {cpu}: {error}")
             start.abort()
             end.abort()
 
@@ -92,7 +92,7 @@ def copy_bandwidth(cpus: Collection[int], size: int = SIZE, copies: int = COPIES
         end.wait(_WAIT_S)
         seconds = time.perf_counter() - began
     except threading.BrokenBarrierError:
-        return {"words": next(iter(said), "the CPUs did not come to an end")}
+        return {"words": next(iter(errors), "the CPUs did not come to an end")}
     return {"gbps": 2.0 * size * copies * len(cpus) / seconds / 1e9}
 
 
@@ -100,7 +100,7 @@ def copy_bandwidth(cpus: Collection[int], size: int = SIZE, copies: int = COPIES
 
 NAME = "cpu_stream"
 
-_TOOL_S, _OWN_S = 180.0, 60.0
+_TOOL_S, _COPIES_S = 180.0, 60.0
 _FOLDERS = ("/opt/stream", "/usr/local/stream")
 _HINT = "See that nobody else computes here, then replace the node"
 
@@ -141,9 +141,9 @@ def _by_copies(context: Context) -> tuple[list[Reading], list[Finding]]:
         device = f"NUMA node {node.id}"
         what = "copying in memory"
         try:
-            answer = within(_OWN_S, lambda cpus=node.cpus: copy_bandwidth(cpus))  # type: ignore[misc]
+            answer = within(_COPIES_S, lambda cpus=node.cpus: copy_bandwidth(cpus))  # type: ignore[misc]
         except Overdue:
-            findings.append(deep.no_answer(context, what, _OWN_S, device))
+            findings.append(deep.no_answer(context, what, _COPIES_S, device))
             continue
         except Died as error:
             answer = {"words": str(error)}

@@ -58,12 +58,12 @@ def parse(text: str) -> Diagnosis:
     """Return what a diagnosis printed; ``error`` says why where it is none."""
     start = text.find("{")
     try:
-        said = json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
+        document = json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
     except ValueError:
-        said = None
-    if not isinstance(said, Mapping):
+        document = None
+    if not isinstance(document, Mapping):
         return Diagnosis((), "it printed no JSON")
-    body = next((said[title] for title in _TITLES if isinstance(said.get(title), Mapping)), said)
+    body = next((document[title] for title in _TITLES if isinstance(document.get(title), Mapping)), document)
     error = _error_of(body)
     results = tuple(_results(body))
     return Diagnosis(results, error or ("" if results else "it printed no results"))
@@ -141,9 +141,9 @@ def measure(context: Context) -> Answer:
     findings = [finding for one in diagnosis.results for finding in _finding(one, present)]
     passed = sum(one.status == "pass" for one in diagnosis.results)
     if diagnosis.error and not any(finding.verdict == FAIL for finding in findings):
-        said = last_line(result) if diagnosis.error == "it printed no JSON" else diagnosis.error
+        reason = last_line(result) if diagnosis.error == "it printed no JSON" else diagnosis.error
         hint = "See that nvidia-dcgm runs: systemctl status nvidia-dcgm"
-        findings.append(Finding(UNKNOWN, f"dcgmi diag could not be done: {said}", hint=hint))
+        findings.append(Finding(UNKNOWN, f"dcgmi diag could not be done: {reason}", hint=hint))
     elif not passed and not findings:
         findings.append(Finding(UNKNOWN, "dcgmi diag left out all of its tests"))
     elif result.rc and not findings:
@@ -159,13 +159,13 @@ def _finding(result: TestResult, busids: list[str]) -> list[Finding]:
     # DCGM numbers the GPUs as NVML does, which is by PCI address.
     known = result.gpu is not None and result.gpu < len(busids)
     device = "" if result.gpu is None else busids[result.gpu] if known else f"GPU {result.gpu}"
-    said = f": {result.warnings[0]}" if result.warnings else ""
+    warning = f": {result.warnings[0]}" if result.warnings else ""
     where = f" of {device}" if device else ""
     if not result.status:
-        return [Finding(UNKNOWN, f"DCGM's test {result.test}{where} has no result{said}", device)]
+        return [Finding(UNKNOWN, f"DCGM's test {result.test}{where} has no result{warning}", device)]
     verdict = WARN if result.status == "warn" else FAIL
     how = "warns" if verdict == WARN else "failed"
-    return [Finding(verdict, f"DCGM's test {result.test}{where} {how}{said}", device)]
+    return [Finding(verdict, f"DCGM's test {result.test}{where} {how}{warning}", device)]
 
 
 DCGM = Check(

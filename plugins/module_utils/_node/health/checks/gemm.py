@@ -49,8 +49,8 @@ def measure(context: Context) -> Answer:
         missed = compared(readings, threshold, _WHAT, _HINT)
         # The size's limit is another program's, whose matrices and clocks are not these.
         findings += missed if threshold.source == SITE else [replace(one, verdict=WARN) for one in missed]
-    told = {finding.device for finding in findings}
-    findings += [one for one in outliers(readings, _WHAT) if one.device not in told]
+    reported = {finding.device for finding in findings}
+    findings += [one for one in outliers(readings, _WHAT) if one.device not in reported]
     slowest = min((float(one.value) for one in readings), default=0)
     good = f"{len(readings)} GPUs, the slowest with {slowest:.4g} TFLOP/s, all results right"
     return Answer(good, tuple(readings), tuple(findings), in_words(threshold) if threshold else "")

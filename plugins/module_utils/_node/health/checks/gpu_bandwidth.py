@@ -15,7 +15,7 @@ from ...machine.run import last_line
 from ...sku.types import Threshold
 from .. import cuda, deep
 from ..applies import with_nvidia_gpus, with_several_nvidia_gpus
-from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotTell, Check, Context, Finding, Reading
+from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotMeasure, Check, Context, Finding, Reading
 from ..deep import MARGIN, WITH_PROGRAM, compared, must_be_idle, outliers
 from ..settings import in_words
 
@@ -116,7 +116,7 @@ _HOST_BANDWIDTH = "gpu_host_bandwidth"
 
 _OF_TESTS = {"host_to_device_memcpy_ce": cuda.TO_GPU, "device_to_host_memcpy_ce": cuda.TO_HOST}
 _WORDS = {cuda.TO_GPU: "the bandwidth from host to GPU", cuda.TO_HOST: "the bandwidth from GPU to host"}
-_TOOL_S, _OWN_S = 180.0, 60.0
+_TOOL_S, _COPIES_S = 180.0, 60.0
 _HOST_HINT = "Compare link width and speed: hpcnode health run periodic --only gpu_pcie; then replace the node"
 
 _Values = dict[tuple[str, str], float]
@@ -134,14 +134,14 @@ def _measure_host(context: Context) -> Answer:
         way: [Reading(f"{way}_bandwidth", round(value, 2), "GB/s", busid, limit) for busid, value in _of(values, way)]
         for way in _WORDS
     }
-    told = {finding.device for finding in findings}
+    reported = {finding.device for finding in findings}
     for way, of_way in readings.items():
         if threshold:
             findings += compared(of_way, _with_margin(threshold), _WORDS[way], _HOST_HINT)
         else:
             findings += outliers(of_way, _WORDS[way])
-        missing = [busid for busid in present if busid not in [one.device for one in of_way] and busid not in told]
-        if missing and "" not in told:
+        missing = [busid for busid in present if busid not in [one.device for one in of_way] and busid not in reported]
+        if missing and "" not in reported:
             findings.append(Finding(UNKNOWN, f"{_WORDS[way]} was not measured of {', '.join(missing)}"))
     slowest = min((float(one.value) for of_way in readings.values() for one in of_way), default=0)
     by = "nvbandwidth" if path else "copies of the driver"
@@ -169,7 +169,7 @@ def _by_driver_host(context: Context) -> tuple[_Values, list[Finding]]:
         answer, wrong = deep.ask_gpu(
             context,
             "the bandwidth between host and GPU",
-            _OWN_S,
+            _COPIES_S,
             lambda busid=gpu.busid, cpus=near: cuda.host_bandwidths(busid, cpus),  # type: ignore[misc]
             gpu.busid,
         )
@@ -195,7 +195,7 @@ GPU_HOST_BANDWIDTH = Check(
     tiers=(DEEP,),
     measure=_measure_host,
     applies=with_nvidia_gpus,
-    limit_s=8 * _OWN_S + 30,
+    limit_s=8 * _COPIES_S + 30,
     action=REPLACE,
     fault="NHC2020",
     asks_device=True,
@@ -225,7 +225,7 @@ def _measure_peer(context: Context) -> Answer:
     if len(present) == 1:
         if context.size is None or context.size.gpu_count in (None, 1):
             return Answer(skipped="there is one GPU only")
-        raise CannotTell(
+        raise CannotMeasure(
             f"1 of {context.size.gpu_count} GPUs is there, with no other to read from: see check gpu_count"
         )
     must_be_idle(context, GPU_PEER_BANDWIDTH)

@@ -17,7 +17,7 @@ from ...machine.root import Root
 from ..applies import with_nvidia_gpus
 from ..check import EPILOG, FAIL, NODE, OBSERVE, PROLOG, USER, WARN, Answer, Check, Context, Finding, Reading
 from ..gpu_answers import Observation, judge_each, not_reported
-from ..gpus import PATIENCE_S
+from ..gpus import CHECK_LIMIT_S
 
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 _IDLE_MIB = 1024
@@ -104,7 +104,7 @@ GPU_PROCESSES = Check(
     tiers=(PROLOG, EPILOG),
     measure=_measure,
     applies=with_nvidia_gpus,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=OBSERVE,
     options={"idle_memory_mib": _IDLE_MIB},
 )

@@ -17,7 +17,7 @@ from ...setup.nccl.options import TOPOLOGY_PATH
 from ...sku.types import Threshold
 from .. import deep, nccl_tests
 from ..applies import with_nvidia_gpus_and_infiniband, with_several_nvidia_gpus
-from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotTell, Check, Context, Finding, Reading
+from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotMeasure, Check, Context, Finding, Reading
 from ..deep import WITH_PROGRAM, compared, must_be_idle
 from ..settings import in_words
 
@@ -50,12 +50,14 @@ def _measure_collective(
 
     :param program: e.g. ``all_reduce_perf``.
     :param over_network: NVLink and shared memory are turned off, so that all data go through the adapters.
-    :raises CannotTell: the program is not there, or somebody computes here.
+    :raises CannotMeasure: the program is not there, or somebody computes here.
     """
     gpus = len(nvidia_gpus(context.root))
-    promised = (context.size.gpu_count if context.size else None) or 0
-    if gpus < 2 <= promised:
-        raise CannotTell(f"a collective needs two GPUs, and of the {promised} of this size {gpus or 'none'} is there")
+    expected = (context.size.gpu_count if context.size else None) or 0
+    if gpus < 2 <= expected:
+        raise CannotMeasure(
+            f"a collective needs two GPUs, and of the {expected} of this size {gpus or 'none'} is there"
+        )
     if gpus < 2:
         return Answer(skipped=f"a collective needs two GPUs, and there {'is one' if gpus else 'is none'}")
     path = deep.needed(context, check, program, FOLDERS, SOURCE)
@@ -120,15 +122,15 @@ def _judge(
 def environment_of(root: Root) -> dict[str, str]:
     """Return what a run of NCCL needs to be told: the node's topology file, the order of the GPUs, MPI's libraries.
 
-    :raises CannotTell: /etc/nccl.conf names a topology file that is not there: NCCL would measure something else.
+    :raises CannotMeasure: /etc/nccl.conf names a topology file that is not there: NCCL would measure something else.
     """
-    found = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     named = effective(root.text(CONF) or "").get(TOPO_FILE)
     if named and not root.exists(named):
-        raise CannotTell(f"{CONF} names the topology file {named}, which is not there: run 'hpcnode boot run nccl'")
+        raise CannotMeasure(f"{CONF} names the topology file {named}, which is not there: run 'hpcnode boot run nccl'")
     topology = named or (TOPOLOGY_PATH if root.exists(TOPOLOGY_PATH) else "")
     if topology:
-        found[TOPO_FILE] = topology
+        environment[TOPO_FILE] = topology
     folders = [
         f"/opt/{entry}{tail}"
         for entry in root.entries("/opt")
@@ -138,8 +140,8 @@ def environment_of(root: Root) -> dict[str, str]:
     ]
     if folders:
         # Programs that were built for MPI do not even start without it.
-        found["LD_LIBRARY_PATH"] = ":".join(folders)
-    return found
+        environment["LD_LIBRARY_PATH"] = ":".join(folders)
+    return environment
 
 
 def _message_size(context: Context, check: Check, threshold: Threshold | None) -> str:
@@ -149,7 +151,7 @@ def _message_size(context: Context, check: Check, threshold: Threshold | None) -
         try:
             nccl_tests.size_in_bytes(given)
         except ValueError as error:
-            raise CannotTell(f"options.{check.name}.size: {error}") from None
+            raise CannotMeasure(f"options.{check.name}.size: {error}") from None
         return given
     for limit in (threshold, context.settings.threshold(context.size, "nccl_allreduce")):
         match = _SIZE.search(limit.at) if limit else None

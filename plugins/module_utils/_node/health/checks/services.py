@@ -42,22 +42,22 @@ def _measure(context: Context) -> Answer:
     if not needed and not liked:
         return Answer(skipped="this machine belongs to no cluster, and needs no service that is known here")
     states = read_units([*needed, *liked], context.run)
-    told = {name: state for name, state in states.items() if state.load != "unknown"}
-    if not told:
+    known = {name: state for name, state in states.items() if state.load != "unknown"}
+    if not known:
         hint = "Try 'systemctl status'"
         return Answer(findings=(Finding(UNKNOWN, "systemd does not tell how services are", hint=hint),))
     kept = context.history.get(_COMING)
     before = kept if isinstance(kept, dict) else {}
-    coming = {name: before.get(name, context.now) for name, state in told.items() if state.active in _ON_ITS_WAY}
+    coming = {name: before.get(name, context.now) for name, state in known.items() if state.active in _ON_ITS_WAY}
     context.history.keep(_COMING, coming)
     overdue = [name for name, since in coming.items() if context.now - since >= _COMING_S]
-    findings = [*_judge(needed, told, overdue), *_judge_liked(liked, told)]
+    findings = [*_judge(needed, known, overdue), *_judge_liked(liked, known)]
     if context.tier not in (PROLOG, EPILOG):
         findings += _failed(context, states)
-    running = [name for name, state in told.items() if state.is_active]
+    running = [name for name, state in known.items() if state.is_active]
     return Answer(
         good=f"{', '.join(running)} run",
-        readings=tuple(Reading("service", state.words, device=name) for name, state in told.items()),
+        readings=tuple(Reading("service", state.words, device=name) for name, state in known.items()),
         findings=tuple(findings),
         limit=f"active: {', '.join(needed)}",
     )

@@ -110,13 +110,13 @@ def read_last_report(root: Root) -> LastReport:
         return LastReport()
 
 
-def write_last_report(root: Root, told: LastReport) -> None:
+def write_last_report(root: Root, last: LastReport) -> None:
     """Keep what was told.
 
     :raises OSError: it cannot be written.
     """
-    text = encode(told.report) if told.report else ""
-    _write(root, LAST_REPORT, {"report": text, "sent": told.sent, "runs": told.runs})
+    text = encode(last.report) if last.report else ""
+    _write(root, LAST_REPORT, {"report": text, "sent": last.sent, "runs": last.runs})
 
 
 def ask(root: Root, question: str, fault: ScriptFault | None = None) -> None:

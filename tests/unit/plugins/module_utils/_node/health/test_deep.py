@@ -20,7 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     FAIL,
     UNKNOWN,
     WARN,
-    CannotTell,
+    CannotMeasure,
     Finding,
     Reading,
 )
@@ -45,7 +45,7 @@ def disturbed(tree: MachineTree, **options: object) -> str:
     """Whom it would disturb, in words; nothing where it may go on."""
     try:
         deep.must_be_idle(context(tree, options={"gemm": options}), gemm.GEMM)
-    except CannotTell as error:
+    except CannotMeasure as error:
         return str(error)
     return ""
 
@@ -101,7 +101,7 @@ def test_the_sites_program_goes_before_one_that_is_found(tmp_path: pathlib.Path)
 
 @pytest.mark.parametrize(("source", "words"), [("", "tool is not"), ("a package", r"tool \(a package\) is not")])
 def test_what_is_needed_and_not_there_is_told_with_its_source(tmp_path: pathlib.Path, source: str, words: str) -> None:
-    with pytest.raises(CannotTell, match=f"^{words} installed"):
+    with pytest.raises(CannotMeasure, match=f"^{words} installed"):
         deep.needed(context(tmp_path), nccl.NCCL_ALLREDUCE, "tool", (), source)
     MachineTree(tmp_path).write("/usr/bin/tool", "")
     assert deep.needed(context(tmp_path), nccl.NCCL_ALLREDUCE, "tool", (), source) == "/usr/bin/tool"
@@ -175,7 +175,7 @@ def test_the_gpus_are_nvidias_and_have_cpus_near_them(tmp_path: pathlib.Path) ->
 
 
 def test_without_a_gpu_nothing_can_be_measured(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(CannotTell, match="PCI has no NVIDIA GPU"):
+    with pytest.raises(CannotMeasure, match="PCI has no NVIDIA GPU"):
         deep.present_gpus(context(MachineTree(tmp_path)))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection
 import pytest
 from stand_ins.machine_tree import MachineTree
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotTell
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotMeasure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import cpu_stream
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.cpu_stream import (
     CPU_STREAM,
@@ -107,7 +107,7 @@ def test_cannot_measure_on_cpus_that_are_not_given(tmp_path: pathlib.Path, monke
 def test_copies_that_hang_are_unknown_and_a_failure_the_second_time(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu_stream, "_OWN_S", 0.3)
+    monkeypatch.setattr(cpu_stream, "_COPIES_S", 0.3)
     monkeypatch.setattr(cpu_stream, "copy_bandwidth", lambda _cpus: signal.pause())
     given = context(host(tmp_path, 1), size=None)
     assert [one.verdict for one in CPU_STREAM.measure(given).findings] == [UNKNOWN]
@@ -116,7 +116,7 @@ def test_copies_that_hang_are_unknown_and_a_failure_the_second_time(
 
 def test_cannot_measure_while_a_job_runs(tmp_path: pathlib.Path) -> None:
     tree = host(tmp_path).process(9, "0", "slurmstepd", command="slurmstepd: [7.0]")
-    with pytest.raises(CannotTell, match=r"job 7\.0"):
+    with pytest.raises(CannotMeasure, match=r"job 7\.0"):
         CPU_STREAM.measure(context(tree, size=None))
 
 

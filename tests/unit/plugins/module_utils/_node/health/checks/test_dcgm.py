@@ -11,7 +11,7 @@ import pathlib
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotTell
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotMeasure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.dcgm import DCGM, parse
 
 from ..deep_playing import Tool, is_idle, machine, recorded
@@ -102,7 +102,7 @@ def test_cannot_measure_without_results(tmp_path: pathlib.Path, rc: int, stdout:
 
 def test_cannot_measure_without_dcgm_or_at_a_level_that_is_none(tmp_path: pathlib.Path) -> None:
     tree = machine(tmp_path, ND_A100)
-    with pytest.raises(CannotTell, match="dcgmi"):
+    with pytest.raises(CannotMeasure, match="dcgmi"):
         DCGM.measure(context(tree))
     (finding,) = DCGM.measure(context(tree, options={"dcgm": {"level": 7}})).findings
     assert finding.summary == "options.dcgm.level is 7, and there are 1, 2, 3"

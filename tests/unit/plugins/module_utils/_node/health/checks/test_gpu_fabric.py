@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotTell, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotMeasure, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_fabric import GPU_FABRIC
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuHealth
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.health import Fabric
@@ -101,7 +101,7 @@ def test_applies_where_there_are_nvswitches(size: str, applies: bool) -> None:
 
 
 def test_cannot_measure_where_the_size_is_not_known() -> None:
-    with pytest.raises(CannotTell, match="VM size"):
+    with pytest.raises(CannotMeasure, match="VM size"):
         joined(gpu(0), size=None)
 
 

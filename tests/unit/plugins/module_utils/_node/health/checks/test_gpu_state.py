@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotTell, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotMeasure, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_state import (
     GPU_CLOCKS,
     GPU_MIG,
@@ -257,14 +257,14 @@ def test_gpu_clocks_passes_where_a_gpu_tells_one_of_its_clocks(root: Path, curre
 
 
 def test_gpu_clocks_cannot_measure_without_a_driver_or_the_gpus_that_are_meant(root: Path) -> None:
-    with pytest.raises(CannotTell, match="the GPUs' driver cannot be asked: not loaded"):
+    with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be asked: not loaded"):
         look(GPU_CLOCKS, played=PlayedGpus([], clocks=GpuError("driver_not_loaded", "not loaded")), root=root)
     with pytest.raises(GpuError):
         look(GPU_CLOCKS, played=PlayedGpus([], clocks=GpuError("no_answer", "silence")), root=root)
-    with pytest.raises(CannotTell, match="the driver knows no GPU"):
+    with pytest.raises(CannotMeasure, match="the driver knows no GPU"):
         clocked(root)
     want(root, gpus=["7"])
-    with pytest.raises(CannotTell, match="7 is no GPU of this machine"):
+    with pytest.raises(CannotMeasure, match="7 is no GPU of this machine"):
         clocked(root, facts(0))
 
 

@@ -17,7 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     FAIL,
     UNKNOWN,
     WARN,
-    CannotTell,
+    CannotMeasure,
     Context,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import ib_perftest
@@ -290,11 +290,11 @@ def test_ib_write_bandwidth_cannot_measure_without_an_active_port_or_the_program
     given = played(tmp_path, Perftest())
     for device in DEVICES:
         put_port(tmp_path, device, state="INIT")
-    with pytest.raises(CannotTell, match="none of 8 InfiniBand ports is active"):
+    with pytest.raises(CannotMeasure, match="none of 8 InfiniBand ports is active"):
         IB_WRITE_BANDWIDTH.measure(given)
     put_ports_of(tmp_path, ND_A100)
     (tmp_path / IB_WRITE_BANDWIDTH_PROGRAM).unlink()
-    with pytest.raises(CannotTell, match="ib_write_bw"):
+    with pytest.raises(CannotMeasure, match="ib_write_bw"):
         IB_WRITE_BANDWIDTH.measure(given)
 
 

@@ -15,7 +15,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     FAIL,
     UNKNOWN,
     Answer,
-    CannotTell,
+    CannotMeasure,
     Context,
     History,
 )
@@ -106,7 +106,7 @@ def test_nccl_allreduce_cannot_measure_without_a_bandwidth_in_the_output(tmp_pat
 
 
 def test_nccl_allreduce_cannot_measure_without_the_program(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(CannotTell, match=r"all_reduce_perf .* is not installed"):
+    with pytest.raises(CannotMeasure, match=r"all_reduce_perf .* is not installed"):
         NCCL_ALLREDUCE.measure(context(machine(tmp_path, ND_A100)))
 
 
@@ -128,7 +128,7 @@ def test_nccl_allreduce_cannot_measure_while_somebody_computes(
 ) -> None:
     is_idle(monkeypatch, {4711: ("0001:00:00.0",)})
     given, tool = played(tmp_path, NCCL_ALLREDUCE_WELL)
-    with pytest.raises(CannotTell, match=r"process 4711\): drain the node"):
+    with pytest.raises(CannotMeasure, match=r"process 4711\): drain the node"):
         NCCL_ALLREDUCE.measure(given)
     assert tool.commands == []
     busy = replace(given, settings=replace(given.settings, options={"nccl_allreduce": {"while_busy": True}}))
@@ -156,7 +156,7 @@ def test_nccl_allreduce_the_topology_file_of_the_node_is_passed_along(tmp_path: 
     NCCL_ALLREDUCE.measure(given)
     assert tool.environments[-1]["NCCL_TOPO_FILE"] == "/var/lib/hpcai/nccl-topo.xml"
     tree.write("etc/nccl.conf", "NCCL_TOPO_FILE=/opt/microsoft/ndv4-topo.xml")
-    with pytest.raises(CannotTell, match=r"/opt/microsoft/ndv4-topo\.xml, which is not there"):
+    with pytest.raises(CannotMeasure, match=r"/opt/microsoft/ndv4-topo\.xml, which is not there"):
         NCCL_ALLREDUCE.measure(given)
     tree.write("opt/microsoft/ndv4-topo.xml", "<system/>")
     NCCL_ALLREDUCE.measure(given)
@@ -184,14 +184,14 @@ def test_nccl_allreduce_two_gpus_are_enough_and_one_of_two_is_a_loss(tmp_path: p
     NCCL_ALLREDUCE.measure(context(tree, tool, size=size))
     assert tool.commands[0][5:7] == ["-g", "2"]
     tree.without((find_size(size).gpus or ())[1].busid)
-    with pytest.raises(CannotTell, match="of the 2 of this size 1 is there"):
+    with pytest.raises(CannotMeasure, match="of the 2 of this size 1 is there"):
         NCCL_ALLREDUCE.measure(context(tree, tool, size=size))
 
 
 def test_nccl_allreduce_cannot_measure_where_the_gpus_of_the_size_are_gone(tmp_path: pathlib.Path) -> None:
     tree = machine(tmp_path, ND_A100, NCCL_ALLREDUCE_PROGRAM)
     tree.without_devices()
-    with pytest.raises(CannotTell, match="of the 8 of this size none is there"):
+    with pytest.raises(CannotMeasure, match="of the 8 of this size none is there"):
         NCCL_ALLREDUCE.measure(context(tree, Tool(NCCL_ALLREDUCE_WELL)))
 
 

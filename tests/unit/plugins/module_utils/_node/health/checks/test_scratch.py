@@ -150,9 +150,9 @@ def test_a_temporary_disk_in_its_place_must_be_mounted_too(tmp_path: Path) -> No
     assert found.summary == "the scratch /work is not mounted"
 
 
-def test_is_skipped_where_none_is_promised(tmp_path: Path) -> None:
+def test_is_skipped_where_none_is_expected(tmp_path: Path) -> None:
     node = Node(tmp_path, disks=0)
-    assert measure(node, "Standard_ND40rs_v2").skipped == "no scratch is promised here"
+    assert measure(node, "Standard_ND40rs_v2").skipped == "no scratch is expected here"
 
 
 def test_a_plain_directory_must_be_there_and_take_a_file(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_scratch_that_users_filled_fails_no_prolog(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"boot_id": "one"}', '{"boot_id": "one", "details": {}}'])
-def test_a_node_that_was_promised_no_scratch_is_good(machine: BootedMachine, text: str) -> None:
+def test_a_node_that_expects_no_scratch_is_good(machine: BootedMachine, text: str) -> None:
     machine.write("run/hpcai/boot/directories.json", text)
     machine.mounts("")
     assert problem_of(machine.root) == ""
