@@ -102,7 +102,7 @@ def _look(args: argparse.Namespace, root: Root) -> Answer:
     else:
         with _alone(root, LOCK):
             looked = reconcile(root, run, settings, time.time())
-    answer = _answer(looked.told, {"check": args.check})
+    answer = _answer(looked.status, {"check": args.check})
     words = [f"would be done: {one.words}" if args.check else one.words for one in looked.done]
     return Answer(answer.status, "\n".join([*words, answer.text]), answer.data)
 

@@ -26,7 +26,7 @@ from .actions import (
     urgency_of,
 )
 from .observed import CLOCKS_S, ObservedNode
-from .records import SEEN_S, Machine, Machines, Marked, Out, Restart, key_of
+from .records import SEEN_STEP_S, Machine, Machines, Marked, Out, Restart, key_of
 from .report import Fault, Report
 from .settings import DRAINS, WINDOW_S, Settings
 
@@ -137,7 +137,7 @@ def _is_of_earlier_boot(one: ObservedNode, report: Report) -> bool:
 def _machine_of(one: ObservedNode, report: Report, machines: Machines, now: float) -> Machine:
     """What is known of the machine, brought up to what slurmctld has now."""
     key = key_of(one.name, report)
-    machine = replace(machines.get(key, Machine(key)), name=one.name, seen=report.time // SEEN_S * SEEN_S)
+    machine = replace(machines.get(key, Machine(key)), name=one.name, seen=report.time // SEEN_STEP_S * SEEN_STEP_S)
     if machine.host and report.host and machine.host != report.host:
         # It was moved away from what was broken.
         machine = replace(machine, drains=(), restarts=(), marked=None)
@@ -194,7 +194,7 @@ def _good(one: ObservedNode, report: Report, machine: Machine, now: float) -> No
     if not reasons.is_ours(one.node) or machine.out is None or machine.marked:
         return NodeDecision(machine)
     named = {*machine.out.checks, reasons.check_of(one.node.reason)} - {""}
-    if report.time <= machine.out.since or any(map(report.could_not_tell, named)):
+    if report.time <= machine.out.since or any(map(report.is_unknown, named)):
         return NodeDecision(machine)
     if machine.drains_lately(now) >= DRAINS:
         reason = reasons.held_reason(one.node.reason, machine.drains_lately(now), _HOURS)
@@ -232,25 +232,25 @@ class Decision:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def decide(seen: Iterable[ObservedNode], machines: Machines, settings: Settings, now: float) -> Decision:
+def decide(observed: Iterable[ObservedNode], machines: Machines, settings: Settings, now: float) -> Decision:
     """Return what to do.
 
     :param machines: what is known from earlier looks.
     """
-    present = sorted((one for one in seen if reasons.has_machine(one.node)), key=lambda one: one.name)
+    present = sorted((one for one in observed if reasons.has_machine(one.node)), key=lambda one: one.name)
     judged = [_decide_safely(one, machines, settings, now) for one in present]
     known: dict[str, Machine] = {**machines, **{one.machine.key: one.machine for one in judged if one.machine}}
     actions = [one.action for one in judged if one.action]
     out = tuple(one.name for one in present if reasons.counts(one.node))
     allowed = settings.allowed(len(present))
-    wanted = sorted((one for one in actions if one.kind == DRAIN), key=_by_urgency)
-    places = max(0, allowed - len(out))
-    refused = {one.node: one.reason for one in wanted[places:]}
+    drains = sorted((one for one in actions if one.kind == DRAIN), key=_by_urgency)
+    still_allowed = max(0, allowed - len(out))
+    refused = {one.node: one.reason for one in drains[still_allowed:]}
     alerts = [one.alert for one in judged if one.alert]
     if refused:
-        alerts.insert(0, Alert(CAP, "", _cap_words(len(out) + places, allowed, settings, refused)))
+        alerts.insert(0, Alert(CAP, "", _cap_words(len(out) + still_allowed, allowed, settings, refused)))
     return Decision(
-        actions=(*wanted[:places], *(one for one in actions if one.kind != DRAIN)),
+        actions=(*drains[:still_allowed], *(one for one in actions if one.kind != DRAIN)),
         alerts=tuple(alerts),
         machines=known,
         nodes=len(present),

@@ -52,7 +52,7 @@ def recorded(command: Sequence[str]) -> Result:
 
 def planned(told: dict[str, Any], qos: dict[str, Any] | None = None, purge: bool = False) -> list[str]:
     """The commands that bring the recorded cluster to these settings."""
-    wanted = associations.wanted_book(told, qos or {})
+    wanted = associations.desired_book(told, qos or {})
     return [
         " ".join(step.words)
         for step in associations.plan("demo", associations.read_book("demo", recorded), wanted, purge)
@@ -118,7 +118,7 @@ def test_an_account_moves_to_another_parent() -> None:
 
 
 def test_a_cluster_that_slurmdbd_does_not_know_is_added() -> None:
-    steps = associations.plan("new", associations.Book(has_cluster=False), associations.wanted_book({}, {}))
+    steps = associations.plan("new", associations.Book(has_cluster=False), associations.desired_book({}, {}))
     assert [" ".join(step.words) for step in steps] == ["add cluster new"]
 
 
@@ -138,7 +138,7 @@ def test_a_cluster_that_slurmdbd_does_not_know_is_added() -> None:
 )
 def test_bad_settings_are_named(told: dict[str, Any], qos: dict[str, Any], words: str) -> None:
     with pytest.raises(BadSetting) as refused:
-        associations.wanted_book(told, qos)
+        associations.desired_book(told, qos)
     assert words in str(refused.value)
 
 

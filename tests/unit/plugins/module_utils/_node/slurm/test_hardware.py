@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import hardware
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.conf_text import parse_conf
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hardware import Seen
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hardware import NodeHardware
 
 # slurmd -C of Slurm 22.05.8 on a virtual machine.
 PRINTED = (
@@ -26,7 +26,7 @@ COUNTS = {"CPUs": 2, "Boards": 1, "SocketsPerBoard": 1, "CoresPerSocket": 2, "Th
 def lacks(line: str, counts: dict[str, int], conf: str = "", missing: tuple[str, ...] = ()) -> list[str]:
     """What the node compute-0 lacks of a node line."""
     wanted = parse_conf(f"{conf}\nNodeName=compute-0 {line}\n")
-    return hardware.differences(wanted, "compute-0", Seen(counts, missing))
+    return hardware.differences(wanted, "compute-0", NodeHardware(counts, missing))
 
 
 def test_reads_what_slurmd_prints() -> None:

@@ -54,7 +54,7 @@ class Cluster:
         facts = slurmd.read_facts([ENV], self.told() if told is None else told, node.root, node.run)
         made = slurmd.plan(facts)
         slurmd.apply(made, facts, 1, node.root, node.run)
-        return made, slurmd.tell(made, facts, node.root, node.run)
+        return made, slurmd.describe(made, facts, node.root, node.run)
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_a_node_goes_and_comes_back_three_times_and_then_stays_out(root: Root) -
         held = {"compute-1": f"{OURS} (held: 3 drains in 24 h)"} if turn == 2 else {}
         assert slurmctld.reasons() == held
     assert status.read_status(root) is not None
-    told = look_at(slurmctld, root, minutes=55).told
+    told = look_at(slurmctld, root, minutes=55).status
     assert [alert["kind"] for alert in told["alerts"]] == ["held"]
     assert status.is_bad(told)
 
@@ -96,7 +96,7 @@ def test_a_reason_that_comes_in_between_is_not_overwritten(root: Root) -> None:
             slurmctld.nodes["compute-1"].update(state="IDLE+DRAIN", reason="ticket 4711")
         return answer
 
-    told = reconcile.reconcile(root, operator, SETTINGS, NOW).told
+    told = reconcile.reconcile(root, operator, SETTINGS, NOW).status
     assert slurmctld.reasons() == {"compute-1": "ticket 4711"}
     assert "somebody else has changed it" in told["actions"][0]["problem"]
     assert records.read(root, SETTINGS.records).machines == {}
@@ -107,7 +107,7 @@ def test_what_slurmctld_refuses_is_told_and_not_remembered_as_done(root: Root) -
     slurmctld.refuses = "compute-1"
     for number in (1, 2):
         slurmctld.says(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
-    told = look_at(slurmctld, root).told
+    told = look_at(slurmctld, root).status
     assert slurmctld.reasons() == {"compute-2": OURS}
     assert told["out"] == ["compute-2"]
     assert status.is_bad(told)
@@ -119,7 +119,7 @@ def test_where_all_fail_the_cap_holds_look_after_look(root: Root) -> None:
     for number in range(6):
         slurmctld.says(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
     for minute in range(3):
-        told = look_at(slurmctld, root, minutes=minute).told
+        told = look_at(slurmctld, root, minutes=minute).status
         assert list(slurmctld.reasons()) == ["compute-0", "compute-1"]
         assert list(told["refused"]) == ["compute-2", "compute-3", "compute-4", "compute-5"]
     assert status.is_bad(told)
@@ -140,7 +140,7 @@ def test_a_restart_is_asked_of_slurm_and_the_node_is_marked_if_it_comes_back_ill
     ill = replace(report(HUNG, vm_id="vm-1", age=-600), boot="another")
     slurmctld.says("compute-1", ill)
     for minutes in (10.0, 10.2):
-        told = look_at(slurmctld, root, settings, minutes=minutes).told
+        told = look_at(slurmctld, root, settings, minutes=minutes).status
     assert slurmctld.reasons()["compute-1"].startswith("hpcai: health: replace: gpu_xid: ")
     [marked] = told["replace"]
     assert (marked["node"], marked["vm_id"], marked["host"], marked["action"]) == (
@@ -172,7 +172,7 @@ def test_lost_records_are_told_and_kept_aside(root: Root, tmp_path: pathlib.Path
     path.write_text("{", encoding="utf-8")
     slurmctld = cluster()
     slurmctld.nodes["compute-1"].update(state="IDLE+DRAIN", reason=OURS)
-    told = look_at(slurmctld, root).told
+    told = look_at(slurmctld, root).status
     assert told["alerts"][0]["kind"] == "lost"
     assert path.with_name("arbiter.json.unreadable").read_text(encoding="utf-8") == "{"
     # A node that is out by us needs a report from after that.
@@ -191,7 +191,7 @@ def test_a_damaged_report_costs_the_other_nodes_nothing(root: Root, damaged: str
     slurmctld = cluster()
     slurmctld.nodes["compute-0"]["extra"] = damaged
     slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
-    told = look_at(slurmctld, root).told
+    told = look_at(slurmctld, root).status
     assert slurmctld.reasons() == {"compute-1": OURS}
     assert [(alert["kind"], alert["node"]) for alert in told["alerts"]] == [("unreadable", "compute-0")]
 
@@ -218,7 +218,7 @@ def test_a_node_that_cannot_be_judged_costs_the_other_nodes_nothing(
     monkeypatch.setattr(decide, "decide_node", decide_node)
     slurmctld = cluster()
     slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
-    told = look_at(slurmctld, root).told
+    told = look_at(slurmctld, root).status
     assert slurmctld.reasons() == {"compute-1": OURS}
     assert [(alert["kind"], alert["node"]) for alert in told["alerts"]] == [("unreadable", "compute-0")]
 
@@ -262,7 +262,7 @@ def test_the_service_says_what_it_does_and_each_alert_once(root: Root) -> None:
 
 
 def test_metrics_are_of_the_form_that_prometheus_reads(root: Root) -> None:
-    text = status.metrics(look_at(cluster(), root).told)
+    text = status.metrics(look_at(cluster(), root).status)
     lines = text.splitlines()
     assert [line.split()[:2] for line in lines[:2]] == [["#", "HELP"], ["#", "TYPE"]]
     values = {line.split()[0]: float(line.split()[1]) for line in lines if not line.startswith("#")}

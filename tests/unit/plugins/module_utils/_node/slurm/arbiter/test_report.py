@@ -54,8 +54,8 @@ def test_it_is_bounded_and_counts_what_it_has_no_room_for() -> None:
     assert told.failed == 40
     assert 1 <= len(told.faults) < MOST_FAULTS
     assert len(told.faults[0].summary) == 120
-    assert told.could_not_tell("unknown_0")
-    assert told.could_not_tell("unknown_49")
+    assert told.is_unknown("unknown_0")
+    assert told.is_unknown("unknown_49")
 
 
 @pytest.mark.parametrize(
