@@ -90,31 +90,31 @@ def _lines(ran: Iterable[Ran], check: bool) -> Iterable[str]:
 
 
 def _status(args: argparse.Namespace) -> Answer:
-    found = boot_status.look(Root(args.root), run, all_steps())
+    status = boot_status.look(Root(args.root), run, all_steps())
     states = {boot_status.READY: command.GOOD, boot_status.BLOCKED: command.BAD}
     rows = [("STEP", "VERDICT", "SECONDS", "SUMMARY")]
-    for line in found.lines:
+    for line in status.lines:
         seconds = "" if line.seconds is None else f"{line.seconds:.1f}"
         rows.append((line.step.name, line.verdict, seconds, line.summary))
-    text = [_columns(rows), "", *_told(found)]
-    return Answer(states.get(found.state, command.UNKNOWN), "\n".join(text), boot_status.as_dict(found))
+    text = [_columns(rows), "", *_advice(status)]
+    return Answer(states.get(status.state, command.UNKNOWN), "\n".join(text), boot_status.as_dict(status))
 
 
-def _told(found: boot_status.Status) -> Iterable[str]:
+def _advice(status: boot_status.Status) -> Iterable[str]:
     """What follows from it, and what to do."""
-    for line in found.lines:
+    for line in status.lines:
         if line.verdict in _LEVELS and not line.blocks:
             yield f"Jobs may run, but {line.step.name}: {sentence(line.summary, line.action)}"
-    for line in found.lines:
+    for line in status.lines:
         if line.blocks:
             yield f"slurmd does not start for {line.step.name}: {sentence(line.summary, line.action)}"
-    if found.state == boot_status.BLOCKED:
+    if status.state == boot_status.BLOCKED:
         yield "Then 'systemctl start slurmd' runs the blocking steps that failed once more, and starts it if they pass."
-    elif found.state == boot_status.UNFINISHED:
-        waited = ", ".join(line.step.name for line in found.lines if line.unfinished)
+    elif status.state == boot_status.UNFINISHED:
+        waited = ", ".join(line.step.name for line in status.lines if line.unfinished)
         yield f"slurmd waits for: {waited}. 'hpcnode boot run STEP' runs one by hand."
     else:
-        yield f"Nothing keeps slurmd from starting{_slurmd_is(found.slurmd)}."
+        yield f"Nothing keeps slurmd from starting{_slurmd_is(status.slurmd)}."
 
 
 def _slurmd_is(state: str | None) -> str:
