@@ -60,11 +60,10 @@ class Ran:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
-        told = asdict(self.outcome)
         return {
             "name": self.step.name,
             "blocking": self.step.blocking,
-            **told,
+            **asdict(self.outcome),
             "changes": list(self.outcome.changes),
             "seconds": round(self.seconds, 2),
         }
@@ -93,14 +92,14 @@ def perform(step: Step, root: Root, run: Run, check: bool = False) -> Ran:
             with contextlib.suppress(OSError):
                 alone.enter_context(only_one(root.at(f"{record.FOLDER}/{step.name}.lock"), step.limit_s))
             problems.append(record.write(root, now))
-            left = max(_LEAST_S, step.limit_s - (time.monotonic() - start))
-            outcome = _within_limit(step, root, run, False, left)
+            remaining_s = max(_LEAST_S, step.limit_s - (time.monotonic() - start))
+            outcome = _within_limit(step, root, run, False, remaining_s)
     except Locked as error:
         # Its record is the other run's.
         return Ran(step, Outcome(FAIL, str(error)), time.monotonic() - start)
     except KeyboardInterrupt:
-        told = Outcome(UNKNOWN, "it was told to end before it was done", f"Run it again: hpcnode boot run {step.name}")
-        record.write(root, record.ended(now, told, time.monotonic() - start))
+        interrupted = Outcome(UNKNOWN, "it was told to end before it was done", f"Run it again: {_again(step)}")
+        record.write(root, record.ended(now, interrupted, time.monotonic() - start))
         raise
     seconds = time.monotonic() - start
     problems.append(record.write(root, record.ended(now, outcome, seconds)))
@@ -151,10 +150,10 @@ def _performed(step: Step, context: Context) -> Mapping[str, Any]:
         words = f"{type(error).__name__}: {error}: this is a defect of hpcnode"
         action = f"Report it with 'details' of {record.FOLDER}/{step.name}.json"
         outcome = Outcome(UNKNOWN, words, action, details={"traceback": traceback.format_exc()})
-    told = asdict(outcome)
+    result = asdict(outcome)
     for key in ("summary", "action"):
-        told[key] = " ".join(told[key].split())
-    return told
+        result[key] = " ".join(result[key].split())
+    return result
 
 
 def sentence(summary: str, action: str) -> str:

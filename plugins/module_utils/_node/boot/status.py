@@ -93,9 +93,9 @@ def _units(root: Root, run: Run, steps: Iterable[Step]) -> dict[str, dict[str, s
     if not root.is_this_machine or not root.exists("/run/systemd/system"):
         return {}
     names = [*(unit_of(step) for step in steps if step.name not in WITHOUT_UNIT), SLURMD]
-    said = run(["systemctl", "show", f"--property={','.join(_PROPERTIES)}", "--", *names])
+    shown = run(["systemctl", "show", f"--property={','.join(_PROPERTIES)}", "--", *names])
     units = {}
-    for block in said.stdout.split("\n\n"):
+    for block in shown.stdout.split("\n\n"):
         facts = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         units[facts.get("Id", "")] = facts
     return units

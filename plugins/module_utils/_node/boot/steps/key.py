@@ -123,8 +123,8 @@ def _present(root: Root) -> bytes | None:
 
 
 def _manner(root: Root) -> tuple[int, int, int]:
-    there = os.stat(root.at(KEY_FILE))
-    return there.st_uid, there.st_gid, stat.S_IMODE(there.st_mode)
+    status = os.stat(root.at(KEY_FILE))
+    return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
 
 
 def _owner(root: Root) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""hpcnode nccl: show, verify and apply, with the exit statuses that are promised."""
+"""hpcnode nccl: show, verify and apply, with the documented exit statuses."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_verify_finds_a_rewritten_nccl_conf(hpcnode: Shell) -> None:
     ]
 
 
-def test_verify_misses_a_file_that_was_promised(hpcnode: Shell) -> None:
+def test_verify_misses_an_expected_file(hpcnode: Shell) -> None:
     hpcnode.configured()
     (hpcnode.tree.path / "var/lib/hpcai/nccl-topo.xml").unlink()
     status, text = hpcnode("verify")
