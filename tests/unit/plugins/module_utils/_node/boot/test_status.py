@@ -183,10 +183,10 @@ def test_a_unit_that_runs_again_counts_more_than_its_old_record(node: Node) -> N
     assert node.look().lines[0].verdict == status.RUNNING
 
 
-@pytest.mark.parametrize(("unit", "told"), [({"ActiveState": "active"}, "active"), ({"LoadState": "not-found"}, None)])
-def test_slurmd_is_told_of_where_there_is_one(node: Node, unit: dict[str, str], told: str | None) -> None:
+@pytest.mark.parametrize(("unit", "state"), [({"ActiveState": "active"}, "active"), ({"LoadState": "not-found"}, None)])
+def test_slurmd_is_told_of_where_there_is_one(node: Node, unit: dict[str, str], state: str | None) -> None:
     node.units["slurmd.service"] = unit
-    assert node.look().slurmd == told
+    assert node.look().slurmd == state
 
 
 def test_systemd_that_does_not_answer_leaves_the_records(node: Node, make_step: Any) -> None:

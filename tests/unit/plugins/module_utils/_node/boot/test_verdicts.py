@@ -66,10 +66,10 @@ def test_a_health_check_at_boot_blocks_on_fail_only(check: str, outcomes: dict[s
 )
 def test_a_check_that_a_boot_step_calls_blocks_on_fail_and_on_unknown(check: str, verdicts: dict[str, str]) -> None:
     found = {one: at_boot(catalog.load(check), [Finding(one, "words", hint="mend it")]) for one in verdicts}
-    assert {one: [taken.verdict for taken in made] for one, made in found.items()} == {
+    assert {one: [finding.verdict for finding in made] for one, made in found.items()} == {
         one: [verdict] for one, verdict in verdicts.items()
     }
-    assert all((taken.summary, taken.hint) == ("words", "mend it") for made in found.values() for taken in made)
+    assert all((finding.summary, finding.hint) == ("words", "mend it") for made in found.values() for finding in made)
 
 
 @pytest.mark.parametrize(

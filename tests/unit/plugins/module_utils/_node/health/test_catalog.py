@@ -45,8 +45,8 @@ def kinds_missing(file: pathlib.Path, check: str = "") -> list[str]:
     """
     tree = ast.parse(file.read_text(encoding="utf-8")) if file.exists() else ast.Module([], [])
     names = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    wanted = {kind: kind.replace("test_", f"test_{check}_") if check else kind for kind in KINDS}
-    return [kind for kind in KINDS if not any(name.startswith(wanted[kind]) for name in names)]
+    expected = {kind: kind.replace("test_", f"test_{check}_") if check else kind for kind in KINDS}
+    return [kind for kind in KINDS if not any(name.startswith(expected[kind]) for name in names)]
 
 
 def checks_in(file: pathlib.Path) -> list[str]:
@@ -84,9 +84,9 @@ def test_a_prolog_loads_only_files_with_a_check_of_its_own(tmp_path: pathlib.Pat
     )
     argv = [sys.executable, "-I", "-c", program, str(REPOSITORY / "plugins/module_utils"), str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    wanted = {file for check, file in catalog.CATALOGUE if check in catalog.BEFORE_A_JOB}
-    assert {name.rpartition(".")[2] for name in done.stdout.split()} == wanted
-    assert len(wanted) < len(set(dict(catalog.CATALOGUE).values()))
+    expected = {file for check, file in catalog.CATALOGUE if check in catalog.BEFORE_A_JOB}
+    assert {name.rpartition(".")[2] for name in done.stdout.split()} == expected
+    assert len(expected) < len(set(dict(catalog.CATALOGUE).values()))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
@@ -165,10 +165,10 @@ def options_asked(module: ModuleType, check: str = "check") -> set[str]:
 def test_a_manifest_names_the_options_that_are_read_and_no_others(check: Check) -> None:
     """A site that sets one which nobody reads would believe that it counts."""
     module = importlib.import_module(check.measure.__module__)
-    own = options_asked(module, check.name.upper())
+    asked = options_asked(module, check.name.upper())
     of_helpers = {name for helper in (deep, nccl) for name in options_asked(helper)}
     assert of_helpers == {"while_busy", "program", "size"}
-    assert own <= set(check.options) <= own | of_helpers
+    assert asked <= set(check.options) <= asked | of_helpers
 
 
 def test_only_the_three_kinds_keep_a_job_or_slurmd_from_starting() -> None:

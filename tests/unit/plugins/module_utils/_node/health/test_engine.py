@@ -340,9 +340,9 @@ def test_who_is_told_to_end_leaves_nothing_running(node: Any) -> None:
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=20)
-    left = [one for one in pathlib.Path("/proc").glob("[0-9]*/cmdline") if PAUSE.encode() in _bytes(one)]
+    running = [one for one in pathlib.Path("/proc").glob("[0-9]*/cmdline") if PAUSE.encode() in _bytes(one)]
     assert process.returncode != 0
-    assert left == []
+    assert running == []
 
 
 def _bytes(path: pathlib.Path) -> bytes:

@@ -118,8 +118,8 @@ def test_a_run_that_did_not_come_about_says_nothing(rc: int, stdout: str, stderr
 
 
 def test_a_run_that_waited_for_its_nodes_and_hung_then_fails() -> None:
-    said = "srun: job 7 queued and waiting for resources\nsrun: job 7 has been allocated resources\n"
-    assert trial(PAIR, 124, "", said, 1.0).verdict == FAIL
+    stderr = "srun: job 7 queued and waiting for resources\nsrun: job 7 has been allocated resources\n"
+    assert trial(PAIR, 124, "", stderr, 1.0).verdict == FAIL
 
 
 def test_a_program_without_mpi_has_not_left_its_node() -> None:

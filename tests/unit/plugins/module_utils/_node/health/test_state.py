@@ -153,8 +153,8 @@ def test_what_a_failing_check_kept_before_it_raised_is_there_too(node: Any, make
 
 def test_an_xid_that_was_seen_once_fails_each_later_run(node: Any, make_check: Any) -> None:
     """Elsewhere it was reported once, and then the check passed on a GPU that was as broken as before."""
-    seen = Answer(findings=(Finding(FAIL, "Xid 79", "0001:00:00.0", action="reboot", fault="NHC2001", latch=True),))
-    assert node.one(make_check(seen)).latched is False
+    answer = Answer(findings=(Finding(FAIL, "Xid 79", "0001:00:00.0", action="reboot", fault="NHC2001", latch=True),))
+    assert node.one(make_check(answer)).latched is False
     for tier in (PERIODIC, PROLOG):
         later = node.one(make_check(GOOD), tier=tier)
         assert (later.verdict, later.summary, later.latched) == (FAIL, "Xid 79", True)

@@ -69,10 +69,10 @@ def test_the_buffer_follows_the_memory(tmp_path: pathlib.Path, memory_kib: int, 
 
 
 def test_own_settings_come_over_the_recommended_ones(tmp_path: pathlib.Path) -> None:
-    wanted = dataclasses.replace(
+    options = dataclasses.replace(
         OPTIONS, datadir="/data/database", settings={"skip_networking": None, "max_allowed_packet": "64M"}
     )
-    text = database.settings_change(wanted, Root(str(tmp_path))).after or ""
+    text = database.settings_change(options, Root(str(tmp_path))).after or ""
     assert "skip_networking" not in text
     assert "\nmax_allowed_packet = 64M\n" in text
     assert "\ndatadir = /data/database\n" in text
@@ -87,26 +87,26 @@ def test_the_database_is_never_left_behind() -> None:
 
 
 def test_data_of_an_earlier_machine_is_gone_on_with_and_other_things_are_not_touched(tmp_path: pathlib.Path) -> None:
-    root, wanted = Root(str(tmp_path)), dataclasses.replace(OPTIONS, datadir="/data/database")
-    assert database.is_new_place(wanted, root)
+    root, options = Root(str(tmp_path)), dataclasses.replace(OPTIONS, datadir="/data/database")
+    assert database.is_new_place(options, root)
     (tmp_path / "data/database/lost+found").mkdir(parents=True)
-    assert database.is_new_place(wanted, root)
+    assert database.is_new_place(options, root)
     (tmp_path / "data/database/photos").mkdir()
     with pytest.raises(Refused, match="is no MariaDB's datadir and not empty"):
-        database.is_new_place(wanted, root)
+        database.is_new_place(options, root)
     (tmp_path / "data/database/mysql").mkdir()
-    assert not database.is_new_place(wanted, root)
+    assert not database.is_new_place(options, root)
 
 
 def test_a_place_that_could_not_be_made_is_empty_again(tmp_path: pathlib.Path) -> None:
-    wanted = dataclasses.replace(OPTIONS, datadir="/data/database")
+    options = dataclasses.replace(OPTIONS, datadir="/data/database")
 
     def run(command: Sequence[str]) -> Result:
         (tmp_path / "data/database/half").mkdir()
         return Result(tuple(command), 1, "", "mysqld died\n")
 
     with pytest.raises(CommandFailed, match="mysqld died"):
-        database.make_place(wanted, Root(str(tmp_path)), run)
+        database.make_place(options, Root(str(tmp_path)), run)
     assert os.listdir(tmp_path / "data") == []
 
 

@@ -59,11 +59,11 @@ def test_fails_below_the_limit_of_the_site_and_with_wrong_results(tmp_path: path
     assert [one.verdict for one in CPU_STREAM.measure(context(tree, Tool(wrong), size=None)).findings] == [FAIL]
 
 
-@pytest.mark.parametrize("said", ["", WELL.replace("328441.7", "    nan"), WELL.split("Triad")[0]])
-def test_cannot_measure_without_a_triad(tmp_path: pathlib.Path, said: str) -> None:
+@pytest.mark.parametrize("stdout", ["", WELL.replace("328441.7", "    nan"), WELL.split("Triad")[0]])
+def test_cannot_measure_without_a_triad(tmp_path: pathlib.Path, stdout: str) -> None:
     tree = host(tmp_path)
     tree.write("/opt/stream/stream", "")
-    answer = CPU_STREAM.measure(context(tree, Tool(said), size=None))
+    answer = CPU_STREAM.measure(context(tree, Tool(stdout), size=None))
     assert [one.verdict for one in answer.findings] == [UNKNOWN]
     assert answer.readings == ()
 

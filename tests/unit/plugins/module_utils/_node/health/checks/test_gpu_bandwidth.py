@@ -25,7 +25,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gp
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
-from ..deep_playing import Said, Tool, is_idle, machine, recorded
+from ..deep_playing import Output, Tool, is_idle, machine, recorded
 from ..played_cuda import PlayedCuda
 from ..playing import ND_A100, context
 
@@ -82,9 +82,9 @@ def test_only_whole_rows_of_the_matrix_count() -> None:
 MATRIX = "Running peers.\nsome words\n           0         1\n 0       N/A    276.07\n 1    275.61       N/A\n\n"
 
 
-def measured(said: str | Said, *busids: str) -> tuple[object, list[tuple[str, str]]]:
+def measured(output: str | Output, *busids: str) -> tuple[object, list[tuple[str, str]]]:
     """The pairs of what was measured, and what was found."""
-    values, findings = run_nvbandwidth(context(run=Tool(said)), "/nvbandwidth", ("peers",), busids, 60)
+    values, findings = run_nvbandwidth(context(run=Tool(output)), "/nvbandwidth", ("peers",), busids, 60)
     return {test: list(of_test) for test, of_test in values.items()}, [(one.verdict, one.summary) for one in findings]
 
 
@@ -143,9 +143,9 @@ def test_gpu_host_bandwidth_fails_for_the_one_gpu_and_the_one_way_that_is_slow_a
     )
 
 
-@pytest.mark.parametrize("said", ["", GPU_HOST_BANDWIDTH_WELL.split("Running")[0], (0, "", "CUDA_ERROR_NO_DEVICE")])
-def test_gpu_host_bandwidth_cannot_measure_without_a_figure(tmp_path: pathlib.Path, said: str) -> None:
-    answer = GPU_HOST_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM), Tool(said)))
+@pytest.mark.parametrize("output", ["", GPU_HOST_BANDWIDTH_WELL.split("Running")[0], (0, "", "CUDA_ERROR_NO_DEVICE")])
+def test_gpu_host_bandwidth_cannot_measure_without_a_figure(tmp_path: pathlib.Path, output: str) -> None:
+    answer = GPU_HOST_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM), Tool(output)))
     assert [one.verdict for one in answer.findings] == [UNKNOWN, UNKNOWN]
     assert answer.readings == ()
 
@@ -276,9 +276,9 @@ def test_gpu_peer_bandwidth_fails_where_gpus_of_one_nvswitch_have_no_access(tmp_
     assert answer.findings[0].summary.startswith("1 of 56 pairs")
 
 
-@pytest.mark.parametrize("said", ["", GPU_PEER_BANDWIDTH_WELL.split("Running")[0]])
-def test_gpu_peer_bandwidth_cannot_measure_without_a_matrix(tmp_path: pathlib.Path, said: str) -> None:
-    answer = GPU_PEER_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM), Tool(said)))
+@pytest.mark.parametrize("output", ["", GPU_PEER_BANDWIDTH_WELL.split("Running")[0]])
+def test_gpu_peer_bandwidth_cannot_measure_without_a_matrix(tmp_path: pathlib.Path, output: str) -> None:
+    answer = GPU_PEER_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM), Tool(output)))
     assert [one.verdict for one in answer.findings] == [UNKNOWN]
 
 

@@ -143,10 +143,9 @@ def judged(root: Path, boot_id: str, history: History, *missing: int, **error: G
     file = root / "proc/sys/kernel/random/boot_id"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{boot_id}\n", encoding="ascii")
-    left = [one for one in ALL if one.index not in missing]
-    given: Context = context(
-        root=root, gpus=PlayedGpus(error.get("error", left), on_bus=[one.busid or "" for one in left]), history=history
-    )
+    remaining = [one for one in ALL if one.index not in missing]
+    gpus = PlayedGpus(error.get("error", remaining), on_bus=[one.busid or "" for one in remaining])
+    given: Context = context(root=root, gpus=gpus, history=history)
     return judge(GPU_COUNT, GPU_COUNT.measure(given), given.settings)
 
 

@@ -42,7 +42,7 @@ def test_passes_on_gpus_that_do_not_tell_by_the_manager_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("answers", "words"),
     [
         (state("loaded", "failed", "exit-code"), "failed (exit-code)"),
         (state("loaded", "inactive"), "inactive"),
@@ -50,8 +50,8 @@ def test_passes_on_gpus_that_do_not_tell_by_the_manager_alone() -> None:
         (state("masked", "inactive"), "masked"),
     ],
 )
-def test_fails_where_the_manager_does_not_run(said: dict[str, str], words: str) -> None:
-    result = joined(gpu(0), run=said)
+def test_fails_where_the_manager_does_not_run(answers: dict[str, str], words: str) -> None:
+    result = joined(gpu(0), run=answers)
     assert (result.verdict, result.fault) == ("fail", "")
     assert result.summary == f"nvidia-fabricmanager is {words}, and the NVSwitches need it"
 

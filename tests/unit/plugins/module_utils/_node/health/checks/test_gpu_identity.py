@@ -83,8 +83,8 @@ def test_versions_of_firmware_are_hexadecimal() -> None:
 )
 def test_fails_with_a_driver_older_than_wanted_compared_as_numbers(tmp_path: Path, driver: str, verdict: str) -> None:
     (tmp_path / "etc/hpcai").mkdir(parents=True)
-    wanted = {"schema": 1, "min_driver": "550.54.15"}
-    (tmp_path / "etc/hpcai/gpu.json").write_text(json.dumps(wanted), encoding="ascii")
+    settings = {"schema": 1, "min_driver": "550.54.15"}
+    (tmp_path / "etc/hpcai/gpu.json").write_text(json.dumps(settings), encoding="ascii")
     result = look(GPU_IDENTITY, played=PlayedGpus([gpu(0)], driver=driver), root=tmp_path)
     assert (result.verdict, result.fault) == (verdict, "")
 

@@ -26,7 +26,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.nc
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
-from ..deep_playing import Said, Tool, is_idle, machine, recorded
+from ..deep_playing import Output, Tool, is_idle, machine, recorded
 from ..playing import ND_A100, context
 
 NCCL_ALLREDUCE_PROGRAM = "opt/nccl-tests/build/all_reduce_perf"
@@ -38,7 +38,7 @@ def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
     is_idle(monkeypatch)
 
 
-def played(path: pathlib.Path, answer: str | Said, **settings: object) -> tuple[Context, Tool]:
+def played(path: pathlib.Path, answer: str | Output, **settings: object) -> tuple[Context, Tool]:
     """A machine whose all_reduce_perf says this."""
     tool = Tool(answer)
     return context(machine(path, ND_A100, NCCL_ALLREDUCE_PROGRAM), tool, **settings), tool  # type: ignore[arg-type]
@@ -97,9 +97,9 @@ def test_nccl_allreduce_fails_where_a_gpu_does_not_take_part(tmp_path: pathlib.P
     assert NCCL_ALLREDUCE.measure(given).findings[0].summary == "all_reduce_perf ran on 7 GPUs, and there are 8"
 
 
-@pytest.mark.parametrize("said", ["", "#\n# Avg bus bandwidth    : \n", NCCL_ALLREDUCE_WELL.split("# Out of")[0]])
-def test_nccl_allreduce_cannot_measure_without_a_bandwidth_in_the_output(tmp_path: pathlib.Path, said: str) -> None:
-    given, _tool = played(tmp_path, said)
+@pytest.mark.parametrize("output", ["", "#\n# Avg bus bandwidth    : \n", NCCL_ALLREDUCE_WELL.split("# Out of")[0]])
+def test_nccl_allreduce_cannot_measure_without_a_bandwidth_in_the_output(tmp_path: pathlib.Path, output: str) -> None:
+    given, _tool = played(tmp_path, output)
     answer = NCCL_ALLREDUCE.measure(given)
     assert verdicts(answer) == [UNKNOWN]
     assert "printed no bandwidth" in answer.findings[0].summary
@@ -111,8 +111,8 @@ def test_nccl_allreduce_cannot_measure_without_the_program(tmp_path: pathlib.Pat
 
 
 def test_nccl_allreduce_cannot_measure_where_a_library_of_it_is_missing(tmp_path: pathlib.Path) -> None:
-    said = "error while loading shared libraries: libmpi.so.40: cannot open shared object file"
-    given, _tool = played(tmp_path, (127, "", f"all_reduce_perf: {said}\n"))
+    output = "error while loading shared libraries: libmpi.so.40: cannot open shared object file"
+    given, _tool = played(tmp_path, (127, "", f"all_reduce_perf: {output}\n"))
     assert verdicts(NCCL_ALLREDUCE.measure(given)) == [UNKNOWN]
 
 
