@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Callable
 
 from ..boot import status as boot_status
-from ..boot.catalog import NAMES, NoSuchStep, all_steps, chosen
-from ..boot.engine import Ran, as_document, perform, problems_of, sentence
+from ..boot.catalog import NAMES, NoSuchStep, all_steps, select_steps
+from ..boot.engine import StepRun, as_document, perform, problems_of, sentence
 from ..health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ..machine.root import Root
 from ..machine.run import run
@@ -62,7 +62,7 @@ def _run(args: argparse.Namespace) -> Answer:
     if not root.is_this_machine:
         raise UsageError("boot run works on the running machine only: leave out --root")
     try:
-        steps = chosen(args.steps)
+        steps = select_steps(args.steps)
     except NoSuchStep as error:
         raise UsageError(str(error)) from None
     ran = []
@@ -74,13 +74,13 @@ def _run(args: argparse.Namespace) -> Answer:
     return Answer(_status_of(counted), "\n".join(_lines(ran, args.check)), as_document(ran, args.check))
 
 
-def _status_of(bad: Sequence[Ran]) -> int:
+def _status_of(bad: Sequence[StepRun]) -> int:
     if any(one.outcome.verdict == FAIL for one in bad):
         return command.BAD
     return command.UNKNOWN if bad else command.GOOD
 
 
-def _lines(ran: Iterable[Ran], check: bool) -> Iterable[str]:
+def _lines(ran: Iterable[StepRun], check: bool) -> Iterable[str]:
     levels = _LEVELS if command.is_journal() else {}
     for one in ran:
         name, outcome = one.step.name, one.outcome
@@ -90,7 +90,7 @@ def _lines(ran: Iterable[Ran], check: bool) -> Iterable[str]:
 
 
 def _status(args: argparse.Namespace) -> Answer:
-    status = boot_status.look(Root(args.root), run, all_steps())
+    status = boot_status.read_status(Root(args.root), run, all_steps())
     states = {boot_status.READY: command.GOOD, boot_status.BLOCKED: command.BAD}
     rows = [("STEP", "VERDICT", "SECONDS", "SUMMARY")]
     for line in status.lines:

@@ -24,9 +24,9 @@ from .check import FAIL, UNKNOWN, WARN, CannotMeasure, Check, Context, Finding, 
 from .cuda import BROKEN
 
 DISTURBING: Mapping[str, Any] = {"while_busy": False}
-"""Of a check that must be alone: ``idle.must_be_idle`` asks for it."""
+"""Of a check that must be alone: ``must_be_idle`` asks for it."""
 WITH_PROGRAM: Mapping[str, Any] = {**DISTURBING, "program": ""}
-"""Of one that also runs a tool, which may lie elsewhere: ``tools.program_of`` asks for it."""
+"""Of one that also runs a tool, which may lie elsewhere: ``find_program`` asks for it."""
 
 
 _STEP = "slurmstepd: ["
@@ -73,7 +73,7 @@ _UNUSABLE = ("error while loading shared libraries", "No such file or directory"
 _FULL = ("out of memory", "Cannot allocate memory")
 
 
-def program_of(context: Context, check: Check, name: str, folders: Sequence[str] = ()) -> str | None:
+def find_program(context: Context, check: Check, name: str, folders: Sequence[str] = ()) -> str | None:
     """Return the path of a tool: the one in the site's option ``program``, else the first that is found.
 
     :param folders: where it is looked for before the folders of programs.
@@ -85,20 +85,20 @@ def program_of(context: Context, check: Check, name: str, folders: Sequence[str]
     return next((path for path in paths if context.root.exists(path)), None)
 
 
-def needed(context: Context, check: Check, name: str, folders: Sequence[str] = (), source: str = "") -> str:
+def required_program(context: Context, check: Check, name: str, folders: Sequence[str] = (), source: str = "") -> str:
     """Return the path of a tool without which nothing can be measured.
 
     :param source: where it comes from, for people.
     :raises CannotMeasure: it is not there.
     """
-    path = program_of(context, check, name, folders)
+    path = find_program(context, check, name, folders)
     if path is None:
         comes = f" ({source})" if source else ""
         raise CannotMeasure(f"{name}{comes} is not installed, or set options.{check.name}.program in health_checks_*")
     return path
 
 
-def call(
+def run_tool(
     context: Context, command: Sequence[str], within_s: float, environment: Mapping[str, str] | None = None
 ) -> Result:
     """Run a tool, which is ended with exit status 124 when its time is over."""
@@ -108,7 +108,7 @@ def call(
     return context.run([*words, *command])
 
 
-def no_answer(context: Context, what: str, within_s: float, device: str = "") -> Finding:
+def timeout_finding(context: Context, what: str, within_s: float, device: str = "") -> Finding:
     """Return what it means that a measurement did not end in its time: twice running, it is the device's fault."""
     silent = _silent(what, device)
     before = bool(context.history.get(silent))
@@ -119,7 +119,7 @@ def no_answer(context: Context, what: str, within_s: float, device: str = "") ->
     return Finding(FAIL if before else UNKNOWN, words, device, hint)
 
 
-def answered(context: Context, what: str, device: str = "") -> None:
+def clear_timeout(context: Context, what: str, device: str = "") -> None:
     """Forget that a measurement did not end the last time."""
     if context.history.get(_silent(what, device)):
         context.history.keep(_silent(what, device), None)
@@ -129,7 +129,7 @@ def _silent(what: str, device: str) -> str:
     return f"silent: {what} {device}".strip()
 
 
-def refusal(context: Context, result: Result, what: str, within_s: float, device: str = "") -> Finding | None:
+def run_problem(context: Context, result: Result, what: str, within_s: float, device: str = "") -> Finding | None:
     """Return what is wrong with a run as such; None where it came to a good end.
 
     A tool that does not end in its time is UNKNOWN, and a FAIL when that happens twice running: then it is the device.
@@ -138,8 +138,8 @@ def refusal(context: Context, result: Result, what: str, within_s: float, device
     :param what: the tool and what it was to measure, for people.
     """
     if result.rc in (OVERDUE, KILLED_BY + 9):
-        return no_answer(context, what, within_s, device)
-    answered(context, what, device)
+        return timeout_finding(context, what, within_s, device)
+    clear_timeout(context, what, device)
     if result.rc == 0:
         return None
     reason = last_line(result)
@@ -172,7 +172,7 @@ def cpus_near(context: Context, gpu: PciFacts) -> CpuSet:
     return next((node.cpus for node in nodes if node.id == gpu.numa_node), CpuSet())
 
 
-def ask_gpu(
+def measure_gpu(
     context: Context, what: str, within_s: float, function: Callable[[], Mapping[str, Any]], device: str = ""
 ) -> tuple[Mapping[str, Any], Finding | None]:
     """Return what a function of ``cuda`` measures, and what is wrong where it measures nothing.
@@ -182,10 +182,10 @@ def ask_gpu(
     try:
         answer = within(within_s, function)
     except Overdue:
-        return {}, no_answer(context, what, within_s, device)
+        return {}, timeout_finding(context, what, within_s, device)
     except Died as error:
         return {}, Finding(UNKNOWN, f"{what} could not be measured{_on(device)}: {error}", device)
-    answered(context, what, device)
+    clear_timeout(context, what, device)
     if "error" not in answer:
         return answer, None
     verdict = FAIL if answer["error"] in BROKEN else UNKNOWN
@@ -207,7 +207,7 @@ _TO_SIGMA = 0.6745
 _LEAST_FOR_OUTLIERS = 4
 
 
-def compared(readings: Sequence[Reading], threshold: Threshold | None, what: str, hint: str) -> list[Finding]:
+def limit_findings(readings: Sequence[Reading], threshold: Threshold | None, what: str, hint: str) -> list[Finding]:
     """Return a finding for each reading that misses its limit or is near it.
 
     :param readings: the values, whose ``limit`` is the threshold's.

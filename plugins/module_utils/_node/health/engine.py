@@ -33,7 +33,7 @@ LIMIT_S: Mapping[str, float] = {PROLOG: 10.0, PERIODIC: 38.0, EPILOG: 10.0, BOOT
 tier has the limits of its checks only."""
 GRACE_S = 0.5
 """What a check gets beyond its limit to answer that a tool of its own has not answered."""
-RUNNING = 2
+SILENT_RUNS_TO_FAIL = 2
 """How often running a driver or device must have been silent for that to be a failure."""
 
 
@@ -188,14 +188,14 @@ def _without_measuring(check: Check, machine: Machine) -> Measured | None:
 def _judged(check: Check, measured: Measured, machine: Machine, known: State, boot_id: str, now: float) -> Result:
     answer = measured.answer
     times = known.unanswered.get(check.name, 0) + 1
-    if measured.silent and times >= RUNNING:
-        answer = replace(answer, findings=tuple(_broken(finding, times) for finding in answer.findings))
+    if measured.silent and times >= SILENT_RUNS_TO_FAIL:
+        answer = replace(answer, findings=tuple(_as_failure(finding, times) for finding in answer.findings))
     kept = state.latched_after(known.latched.get(check.name, ()), check, answer, boot_id, now)
     held = () if check.name in machine.settings.off else state.not_found_again(kept, answer)
     return judge(check, answer, machine.settings, held, measured.seconds, measured.details)
 
 
-def _broken(finding: Any, times: int) -> Any:
+def _as_failure(finding: Any, times: int) -> Any:
     """Not answering is an answer, the second time."""
     if finding.verdict != UNKNOWN:
         return finding

@@ -85,7 +85,7 @@ def next_step(nodes: Sequence[str], trials: Iterable[Trial] = (), known_good: Se
     """
     if len({*nodes, *known_good}) < 2:
         raise ValueError("a run over several nodes needs two of them at least")
-    known = _Known(tuple(dict.fromkeys(nodes)), tuple(trials), tuple(dict.fromkeys(known_good)))
+    known = _Evidence(tuple(dict.fromkeys(nodes)), tuple(trials), tuple(dict.fromkeys(known_good)))
     groups: tuple[tuple[str, ...], ...] = tuple(known.pairs())
     failing: list[tuple[str, ...]] = []
     if not groups:
@@ -101,7 +101,7 @@ def next_step(nodes: Sequence[str], trials: Iterable[Trial] = (), known_good: Se
     )
 
 
-class _Known:
+class _Evidence:
     """What the trials say."""
 
     def __init__(self, nodes: tuple[str, ...], trials: tuple[Trial, ...], known_good: tuple[str, ...]) -> None:
@@ -216,7 +216,7 @@ class _Known:
         return ()
 
 
-def _words(known: _Known, groups: Sequence[Sequence[str]], failing: Sequence[Sequence[str]]) -> str:
+def _words(known: _Evidence, groups: Sequence[Sequence[str]], failing: Sequence[Sequence[str]]) -> str:
     clauses = []
     if known.bad:
         clauses.append(f"{_listed(known.bad)} {'fails' if len(known.bad) == 1 else 'fail'} with each node tried")
@@ -235,7 +235,7 @@ def _words(known: _Known, groups: Sequence[Sequence[str]], failing: Sequence[Seq
     return "; ".join(clauses) or "all nodes work with each other"
 
 
-def _failed_at_all(known: _Known) -> bool:
+def _failed_at_all(known: _Evidence) -> bool:
     return any(len(trial.members) == 2 for trial in known.failed)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..machine.root import Root
 from . import prometheus, record
-from .catalog import chosen
+from .catalog import select_checks
 from .check import FAIL, PROLOG, SKIP, UNKNOWN, WARN, Check, Result
 from .engine import TierRun, machine_of, run_tier
 from .judge import worst
@@ -122,7 +122,7 @@ def perform(tier: str, only: Sequence[str], root: Root, run: TimedRun, collectio
     :raises NoSuchCheck: a name is no check's, or none of the tier's.
     :raises KeyboardInterrupt: this process was told to end.
     """
-    checks = chosen(tier, only)
+    checks = select_checks(tier, only)
     machine = machine_of(root, run)
     done = run_tier(tier, checks, machine, job)
     node = record.node_of(root, machine.size.name if machine.size else "", collection)

@@ -129,13 +129,13 @@ def measure(context: Context) -> Answer:
     if level not in _LIMITS_S:
         words = f"options.dcgm.level is {level}, and there are {', '.join(map(str, _LIMITS_S))}"
         return Answer(findings=(Finding(UNKNOWN, words, hint=f"Mend it in {FILE}"),))
-    path = deep.needed(context, DCGM, "dcgmi", source="datacenter-gpu-manager")
+    path = deep.required_program(context, DCGM, "dcgmi", source="datacenter-gpu-manager")
     present = [gpu.busid for gpu in deep.present_gpus(context)]
     must_be_idle(context, DCGM)
-    result = deep.call(context, [path, "diag", "-r", str(level), "-j"], _LIMITS_S[level])
+    result = deep.run_tool(context, [path, "diag", "-r", str(level), "-j"], _LIMITS_S[level])
     if result.rc in (deep.OVERDUE, deep.KILLED_BY + 9):
-        return Answer(findings=(deep.no_answer(context, "dcgmi diag", _LIMITS_S[level]),))
-    deep.answered(context, "dcgmi diag")
+        return Answer(findings=(deep.timeout_finding(context, "dcgmi diag", _LIMITS_S[level]),))
+    deep.clear_timeout(context, "dcgmi diag")
     # It ends with an error where a test fails, too: what it says of the tests counts first.
     diagnosis = parse(result.stdout)
     findings = [finding for one in diagnosis.results for finding in _finding(one, present)]

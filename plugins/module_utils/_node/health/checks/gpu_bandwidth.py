@@ -16,7 +16,7 @@ from ...sku.types import Threshold
 from .. import cuda, deep
 from ..applies import with_nvidia_gpus, with_several_nvidia_gpus
 from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotMeasure, Check, Context, Finding, Reading
-from ..deep import MARGIN, WITH_PROGRAM, compared, must_be_idle, outliers
+from ..deep import MARGIN, WITH_PROGRAM, limit_findings, must_be_idle, outliers
 from ..settings import in_words
 
 # The text that NVIDIA's nvbandwidth prints, which is the same in all versions: a title and a matrix for each test.
@@ -89,8 +89,8 @@ def run_nvbandwidth(
     :param busids: the PCI addresses of the GPUs in their order, for versions that do not print them.
     """
     environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    result = deep.call(context, [path, "-t", *tests], within_s, environment)
-    refused = deep.refusal(context, result, "nvbandwidth", within_s)
+    result = deep.run_tool(context, [path, "-t", *tests], within_s, environment)
+    refused = deep.run_problem(context, result, "nvbandwidth", within_s)
     if refused:
         return {}, [refused]
     printed, matrices = devices_of(result.stdout), matrices_of(result.stdout)
@@ -126,7 +126,7 @@ def _measure_host(context: Context) -> Answer:
     """Copy to and from each GPU, by nvbandwidth, or by the driver where that is not there."""
     present = [gpu.busid for gpu in deep.present_gpus(context)]
     must_be_idle(context, GPU_HOST_BANDWIDTH)
-    path = deep.program_of(context, GPU_HOST_BANDWIDTH, "nvbandwidth", FOLDERS)
+    path = deep.find_program(context, GPU_HOST_BANDWIDTH, "nvbandwidth", FOLDERS)
     values, findings = _by_tool_host(context, path, present) if path else _by_driver_host(context)
     threshold = context.settings.threshold(context.size, _HOST_BANDWIDTH)
     limit = threshold.limit if threshold else None
@@ -137,7 +137,7 @@ def _measure_host(context: Context) -> Answer:
     reported = {finding.device for finding in findings}
     for way, of_way in readings.items():
         if threshold:
-            findings += compared(of_way, _with_margin(threshold), _WORDS[way], _HOST_HINT)
+            findings += limit_findings(of_way, _with_margin(threshold), _WORDS[way], _HOST_HINT)
         else:
             findings += outliers(of_way, _WORDS[way])
         missing = [busid for busid in present if busid not in [one.device for one in of_way] and busid not in reported]
@@ -166,7 +166,7 @@ def _by_driver_host(context: Context) -> tuple[_Values, list[Finding]]:
     findings = []
     for gpu in deep.present_gpus(context):
         near = deep.cpus_near(context, gpu)
-        answer, wrong = deep.ask_gpu(
+        answer, wrong = deep.measure_gpu(
             context,
             "the bandwidth between host and GPU",
             _COPIES_S,
@@ -229,7 +229,7 @@ def _measure_peer(context: Context) -> Answer:
             f"1 of {context.size.gpu_count} GPUs is there, with no other to read from: see check gpu_count"
         )
     must_be_idle(context, GPU_PEER_BANDWIDTH)
-    path = deep.program_of(context, GPU_PEER_BANDWIDTH, "nvbandwidth", FOLDERS)
+    path = deep.find_program(context, GPU_PEER_BANDWIDTH, "nvbandwidth", FOLDERS)
     pairs, findings = _by_tool_peer(context, path, present) if path else _by_driver_peer(context, present)
     threshold = context.settings.threshold(context.size, _PEER_BANDWIDTH)
     limit = threshold.limit if threshold else None
@@ -289,7 +289,7 @@ def _by_tool_peer(context: Context, path: str, present: list[str]) -> tuple[_Pai
 
 
 def _by_driver_peer(context: Context, present: list[str]) -> tuple[_Pairs, list[Finding]]:
-    answer, wrong = deep.ask_gpu(context, _WHAT, _RUN_S, lambda: cuda.peer_bandwidths(present))
+    answer, wrong = deep.measure_gpu(context, _WHAT, _RUN_S, lambda: cuda.peer_bandwidths(present))
     pairs = {(reader, owner): value for reader, owner, value in answer.get("pairs", ()) if value is not None}
     return pairs, [wrong] if wrong else []
 

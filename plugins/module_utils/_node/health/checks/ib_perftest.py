@@ -20,7 +20,7 @@ from ...machine.run import Result, last_line
 from .. import deep
 from ..applies import with_infiniband
 from ..check import DEEP, FAIL, REPLACE, UNKNOWN, WARN, Answer, CannotMeasure, Check, Context, Finding, Reading
-from ..deep import WITH_PROGRAM, compared, must_be_idle, outliers
+from ..deep import WITH_PROGRAM, limit_findings, must_be_idle, outliers
 from ..settings import in_words
 
 # The output of perftest (``ib_write_bw``, ``ib_write_lat``): a heading that begins with ``#bytes``, and rows below.
@@ -120,12 +120,12 @@ def between(
     environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     served: list[Result] = []
     server = threading.Thread(
-        target=lambda: served.append(deep.call(context, command, within_s, environment)), daemon=True
+        target=lambda: served.append(deep.run_tool(context, command, within_s, environment)), daemon=True
     )
     server.start()
     client = Result((), deep.MISSING, "", "")
     for _try in range(_TRIES):
-        client = deep.call(context, [*command, _HERE], within_s, environment)
+        client = deep.run_tool(context, [*command, _HERE], within_s, environment)
         if _NOT_YET not in client.stderr + client.stdout or served:
             break
         time.sleep(_PAUSE_S)
@@ -143,7 +143,7 @@ def between(
         if role == "the client of" and _NOT_YET in output and not found:
             words = f"{name} did not reach its own server for {port.label}: {last_line(result)}"
             return "", [Finding(UNKNOWN, words, port.label)]
-        refused = deep.refusal(context, result, f"{role} {name} on {port.label}", within_s, port.label)
+        refused = deep.run_problem(context, result, f"{role} {name} on {port.label}", within_s, port.label)
         found += [refused] if refused else []
     # The one that failed by itself says more than the one that only lost its peer.
     found.sort(key=lambda finding: finding.verdict != FAIL)
@@ -173,7 +173,7 @@ _HINT = "Look at the port's errors: hpcnode health run periodic --only ib_errors
 def _measure_bandwidth(context: Context) -> Answer:
     """Write through each adapter, from memory of a GPU near it where that can be, else of the host."""
     ports = active_ports(context)
-    path = deep.needed(context, IB_WRITE_BANDWIDTH, "ib_write_bw", FOLDERS, SOURCE)
+    path = deep.required_program(context, IB_WRITE_BANDWIDTH, "ib_write_bw", FOLDERS, SOURCE)
     must_be_idle(context, IB_WRITE_BANDWIDTH)
     of_gpu = context.settings.threshold(context.size, OF_GPU)
     findings: list[Finding] = []
@@ -212,7 +212,7 @@ def _answer(context: Context, path: str, ports: list[Port], limit_name: str, fin
             words = f"ib_write_bw on {port.label} ended well, but printed no bandwidth"
             found.append(Finding(UNKNOWN, words, port.label, f"Run it by hand: {path} -d {port.device}"))
     what = "the bandwidth of writes"
-    found += compared(readings, threshold, what, _HINT) if threshold else outliers(readings, what)
+    found += limit_findings(readings, threshold, what, _HINT) if threshold else outliers(readings, what)
     slowest = min((float(one.value) for one in readings), default=0)
     memory = "of the GPUs" if limit_name == OF_GPU else "of the host"
     good = f"{len(readings)} adapters, the slowest with {slowest:.4g} Gb/s, memory {memory}"
@@ -248,7 +248,7 @@ _WHAT = "the latency of writes"
 def _measure_latency(context: Context) -> Answer:
     """Run ``ib_write_lat`` on each adapter with itself."""
     ports = active_ports(context)
-    path = deep.needed(context, IB_LATENCY, "ib_write_lat", FOLDERS, SOURCE)
+    path = deep.required_program(context, IB_LATENCY, "ib_write_lat", FOLDERS, SOURCE)
     must_be_idle(context, IB_LATENCY)
     threshold = context.settings.threshold(context.size, LIMIT)
     readings, found = [], []
@@ -261,7 +261,7 @@ def _measure_latency(context: Context) -> Answer:
             readings.append(Reading(LIMIT, value, "us", port.label, limit, at_most=True))
         elif not wrong:
             found.append(Finding(UNKNOWN, f"ib_write_lat on {port.label} printed no latency", port.label))
-    found += compared(readings, threshold, _WHAT, _HINT) if threshold else outliers(readings, _WHAT)
+    found += limit_findings(readings, threshold, _WHAT, _HINT) if threshold else outliers(readings, _WHAT)
     slowest = max((float(one.value) for one in readings), default=0)
     good = f"{len(readings)} adapters, the slowest with {slowest:.3g} us"
     return Answer(good, tuple(readings), tuple(found), in_words(threshold) if threshold else "")

@@ -18,7 +18,7 @@ from ...sku.types import Threshold
 from .. import deep, nccl_tests
 from ..applies import with_nvidia_gpus_and_infiniband, with_several_nvidia_gpus
 from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotMeasure, Check, Context, Finding, Reading
-from ..deep import WITH_PROGRAM, compared, must_be_idle
+from ..deep import WITH_PROGRAM, limit_findings, must_be_idle
 from ..settings import in_words
 
 # A collective of nccl-tests over all GPUs of the node, in one process, and what it says of the node.
@@ -60,7 +60,7 @@ def _measure_collective(
         )
     if gpus < 2:
         return Answer(skipped=f"a collective needs two GPUs, and there {'is one' if gpus else 'is none'}")
-    path = deep.needed(context, check, program, FOLDERS, SOURCE)
+    path = deep.required_program(context, check, program, FOLDERS, SOURCE)
     must_be_idle(context, check)
     threshold = context.settings.threshold(context.size, check.name)
     size = _message_size(context, check, threshold)
@@ -68,13 +68,13 @@ def _measure_collective(
     if over_network:
         environment.update(NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1", NCCL_NET="IB", NCCL_NET_GDR_LEVEL="5")
     command = [path, "-b", size, "-e", size, "-g", str(gpus), "-c", "1", "-w", str(warm_up), "-n", str(iterations)]
-    result = deep.call(context, command, within_s, environment)
-    refused = deep.refusal(context, result, program, within_s)
+    result = deep.run_tool(context, command, within_s, environment)
+    refused = deep.run_problem(context, result, program, within_s)
     answer = _judge(result, refused, program, size, gpus, check.name, threshold)
     if threshold is None:
         return answer
     readings = tuple(replace(reading, limit=threshold.limit) for reading in answer.readings)
-    found = compared(readings, threshold, f"the bus bandwidth of {program}", hint)
+    found = limit_findings(readings, threshold, f"the bus bandwidth of {program}", hint)
     return replace(answer, readings=readings, findings=(*answer.findings, *found), limit=in_words(threshold))
 
 

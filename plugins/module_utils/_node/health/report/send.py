@@ -26,7 +26,7 @@ from .. import record
 from ..check import OBSERVE, TIERS
 from . import files
 from .content import report_of
-from .files import Answered, LastReport, ReportSettings, read_settings
+from .files import ArbiterAnswer, LastReport, ReportSettings, read_settings
 
 RENEW_S = 600.0
 """A report that says nothing new is written anew after so long, so that the arbiter can tell silence from health."""
@@ -62,7 +62,7 @@ def send(
 
     :param find_address: finds this machine's address as the controllers see it.
     """
-    question = files.asked(root)
+    question = files.pending_question(root)
     try:
         env, settings = slurmd_env.read(root), read_settings(root)
     except ConfigError as error:
@@ -96,7 +96,7 @@ def _send_newest(
     report, runs = report_of([document for tier in TIERS if (document := record.read(root, tier))], before.runs)
     if report is None:
         return None
-    fault = files.asked_fault(root)
+    fault = files.pending_fault(root)
     if fault:
         # Newer than the newest check, so that it counts although the node was brought back meanwhile.
         first = Fault(fault.kind, OBSERVE, fault.summary, blocks=True)
@@ -109,7 +109,7 @@ def _send_newest(
 
 def _not_sent(root: Root, question: str, words: str, known: bool = False) -> Sent:
     if question:
-        files.answer(root, Answered(question, False, words))
+        files.write_answer(root, ArbiterAnswer(question, False, words))
     return Sent(known, words)
 
 
@@ -166,7 +166,8 @@ def _wait(
     send_newest: Callable[[], Sent],
 ) -> str:
     """Wait until the node is drained, and answer. What is found meanwhile is told: it may be good again."""
-    given = Answered(question, False, f"the arbiter has not drained this node within {ANSWER_S:g} s: see its journal")
+    words = f"the arbiter has not drained this node within {ANSWER_S:g} s: see its journal"
+    given = ArbiterAnswer(question, False, words)
     for pause_s in _pauses(clock() + ANSWER_S, clock, env.node_name):
         pause(pause_s)
         send_newest()
@@ -177,9 +178,9 @@ def _wait(
             given = replace(given, words=f"slurmctld cannot be asked: {error}")
             continue
         if node and node.drained:
-            given = Answered(question, True, node.reason)
+            given = ArbiterAnswer(question, True, node.reason)
             break
-    files.answer(root, given)
+    files.write_answer(root, given)
     return f"{'the node is out' if given.refuse else 'the node stays in scheduling'}: {given.words}"
 
 

@@ -95,7 +95,7 @@ def decide_node(one: ObservedNode, machines: Machines, settings: Settings, now: 
     if alert or one.report is None or _is_of_earlier_boot(one, one.report):
         return NodeDecision(alert=alert)
     report = one.report
-    if reasons.is_ours(one.node):
+    if reasons.is_out_for_health(one.node):
         # Out for its health already: a script that fails besides is no reason to be out longer.
         report = replace(report, faults=tuple(fault for fault in report.faults if fault.check not in reasons.SCRIPTS))
     machine = _machine_of(one, report, machines, now)
@@ -145,17 +145,17 @@ def _machine_of(one: ObservedNode, report: Report, machines: Machines, now: floa
     if reasons.is_by_prolog(one.node) and machine.out is None:
         since = one.reason_since or now
         return replace(machine.drained(since, reasons.check_of(one.node.reason), since), out=Out(since))
-    if reasons.is_ours(one.node) and machine.out is None:
+    if reasons.is_out_for_health(one.node) and machine.out is None:
         # What was known is lost, or another machine stands behind the name now: it has to show that it is good.
         return replace(machine, out=Out(one.reason_since or now))
-    if machine.out is not None and not reasons.is_ours(one.node):
+    if machine.out is not None and not reasons.is_out_for_health(one.node):
         # Somebody resumed it, or gave it another reason: it is his.
         return machine.returned(now)
     return machine
 
 
 def _failing(one: ObservedNode, report: Report, machine: Machine, settings: Settings, now: float) -> NodeDecision:
-    if not reasons.is_ours(one.node):
+    if not reasons.is_out_for_health(one.node):
         return _not_out_by_us(one, report, machine, settings, now)
     if machine.out is not None:
         checks = tuple(sorted({*machine.out.checks, *(fault.check for fault in report.faults)}))
@@ -191,7 +191,7 @@ def _not_out_by_us(one: ObservedNode, report: Report, machine: Machine, settings
 
 
 def _good(one: ObservedNode, report: Report, machine: Machine, now: float) -> NodeDecision:
-    if not reasons.is_ours(one.node) or machine.out is None or machine.marked:
+    if not reasons.is_out_for_health(one.node) or machine.out is None or machine.marked:
         return NodeDecision(machine)
     named = {*machine.out.checks, reasons.check_of(one.node.reason)} - {""}
     if report.time <= machine.out.since or any(map(report.is_unknown, named)):
@@ -241,7 +241,7 @@ def decide(observed: Iterable[ObservedNode], machines: Machines, settings: Setti
     judged = [_decide_safely(one, machines, settings, now) for one in present]
     known: dict[str, Machine] = {**machines, **{one.machine.key: one.machine for one in judged if one.machine}}
     actions = [one.action for one in judged if one.action]
-    out = tuple(one.name for one in present if reasons.counts(one.node))
+    out = tuple(one.name for one in present if reasons.counts_towards_limit(one.node))
     allowed = settings.allowed(len(present))
     drains = sorted((one for one in actions if one.kind == DRAIN), key=_by_urgency)
     still_allowed = max(0, allowed - len(out))

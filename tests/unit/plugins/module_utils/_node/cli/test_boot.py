@@ -35,9 +35,9 @@ class Boot:
     def have(self, *steps: tuple[str, str, bool]) -> None:
         """Have these steps: name, verdict, whether it blocks."""
 
-        def perform(step: Step, _root: Any, _run: Any, check: bool) -> engine.Ran:
+        def perform(step: Step, _root: Any, _run: Any, check: bool) -> engine.StepRun:
             self.checked.append(check)
-            return engine.Ran(step, step.perform(None), 0.25, self.problems)  # type: ignore[arg-type]
+            return engine.StepRun(step, step.perform(None), 0.25, self.problems)  # type: ignore[arg-type]
 
         made = [
             Step(
@@ -149,10 +149,11 @@ def test_wrong_usage_is_refused(hpcnode: Boot, words: str, complaint: str) -> No
     assert complaint in message
 
 
-def line(name: str, verdict: str, blocking: bool = True, **facts: Any) -> boot_status.Line:
+def line(name: str, verdict: str, blocking: bool = True, **facts: Any) -> boot_status.StepStatus:
     """What is the case with a step."""
     step = Step(name, f"Does {name}", blocking, 5, lambda _context: Outcome(PASS, ""))
-    return boot_status.Line(step, verdict, f"{name} is so", "mend it" if verdict in (FAIL, UNKNOWN) else "", **facts)
+    action = "mend it" if verdict in (FAIL, UNKNOWN) else ""
+    return boot_status.StepStatus(step, verdict, f"{name} is so", action, **facts)
 
 
 @pytest.mark.parametrize(
@@ -168,9 +169,9 @@ def line(name: str, verdict: str, blocking: bool = True, **facts: Any) -> boot_s
     ],
 )
 def test_status_tells_what_blocks_and_what_to_do(
-    hpcnode: Boot, monkeypatch: pytest.MonkeyPatch, lines: list[boot_status.Line], status: int, expected: str
+    hpcnode: Boot, monkeypatch: pytest.MonkeyPatch, lines: list[boot_status.StepStatus], status: int, expected: str
 ) -> None:
-    monkeypatch.setattr(boot_status, "look", lambda *_given: boot_status.Status(tuple(lines), "active"))
+    monkeypatch.setattr(boot_status, "read_status", lambda *_given: boot_status.Status(tuple(lines), "active"))
     code, output, _complaint = hpcnode("status")
     assert (code, expected in output) == (status, True), output
     for each in lines:
@@ -193,7 +194,7 @@ def test_status_tells_what_blocks_and_what_to_do(
 def test_status_says_how_to_go_on_where_all_was_mended_by_hand(
     hpcnode: Boot, monkeypatch: pytest.MonkeyPatch, slurmd: str | None, expected: str
 ) -> None:
-    monkeypatch.setattr(boot_status, "look", lambda *_given: boot_status.Status((line("a", PASS),), slurmd))
+    monkeypatch.setattr(boot_status, "read_status", lambda *_given: boot_status.Status((line("a", PASS),), slurmd))
     assert hpcnode("status")[1].endswith(expected)
 
 

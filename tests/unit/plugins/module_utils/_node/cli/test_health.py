@@ -78,7 +78,7 @@ def have(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             )
 
         monkeypatch.setattr(catalog, "NAMES", tuple(answers))
-        monkeypatch.setattr(catalog, "BEFORE_A_JOB", frozenset(answers))
+        monkeypatch.setattr(catalog, "PROLOG_NAMES", frozenset(answers))
         monkeypatch.setattr(health, "NAMES", tuple(answers))
         monkeypatch.setattr(catalog, "load", check)
 

@@ -131,7 +131,7 @@ def test_nodes_renew_at_different_times() -> None:
 
 
 def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node) -> None:
-    files.ask(node.root, "7.1")
+    files.write_question(node.root, "7.1")
     node.ran("prolog", check("gpu_count", "fail"))
 
     def pause(seconds: float) -> None:
@@ -142,17 +142,17 @@ def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node
     node_began = node.now
     sent = send.send(node.root, node.run, node.find_address, node.clock, pause)
     assert sent.words.endswith("the node is out: hpcai: health: gpu_count: x")
-    given = files.answered(node.root, "7.1")
+    given = files.read_answer(node.root, "7.1")
     assert given
     assert (given.refuse, given.words) == (True, "hpcai: health: gpu_count: x")
-    assert files.asked(node.root) == ""
+    assert files.pending_question(node.root) == ""
     assert node.now - node_began < 16
 
 
 def test_what_is_found_while_a_prolog_waits_is_told_at_once(node: Node) -> None:
     """Otherwise the arbiter would drain a node for what has been mended since."""
     node.ran("prolog", check("ib_ports", "fail"))
-    files.ask(node.root, "7.1")
+    files.write_question(node.root, "7.1")
     mended, delays = node.now + 10, []
 
     def pause(seconds: float) -> None:
@@ -171,7 +171,7 @@ def test_what_is_found_while_a_prolog_waits_is_told_at_once(node: Node) -> None:
 
 def test_a_script_that_failed_stands_first_in_the_report_until_it_is_answered(node: Node) -> None:
     node.ran("periodic", check("gpu_count", "fail"), age=200)
-    files.ask(node.root, "7.1", ScriptFault("prolog", "50-mine: no licence (job 7)", int(node.now)))
+    files.write_question(node.root, "7.1", ScriptFault("prolog", "50-mine: no licence (job 7)", int(node.now)))
     reports: list[Report] = []
 
     def pause(seconds: float) -> None:
@@ -188,10 +188,10 @@ def test_a_script_that_failed_stands_first_in_the_report_until_it_is_answered(no
 
 
 def test_a_prolog_that_waits_may_not_refuse_where_the_arbiter_does_nothing(node: Node) -> None:
-    files.ask(node.root, "7.1")
+    files.write_question(node.root, "7.1")
     began = node.now
     send_report(node)
-    given = files.answered(node.root, "7.1")
+    given = files.read_answer(node.root, "7.1")
     assert given
     assert (given.refuse, given.words) == (False, "the arbiter has not drained this node within 40 s: see its journal")
     assert 20 < node.now - began <= send.ANSWER_S
@@ -200,10 +200,10 @@ def test_a_prolog_that_waits_may_not_refuse_where_the_arbiter_does_nothing(node:
 
 
 def test_a_prolog_is_answered_also_where_slurmctld_is_silent(node: Node) -> None:
-    files.ask(node.root, "7.1")
+    files.write_question(node.root, "7.1")
     node.answer_rc = 124
     send_report(node)
-    given = files.answered(node.root, "7.1")
+    given = files.read_answer(node.root, "7.1")
     assert given
     assert not given.refuse
     assert "gave no answer" in given.words
