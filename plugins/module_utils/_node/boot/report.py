@@ -42,7 +42,7 @@ def report(
         node = node_queries.query_node(env.node_name, env.controllers, run)
         if node and node.reason == reason and node.drained:
             return Outcome(PASS, f"node {node.name} has this reason already: {reason}")
-        if node and _is_anothers(node):
+        if node and _has_foreign_reason(node):
             return Outcome(SKIP, f"node {node.name} keeps the reason that it has: {node.reason}")
         known = node_queries.update_node(env.node_name, ["State=DRAIN", f"Reason={reason}"], env.controllers, run)
     except (ConfigError, NoController, CommandFailed) as error:
@@ -61,5 +61,5 @@ def reason_of(root: Root, steps: Iterable[Step]) -> str | None:
     return None
 
 
-def _is_anothers(node: NodeState) -> bool:
+def _has_foreign_reason(node: NodeState) -> bool:
     return node.out and not node.is_nobodys_decision and not node.reason.startswith(REASON_PREFIX)

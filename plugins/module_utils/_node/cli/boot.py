@@ -114,10 +114,10 @@ def _advice(status: boot_status.Status) -> Iterable[str]:
         waited = ", ".join(line.step.name for line in status.lines if line.unfinished)
         yield f"slurmd waits for: {waited}. 'hpcnode boot run STEP' runs one by hand."
     else:
-        yield f"Nothing keeps slurmd from starting{_slurmd_is(status.slurmd)}."
+        yield f"Nothing keeps slurmd from starting{_slurmd_words(status.slurmd)}."
 
 
-def _slurmd_is(state: str | None) -> str:
+def _slurmd_words(state: str | None) -> str:
     if state in ("inactive", "failed"):
         return f"; it is {state}, and 'systemctl start slurmd' starts it"
     return f"; it is {state}" if state else ""

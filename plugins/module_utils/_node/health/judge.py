@@ -68,7 +68,7 @@ def judge(
     if not answer.findings and not answer.readings and not answer.skipped:
         nothing = Finding(UNKNOWN, "it measured nothing, which is a defect of this check")
         answer = replace(answer, findings=(nothing,))
-    softened = [_softened(check, finding, settings) for finding in (*answer.findings, *held)]
+    softened = [_with_warn_only(check, finding, settings) for finding in (*answer.findings, *held)]
     result = replace(result, answer=replace(answer, findings=tuple(softened)))
     if not softened:
         return result
@@ -107,7 +107,7 @@ def _fault(check: Check, finding: Finding) -> str:
     return check.fault if finding.verdict == FAIL and finding.cause == NODE else ""
 
 
-def _softened(check: Check, finding: Finding, settings: Settings) -> Finding:
+def _with_warn_only(check: Check, finding: Finding, settings: Settings) -> Finding:
     if finding.verdict != FAIL or check.name not in settings.warn_only:
         return finding
     return replace(finding, verdict=WARN, hint=finding.hint or f"It is a warning only, by warn_only in {FILE}")

@@ -161,7 +161,7 @@ class _Evidence:
                 free.remove(partner)
                 yield node, partner
         if not self.partners:
-            yield from self._among_themselves(alone)
+            yield from self._untried_pairs(alone)
         # What failed once between two good ones is tried once more.
         for first, second in self._links(1):
             if (first, second) not in self.links and first in free and second in free:
@@ -172,7 +172,7 @@ class _Evidence:
     def _in_pairs_so_far(self, node: str) -> int:
         return sum(node in trial.nodes and len(trial.members) == 2 for trial in self.trials)
 
-    def _among_themselves(self, nodes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def _untried_pairs(self, nodes: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield pairs that have not been tried, each node in one of them."""
         # The one that was left over last time comes first.
         waiting = sorted(nodes, key=self._in_pairs_so_far)

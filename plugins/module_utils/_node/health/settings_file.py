@@ -100,10 +100,10 @@ def unknown_names(where: str, names: Collection[object], known: Collection[str],
     """
     for name in names:
         if name not in known:
-            yield f"{where}there is no {what} {name}{_instead(str(name), known)}"
+            yield f"{where}there is no {what} {name}{_suggestion(str(name), known)}"
 
 
-def _instead(name: str, known: Collection[str]) -> str:
+def _suggestion(name: str, known: Collection[str]) -> str:
     # Not above: a job waits for its prolog.
     import difflib
 

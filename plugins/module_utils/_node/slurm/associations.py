@@ -67,11 +67,11 @@ def desired_book(accounts: Mapping[str, Any], qos: Mapping[str, Any]) -> Book:
     # sacctmgr writes all names in lower case.
     for name, given in qos.items():
         book.qos[str(name).lower()] = given_settings(f"QOS {name}", _mapping(f"QOS {name}", given), QOS)
-    _take(book, accounts, _KEPT_ACCOUNT)
+    _add_accounts(book, accounts, _KEPT_ACCOUNT)
     return book
 
 
-def _take(book: Book, accounts: Mapping[str, Any], parent: str) -> None:
+def _add_accounts(book: Book, accounts: Mapping[str, Any], parent: str) -> None:
     for spelled, settings in accounts.items():
         name = str(spelled).lower()
         where = f"account {name}"
@@ -88,11 +88,11 @@ def _take(book: Book, accounts: Mapping[str, Any], parent: str) -> None:
         if not isinstance(users, Mapping):
             users = {user: {} for user in users}
         for user, user_settings in users.items():
-            _take_user(book, name, str(user).lower(), _mapping(f"user {user} of {where}", user_settings))
-        _take(book, _mapping(f"accounts below {name}", children), name)
+            _add_user(book, name, str(user).lower(), _mapping(f"user {user} of {where}", user_settings))
+        _add_accounts(book, _mapping(f"accounts below {name}", children), name)
 
 
-def _take_user(book: Book, account: str, user: str, settings: Mapping[str, Any]) -> None:
+def _add_user(book: Book, account: str, user: str, settings: Mapping[str, Any]) -> None:
     where = f"user {user} of account {account}"
     given = _by_lower(settings)
     is_default, level = _pop(given, "default"), _pop(given, "adminlevel")

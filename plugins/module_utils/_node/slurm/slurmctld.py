@@ -70,23 +70,23 @@ def read_facts(root: Root, run: Run, folder: str = FOLDER) -> Facts:
     return Facts(service, process, _held(process, on_disk, root, folder), on_disk, read_release(run))
 
 
-def foresee(facts: Facts, pending: Mapping[str, str], root: Root, folder: str = FOLDER) -> tuple[Facts, dict[str, str]]:
+def preview(facts: Facts, pending: Mapping[str, str], root: Root, folder: str = FOLDER) -> tuple[Facts, dict[str, str]]:
     """Return the facts, and the digests of the shipped files, as if these files had been written; for check mode.
 
     :param pending: texts by name of the file; an empty one stands for a file that would be removed.
     """
     with tempfile.TemporaryDirectory() as made:
-        preview = Root(made)
-        os.makedirs(preview.at(folder))
+        future = Root(made)
+        os.makedirs(future.at(folder))
         for name in conf_changes.SHIPPED_FILES:
             text = pending[name] if name in pending else root.text(f"{folder}/{name}")
             if text:
-                with open(preview.at(f"{folder}/{name}"), "w", encoding="utf-8") as file:
+                with open(future.at(f"{folder}/{name}"), "w", encoding="utf-8") as file:
                     file.write(text)
-        written = conf_changes.file_digests(preview, folder)
+        written = conf_changes.file_digests(future, folder)
         digests = {name: written[name] for name in written if name in pending}
         kept = {name: digest for name, digest in conf_changes.file_digests(root, folder).items() if name not in pending}
-        return replace(facts, on_disk=conf_changes.read_snapshot(preview, folder)), {**kept, **digests}
+        return replace(facts, on_disk=conf_changes.read_snapshot(future, folder)), {**kept, **digests}
 
 
 def _held(process: loaded_config.Process | None, on_disk: Snapshot, root: Root, folder: str) -> Snapshot | None:

@@ -19,7 +19,7 @@ from ...health.checks.gpu_count import (
     judge_nvidia,
     missing_on_bus,
     read_amd,
-    why_none,
+    reason_without_gpus,
 )
 from ...health.checks.gpu_identity import judge_driver
 from ...health.checks.gpu_state import judge_persistence
@@ -50,7 +50,7 @@ def _perform(context: Context) -> Outcome:
         return Outcome(SKIP, "this is no compute node, and nobody says which VM size it has")
     expected = expected_gpus(settings.gpu_count, size)
     if expected is None or not expected.count:
-        return Outcome(SKIP, why_none(expected, size))
+        return Outcome(SKIP, reason_without_gpus(expected, size))
     if is_amd(context.root, size):
         return _amd(context, expected)
     return _nvidia(context, expected, settings, bool(size and size.hca_count))

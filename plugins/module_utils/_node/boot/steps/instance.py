@@ -65,11 +65,11 @@ def perform(context: Context, ask: Ask | None = None) -> Outcome:
     root, notes = context.root, _Notes()
     known = remembered_instance(root)
     compute, silence = _ask(context, ask)
-    foreign = compute is not None and _is_anothers(root, known, compute)
+    foreign = compute is not None and _is_of_another_machine(root, known, compute)
     if compute is None:
         settings, name = _without_answer(root, known, silence, notes)
     else:
-        settings, name = _settle(context, compute, foreign, notes)
+        settings, name = _identify(context, compute, foreign, notes)
     outcome = _judged(root, settings, compute, notes)
     if settings and settings.is_compute:
         _write_slurmd_env(context, settings, name, foreign, notes)
@@ -105,7 +105,7 @@ def _all_known(root: Root) -> bool:
     return bool(known.get("vm_size")) and is_same_machine(root, known) and remembered(root) is not None
 
 
-def _settle(
+def _identify(
     context: Context, compute: Mapping[str, Any], foreign: bool, notes: _Notes
 ) -> tuple[ClusterSettings | None, str | None]:
     """Return the cluster and the node's name, and write down what the service said."""
@@ -140,7 +140,7 @@ def _settings_in_user_data(compute: Mapping[str, Any], notes: _Notes) -> Cluster
     return settings_from(stated, FROM_USER_DATA, "'hpcai' in the machine's user data")
 
 
-def _is_anothers(root: Root, known: Mapping[str, Any], compute: Mapping[str, Any]) -> bool:
+def _is_of_another_machine(root: Root, known: Mapping[str, Any], compute: Mapping[str, Any]) -> bool:
     """Whether this disk was another machine's: an image carries its first machine's files along."""
     if known.get("vm_id") and compute.get("vmId"):
         return str(known["vm_id"]).lower() != str(compute["vmId"]).lower()

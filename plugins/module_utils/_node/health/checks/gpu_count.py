@@ -52,7 +52,7 @@ def _measure(context: Context) -> Answer:
     stated = read_settings(context.root).gpu_count
     expected = expected_gpus(stated, context.size if stated is not None else context.known_size)
     if expected is None or not expected.count:
-        return Answer(skipped=why_none(expected, context.size))
+        return Answer(skipped=reason_without_gpus(expected, context.size))
     if is_amd(context.root, context.size):
         on_bus, driven = read_amd(context.root)
         have: int | None = len(driven)
@@ -76,7 +76,7 @@ def expected_gpus(stated: int | None, size: VmSize | None) -> ExpectedGpus | Non
     return ExpectedGpus(size.gpu_count, tuple(gpu.busid for gpu in size.gpus or ()), size.name)
 
 
-def why_none(expected: ExpectedGpus | None, size: VmSize | None) -> str:
+def reason_without_gpus(expected: ExpectedGpus | None, size: VmSize | None) -> str:
     """Return why no GPU is looked for, where it is not known how many there must be, or none must be."""
     if expected is None:
         return f"nobody says how many GPUs {size.name if size else 'this machine'} has"

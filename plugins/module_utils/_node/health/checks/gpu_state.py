@@ -60,12 +60,12 @@ def _judge_throttle(gpu: GpuHealth) -> Iterator[Observation]:
     elif gpu.reasons & THERMAL:
         words = f"the driver slows {gpu.label} down because it is too hot (SW thermal slowdown)"
         yield Finding(WARN, words, gpu.device, _THROTTLE_HINT)
-    if gpu.reasons & POWER_CAP and _is_lowered(gpu):
+    if gpu.reasons & POWER_CAP and _is_power_limit_lowered(gpu):
         words = f"{gpu.label} is held back by a power limit of {gpu.power_limit:g} W, below its {gpu.power_default:g} W"
         yield Finding(WARN, words, gpu.device, "'nvidia-smi -pl' sets it")
 
 
-def _is_lowered(gpu: GpuHealth) -> bool:
+def _is_power_limit_lowered(gpu: GpuHealth) -> bool:
     return gpu.power_limit is not None and gpu.power_default is not None and gpu.power_limit < gpu.power_default
 
 

@@ -106,7 +106,7 @@ def gpu_near(context: Context, port: Port) -> int | None:
     return near[adapters.index(adapter) % len(near)] if near and adapter in adapters else None
 
 
-def between(
+def run_pair(
     context: Context, path: str, port: Port, options: Sequence[str], within_s: float
 ) -> tuple[str, list[Finding]]:
     """Run a server and a client on this port, and return what the client printed and what is wrong.
@@ -202,7 +202,7 @@ def _answer(context: Context, path: str, ports: list[Port], limit_name: str, fin
             found.append(Finding(UNKNOWN, f"no GPU is near {port.label}, so it was not measured", port.label))
             continue
         options += [] if gpu is None else [f"--use_cuda={gpu}"]
-        output, wrong = between(context, path, port, options, _RUN_S)
+        output, wrong = run_pair(context, path, port, options, _RUN_S)
         found += wrong
         value = bandwidth_gbps(output, size)
         if value is not None:
@@ -253,7 +253,7 @@ def _measure_latency(context: Context) -> Answer:
     threshold = context.settings.threshold(context.size, LIMIT)
     readings, found = [], []
     for port in ports:
-        output, wrong = between(context, path, port, (), _RUN_S)
+        output, wrong = run_pair(context, path, port, (), _RUN_S)
         found += wrong
         value = latency_us(output)
         if value is not None:

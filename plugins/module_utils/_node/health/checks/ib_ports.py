@@ -234,7 +234,7 @@ def _measure_pkeys(context: Context) -> Answer:
         elif not assigned[0] & _FULL:
             words = f"{port.label} is a limited member of its partition ({listed}), and can reach full members only"
             findings.append(Finding(FAIL, words, port.device, "Redeploy the VM: the host gives ports their keys"))
-    findings += _odd_ones(keys)
+    findings += _odd_ports(keys)
     several = sorted({key for assigned in keys.values() for key in assigned})
     return Answer(
         good=f"{len(keys)} InfiniBand ports are in partition {' '.join(f'0x{key:04x}' for key in several)}",
@@ -251,7 +251,7 @@ def _read(root: Root, port: Port) -> list[int]:
     return [key for key in table if key and key & _DEFAULT]
 
 
-def _odd_ones(keys: dict[str, list[int]]) -> list[Finding]:
+def _odd_ports(keys: dict[str, list[int]]) -> list[Finding]:
     """Return the ports whose key is not that of most."""
     single = {label: assigned[0] & _DEFAULT for label, assigned in keys.items() if len(assigned) == 1}
     values = list(single.values())

@@ -96,22 +96,22 @@ def carry_out(actions: Iterable[Action], observed: Mapping[str, ObservedNode], r
     done = []
     for action in actions:
         try:
-            _check_is_as_it_was(observed[action.node].node, run)
-            _do(action, run)
+            _check_unchanged(observed[action.node].node, run)
+            _execute(action, run)
             done.append(Done(action))
         except CommandFailed as error:
             done.append(Done(action, str(error)))
     return done
 
 
-def _check_is_as_it_was(before: NodeState, run: Run) -> None:
+def _check_unchanged(before: NodeState, run: Run) -> None:
     shown = must(run(["scontrol", "--oneliner", "show", "node", before.name])).stdout
     now = nodes.parse_nodes(shown).get(before.name)
     if now is None or (now.out, now.reason) != (before.out, before.reason):
         raise CommandFailed("somebody else has changed it meanwhile, so the next look decides again")
 
 
-def _do(action: Action, run: Run) -> None:
+def _execute(action: Action, run: Run) -> None:
     if action.kind == DRAIN:
         nodes.drain([action.node], action.reason, run)
     elif action.kind == RETURN:

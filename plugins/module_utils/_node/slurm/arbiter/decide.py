@@ -156,7 +156,7 @@ def _machine_of(one: ObservedNode, report: Report, machines: Machines, now: floa
 
 def _failing(one: ObservedNode, report: Report, machine: Machine, settings: Settings, now: float) -> NodeDecision:
     if not reasons.is_out_for_health(one.node):
-        return _not_out_by_us(one, report, machine, settings, now)
+        return _failing_in_scheduling(one, report, machine, settings, now)
     if machine.out is not None:
         checks = tuple(sorted({*machine.out.checks, *(fault.check for fault in report.faults)}))
         machine = replace(machine, out=replace(machine.out, checks=checks))
@@ -178,7 +178,9 @@ def _failing(one: ObservedNode, report: Report, machine: Machine, settings: Sett
     return NodeDecision(machine)
 
 
-def _not_out_by_us(one: ObservedNode, report: Report, machine: Machine, settings: Settings, now: float) -> NodeDecision:
+def _failing_in_scheduling(
+    one: ObservedNode, report: Report, machine: Machine, settings: Settings, now: float
+) -> NodeDecision:
     if one.node.out or report.time <= machine.came_back:
         return NodeDecision(machine)
     confirmed = [fault for fault in report.faults if fault.runs >= settings.confirm.get(fault.check, 1)]

@@ -24,7 +24,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gp
     GPU_COUNT,
     expected_gpus,
     is_amd,
-    why_none,
+    reason_without_gpus,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.judge import judge
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
@@ -225,9 +225,9 @@ def test_nobody_says_how_many_there_are_where_neither_size_nor_site_does() -> No
 def test_why_no_gpu_is_looked_for_names_who_says_so() -> None:
     size = find_size("Standard_ND96asr_v4")
     assert size is not None
-    assert why_none(None, None) == "nobody says how many GPUs this machine has"
-    assert why_none(None, size) == "nobody says how many GPUs Standard_ND96asr_v4 has"
-    assert why_none(expected_gpus(0, size), size) == "no GPU is expected (gpu_count of /etc/hpcai/gpu.json)"
+    assert reason_without_gpus(None, None) == "nobody says how many GPUs this machine has"
+    assert reason_without_gpus(None, size) == "nobody says how many GPUs Standard_ND96asr_v4 has"
+    assert reason_without_gpus(expected_gpus(0, size), size) == "no GPU is expected (gpu_count of /etc/hpcai/gpu.json)"
 
 
 def test_whose_gpus_a_size_of_a_known_model_has_is_not_asked_of_the_bus(tmp_path: Path) -> None:
