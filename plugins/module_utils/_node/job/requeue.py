@@ -37,7 +37,7 @@ from dataclasses import dataclass
 
 from ..machine.run import CommandFailed, Result
 from ..slurm.nodes import as_reason
-from .beeond.job import Bounded, Job, said
+from .beeond.job import Bounded, Job, last_line
 
 REQUEUE, CANCEL, LEAVE, REFUSE = "requeue", "cancel", "leave", "refuse"
 MOST_RESTARTS = 3
@@ -90,7 +90,7 @@ class Controller:
         server = f"SLURM_CONF_SERVER={','.join(self.servers)}"
         answer = self.run(["timeout", "--kill-after=1", str(_ANSWER_S), "env", server, *words], _ANSWER_S + 3.0)
         if answer.rc in (124, 127, 137):
-            raise Silent(f"slurmctld gave no answer in {_ANSWER_S} s" if answer.rc != 127 else said(answer))
+            raise Silent(f"slurmctld gave no answer in {_ANSWER_S} s" if answer.rc != 127 else last_line(answer))
         return answer
 
 
@@ -141,7 +141,7 @@ def ask(job: Job, controller: Controller) -> JobRecord | None:
     if answer.rc != 0:
         if "Invalid job id" in f"{answer.stdout}{answer.stderr}":
             return None
-        raise Silent(said(answer))
+        raise Silent(last_line(answer))
     return job_record_of(job.number, answer.stdout)
 
 
@@ -179,7 +179,7 @@ def requeue(job: Job, controller: Controller, reason: str = "", may_hold: bool =
         done = f"job {job.number} was requeued"
     after = ask(job, controller)
     if plan(after, job) != LEAVE:
-        raise Silent(f"slurmctld leaves job {job.number} as it is: {said(answer)}")
+        raise Silent(f"slurmctld leaves job {job.number} as it is: {last_line(answer)}")
     if answer.rc != 0:
         return _words(after, job)
     if reason and may_hold and chosen == REQUEUE and record.restarts >= MOST_RESTARTS:

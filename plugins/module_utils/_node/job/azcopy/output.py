@@ -211,8 +211,8 @@ class Outcome:
 
 def sentence_of(why: str, detail: str = "") -> str:
     """Return the sentence about a cause, without its end."""
-    said = _SENTENCES.get(why, "")
-    return f"{said} ({detail})" if said and detail else said or detail or "azcopy failed and said nothing"
+    sentence = _SENTENCES.get(why, "")
+    return f"{sentence} ({detail})" if sentence and detail else sentence or detail or "azcopy failed and said nothing"
 
 
 def why_of(text: str) -> str:

@@ -91,19 +91,19 @@ Bounded = Callable[[Sequence[str], float], Result]
 def prepare(folder: str, root: Root) -> list[str]:
     """Make the folder with root's marker; return warnings. Without its parent, as without a scratch, there is none."""
     parent, name = os.path.split(folder.rstrip("/"))
-    told: list[str] = []
+    warnings: list[str] = []
     if not name or not os.path.isdir(root.at(parent)):
-        return told
+        return warnings
     try:
         with walk(root, parent) as base:
-            handle, _made = take(base, name, owners_of_root(), told.append)
+            handle, _made = take(base, name, owners_of_root(), warnings.append)
             try:
-                told += _mark(Base(handle, folder))
+                warnings += _mark(Base(handle, folder))
             finally:
                 os.close(handle)
     except (FolderProblem, OSError) as error:
-        told.append(f"{folder} cannot be made: {error}")
-    return told
+        warnings.append(f"{folder} cannot be made: {error}")
+    return warnings
 
 
 def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float) -> tuple[list[str], list[str]]:
@@ -123,10 +123,10 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
                 ]
             for name in sorted(os.listdir(base.handle)):
                 owner = _owner_of_leftover(base, name, job, uid, now)
-                left_s = deadline - time.monotonic()
-                if owner is None or left_s <= 0:
+                remaining_s = deadline - time.monotonic()
+                if owner is None or remaining_s <= 0:
                     continue
-                problem = remove_as_owner(root.at(f"{folder}/{name}"), owner, _within(left_s, run))
+                problem = remove_as_owner(root.at(f"{folder}/{name}"), owner, _within(remaining_s, run))
                 (problems if problem else removed).append(problem or f"{folder}/{name}")
     except FileNotFoundError:
         return [], []

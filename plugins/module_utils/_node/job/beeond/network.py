@@ -19,7 +19,7 @@ from ...machine.vm_size import size_facts
 from ...sku import UnknownVmSize
 from ...slurm import node_queries, slurmd_env
 from ...slurm.nodes import PLACEHOLDER_ADDRESS
-from .job import OwnFailure, UsersFault
+from .job import NodeFailure, UsersFault
 from .options import ALLOWED, AUTO, OFF, REQUIRED
 
 Ask = Callable[[str], str]
@@ -38,7 +38,9 @@ def address_of(node: str, environment: Mapping[str, str], root: Root, ask: Ask) 
         return found
     found = ask(node)
     if not found or found == PLACEHOLDER_ADDRESS:
-        raise OwnFailure(f"neither slurm.conf nor slurmctld tells the address of node {node}, which is the job's first")
+        raise NodeFailure(
+            f"neither slurm.conf nor slurmctld tells the address of node {node}, which is the job's first"
+        )
     return found
 
 
@@ -60,7 +62,7 @@ _FIRST_USER = 1000
 """Lower user ids are the system's own (login.defs: UID_MIN)."""
 
 
-def refuse_taken(ports: Iterable[tuple[str, int]], root: Root | None = None) -> None:
+def refuse_ports_in_use(ports: Iterable[tuple[str, int]], root: Root | None = None) -> None:
     """Refuse to start where somebody else listens: another BeeGFS of the machine may have the ports.
 
     :raises OwnFailure: a service has a port; the message names the port.
@@ -77,11 +79,11 @@ def refuse_taken(ports: Iterable[tuple[str, int]], root: Root | None = None) -> 
                     probe.listen(1)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
-                    raise OwnFailure(f"port {number}/{protocol} cannot be had: {error.strerror}") from None
+                    raise NodeFailure(f"port {number}/{protocol} cannot be had: {error.strerror}") from None
                 user = user_of(protocol, number, root or Root())
                 if user is not None:
                     raise UsersFault(f"port {number}/{protocol} is taken by a process of user {user}") from None
-                raise OwnFailure(
+                raise NodeFailure(
                     f"port {number}/{protocol} is taken, by another BeeGFS perhaps: choose another beeond_port_shift"
                 ) from None
 
@@ -104,13 +106,13 @@ def rdma_of(stated: str, root: Root) -> str:
 
     :raises OwnFailure: it is required, and no port carries data.
     """
-    wanted = _by_size(root) if stated == AUTO else stated
-    if wanted == REQUIRED:
+    rdma = _by_size(root) if stated == AUTO else stated
+    if rdma == REQUIRED:
         ports = [port for port in read_ports(root) if port.link_layer == INFINIBAND]
         if not any(port.works for port in ports):
             found = ", ".join(f"{port.label}: {port.condition}" for port in ports) or "there is none"
-            raise OwnFailure(f"no InfiniBand port carries data ({found}), and beeond_rdma says that it must")
-    return wanted
+            raise NodeFailure(f"no InfiniBand port carries data ({found}), and beeond_rdma says that it must")
+    return rdma
 
 
 def _by_size(root: Root) -> str:

@@ -67,13 +67,13 @@ def publish(store: Store, local: Local, hear: Hear | None = None) -> Published:
     """
     shard, entries = read_shard(local, hear)
     text, name = shard_text(shard), local.id.shard(local.rank)
-    if _is_there(store, local.id.pruned):
+    if _exists(store, local.id.pruned):
         raise Refused(f"{local.id.text} was pruned: newer ones are whole.")
-    if _is_there(store, name):
-        there = read_texts(store, local.id.shards, [f"{local.rank}.json"])[f"{local.rank}.json"]
-        if there == text:
+    if _exists(store, name):
+        published = read_texts(store, local.id.shards, [f"{local.rank}.json"])[f"{local.rank}.json"]
+        if published == text:
             return Published(shard)
-        if there.endswith("}\n"):
+        if published.endswith("}\n"):
             raise Refused(
                 f"step {local.id.step} of attempt {local.id.attempt} was published with other contents than "
                 f"{local.path} has now: a step that is saved again needs another save (the marker's text, --save-id)."
@@ -110,6 +110,6 @@ def read_shard(local: Local, hear: Hear | None = None) -> tuple[Shard, tuple[Ent
     ), entries
 
 
-def _is_there(store: Store, name: str) -> bool:
+def _exists(store: Store, name: str) -> bool:
     folder = name.rpartition("/")[0] + "/"
     return any(blob.name == name for blob in store.list(folder))

@@ -21,14 +21,14 @@ from ...machine.run import CommandFailed, follow
 from ...machine.run import run as run_command
 from ...slurm import slurmd_env
 from ...slurm.arbiter.reasons import PROLOG_SCRIPT
-from ..beeond.job import Bounded, OwnFailure, job_of
+from ..beeond.job import Bounded, NodeFailure, job_of
 from ..requeue import Controller, Silent, requeue
 from . import failures
 from .failures import Failure
 from .options import (
     CONFIG,
     ENDS_AT_FAILURE,
-    JOBS_OWN,
+    JOBS_FAULT_STATUS,
     NO_JOB,
     PROLOG,
     SLURMS_REASONS,
@@ -118,7 +118,7 @@ def run_kind(
         failure = _failure_of(kind, job, root, ran, log)
         if failure is None:
             return _passed(kind, job, root, ran)
-        if kind == PROLOG and failure.cause == f"exit status {JOBS_OWN}":
+        if kind == PROLOG and failure.cause == f"exit status {JOBS_FAULT_STATUS}":
             instead = _requeue(f"{failure.script}: {failure.last_line or failure.cause}", job, env, root, run, log)
             if instead:
                 # The node is good.
@@ -148,8 +148,8 @@ def _run_all(kind: str, scripts: list[Script], settings: HookSettings, env: Mapp
     for script in scripts:
         if script.problem:
             continue
-        left = deadline - time.monotonic()
-        limit = min(settings.limit_of(kind, script.name), left - TERM_S - BURIAL_S)
+        remaining_s = deadline - time.monotonic()
+        limit = min(settings.limit_of(kind, script.name), remaining_s - TERM_S - BURIAL_S)
         if limit <= 0:
             ran.append(Ran(script.name, f"not started: the {kind} has {total:g} s in all, and they are over"))
             log.line(f"{script.name}: {ran[-1].cause}")
@@ -179,10 +179,10 @@ def run_script(
     """
     tail = b""
 
-    def keep(part: bytes) -> bool:
+    def keep(chunk: bytes) -> bool:
         nonlocal tail
-        tail = (tail + part)[-_TAIL:]
-        write(part)
+        tail = (tail + chunk)[-_TAIL:]
+        write(chunk)
         return True
 
     try:
@@ -226,7 +226,7 @@ def _requeue(
     try:
         known = slurmd_env.read(root)
         words = requeue(job_of(env), Controller(known.controllers if known else (), run), reason, may_hold)
-    except (ConfigError, CommandFailed, OwnFailure, Silent) as error:
+    except (ConfigError, CommandFailed, NodeFailure, Silent) as error:
         log.line(f"job {job} cannot be requeued, and the prolog fails: {error}")
         return ""
     log.line(words)
@@ -285,7 +285,7 @@ class Log:
     def __init__(self, root: Root, kind: str, job: str) -> None:
         self.path = log_path(kind, job)
         self._handle: int | None = None
-        self._left = MOST_BYTES
+        self._room = MOST_BYTES
         with contextlib.suppress(OSError):
             os.makedirs(root.at(LOG_FOLDER), mode=0o750, exist_ok=True)
             # A job that was requeued has its earlier run before this one; without a job, the last run is enough.
@@ -298,12 +298,12 @@ class Log:
         """Write a line of this program, with the time."""
         self._put(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n".encode("utf-8", "replace"))
 
-    def write(self, part: bytes) -> None:
+    def write(self, chunk: bytes) -> None:
         """Write what a script said, as far as there is room."""
-        if self._left > 0:
-            self._put(part[: self._left])
-            self._left -= len(part)
-            if self._left <= 0:
+        if self._room > 0:
+            self._put(chunk[: self._room])
+            self._room -= len(chunk)
+            if self._room <= 0:
                 self._put(b"\n")
                 self.line(f"what follows is left out: this log holds {MOST_BYTES} bytes of a run")
 
@@ -313,10 +313,10 @@ class Log:
             os.close(self._handle)
             self._handle = None
 
-    def _put(self, part: bytes) -> None:
+    def _put(self, chunk: bytes) -> None:
         if self._handle is not None:
             with contextlib.suppress(OSError):
-                os.write(self._handle, part)
+                os.write(self._handle, chunk)
 
 
 def prune_logs(root: Root, most: int = MOST_FILES, slack: int = _SLACK) -> None:

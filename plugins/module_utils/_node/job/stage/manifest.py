@@ -186,7 +186,7 @@ def _line(stated: Mapping[str, Any]) -> str:
     return json.dumps(stated, separators=(",", ":")) + "\n"
 
 
-_MOST_TOLD = 20
+_MOST_REPORTED = 20
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def verify(target: str, state: str, full: bool, workers: int) -> Verdict:
         found = pool.map(lambda one: problem_with(one, target, full), checked)
         problems += [problem for problem in found if problem]
     return Verdict(
-        tuple(problems[:_MOST_TOLD]),
+        tuple(problems[:_MOST_REPORTED]),
         len(problems),
         len(blobs),
         sum(one.size for one in checked),

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import Credential
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.location import parse_location
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import Limits
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import BlobError, event_of, why_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import place_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.tool import Azcopy
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.transfer import (
     download,
@@ -25,7 +25,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.trans
     upload,
 )
 
-PLACE = place_of("http://127.0.0.1:1/acc/data/set")
+PLACE = parse_location("http://127.0.0.1:1/acc/data/set")
 URL = "http://127.0.0.1:1/acc/data/set"
 DENIED = "RESPONSE 403: 403 Server failed to authenticate the request.\nERROR CODE: AuthorizationFailure\n"
 

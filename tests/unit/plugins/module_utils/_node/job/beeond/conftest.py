@@ -257,11 +257,11 @@ class Node:
         return port == 9003 and address.partition("address-of-")[2] not in self.unreachable
 
     def _refuse(self, ports: tuple[tuple[str, int], ...]) -> None:
-        from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import OwnFailure
+        from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import NodeFailure
 
         for protocol, number in ports:
             if number in self.taken:
-                raise OwnFailure(f"port {number}/{protocol} is taken")
+                raise NodeFailure(f"port {number}/{protocol} is taken")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.beegfs import BeeGfs7, NodePart
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.beegfs import BeeGfs7, NodeRole
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import ALLOWED, OFF, BeeondSettings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.start import secret_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
@@ -29,9 +29,9 @@ TARGETS = (
 )
 
 
-def part(rdma: str = OFF, daemons: tuple[str, ...] = ("mgmtd", "storage", "meta", "helperd")) -> NodePart:
+def part(rdma: str = OFF, daemons: tuple[str, ...] = ("mgmtd", "storage", "meta", "helperd")) -> NodeRole:
     """All of it on one node."""
-    return NodePart(daemons, "10.0.0.5", "/scratch/beeond/17", "/run/hpcai/beeond/17", rdma)
+    return NodeRole(daemons, "10.0.0.5", "/scratch/beeond/17", "/run/hpcai/beeond/17", rdma)
 
 
 def test_only_what_is_online_and_consistent_counts() -> None:

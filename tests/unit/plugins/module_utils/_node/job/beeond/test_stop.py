@@ -130,7 +130,7 @@ def test_so_many_files_that_their_removal_takes_too_long_are_left_to_the_sweep(n
     assert node.start().started
     assert node.stop() == []
     node.fails.clear()
-    assert layout.remove_left("/scratch/beeond", node.root, lambda command: node.run(command, 20)) == ""
+    assert layout.remove_leftovers("/scratch/beeond", node.root, lambda command: node.run(command, 20)) == ""
     assert list(node.path("/scratch/beeond").iterdir()) == []
     assert node.left() == []
 

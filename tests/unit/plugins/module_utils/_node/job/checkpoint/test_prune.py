@@ -40,14 +40,14 @@ def ids(*steps: int, attempt: str = "7.0") -> list[Id]:
 def test_the_last_and_every_kth_stay(keep: Keep, gone: list[int]) -> None:
     whole = ids(100, 200, 300, 400, 500)
     made = plan(whole, dict.fromkeys(whole, NOW), {}, keep, NOW)
-    assert [id_.step for id_ in made.whole] == gone
+    assert [id_.step for id_ in made.complete] == gone
     assert made.leftovers == ()
 
 
 def test_a_later_attempt_is_newer_than_an_earlier_one_of_the_same_step() -> None:
     whole = [Id(100, "9.0", 2), Id(100, "10.0", 2)]
     made = plan(whole, {}, {}, Keep(last=1, branches=False), NOW)
-    assert made.whole == (whole[0],)
+    assert made.complete == (whole[0],)
 
 
 def went_back() -> tuple[list[Id], list[Id], dict[Id, float]]:
@@ -60,21 +60,21 @@ def went_back() -> tuple[list[Id], list[Id], dict[Id, float]]:
 def test_after_a_restore_of_an_older_step_the_new_attempt_stays_and_what_is_above_is_named(keep: Keep) -> None:
     before, after, written = went_back()
     made = plan([*after, *before], written, {}, keep, NOW)
-    assert made.whole == tuple(before[:2])
+    assert made.complete == tuple(before[:2])
     assert made.branches == tuple(before[2:])
 
 
 def test_another_branch_is_removed_only_where_somebody_asks_for_it() -> None:
     before, after, written = went_back()
     made = plan([*before, *after], written, {}, Keep(last=4, attempt="8.0", branches=False), NOW)
-    assert (made.whole, made.branches) == (tuple(before[2:]), ())
+    assert (made.complete, made.branches) == (tuple(before[2:]), ())
 
 
 def test_the_running_attempts_newest_stay_whatever_others_have() -> None:
     before, after, written = went_back()
     late = {**written, before[-1]: NOW + 99}
     made = plan([*before, *after], late, {}, Keep(last=1, attempt="8.0"), NOW)
-    assert after[-1] not in made.whole
+    assert after[-1] not in made.complete
     assert made.branches == tuple(before[2:])
 
 
@@ -88,7 +88,7 @@ def test_what_an_attempt_has_restored_bounds_the_branch() -> None:
 def test_what_the_running_attempt_has_restored_stays_before_its_first_checkpoint() -> None:
     whole = ids(100, 200, 300)
     made = plan(whole, dict.fromkeys(whole, NOW), {}, Keep(last=1, attempt="8.0", resumed=200), NOW)
-    assert (made.whole, made.branches) == ((whole[0],), (whole[2],))
+    assert (made.complete, made.branches) == ((whole[0],), (whole[2],))
 
 
 def test_each_attempt_bounds_the_ones_before_it() -> None:
@@ -96,7 +96,7 @@ def test_each_attempt_bounds_the_ones_before_it() -> None:
     written = {id_: NOW + number for number, id_ in enumerate([*first, *second, *third])}
     made = plan(written, written, {}, Keep(last=1, attempt="9.0"), NOW)
     assert made.branches == tuple(first[1:])
-    assert made.whole == (first[0], *second)
+    assert made.complete == (first[0], *second)
 
 
 def test_a_restore_finds_the_newest_of_the_newest_attempt(job: Job) -> None:
@@ -146,7 +146,7 @@ def test_removes_all_of_the_old_and_nothing_of_the_others(job: Job) -> None:
     for blob in job.blobs.rglob("*6.0*/**/*"):
         os.utime(blob, (NOW, NOW))
     made = prune(job.store(), Keep(last=1, every=100000, attempt="7.0"))
-    assert [id_.step for id_ in made.whole] == [100, 200]
+    assert [id_.step for id_ in made.complete] == [100, 200]
     assert [id_.step for id_ in made.leftovers] == [150]
     left = {id_in(name) for name in job.store().names() if not name.startswith("pruned/")}
     assert {id_.step for id_ in left if id_} == {300}

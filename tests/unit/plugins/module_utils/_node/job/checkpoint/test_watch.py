@@ -357,7 +357,7 @@ def test_a_watcher_that_hears_no_events_says_so_and_stops_nothing(scene: Scene) 
     assert scene.whole() == [100]
     assert scene.status().events == "no route"
     assert not scene.status().good
-    assert "scheduled events are not known: no route" in watcher.status.events_to_tell()
+    assert "scheduled events are not known: no route" in watcher.status.events_to_report()
 
 
 def test_an_end_stops_the_upload_and_says_what_is_missing(scene: Scene) -> None:

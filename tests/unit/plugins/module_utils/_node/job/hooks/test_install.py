@@ -16,7 +16,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.instal
     Plan,
     apply,
     plan,
-    wanted_from,
+    scripts_from,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import read_settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
@@ -30,7 +30,7 @@ GPU_PATH = "/etc/hpcai/prolog.d/50-gpu"
 
 def planned(node: Node, named: str = "site", limits: dict[str, Any] | None = None, **kinds: Any) -> Plan:
     """What is to be done for a set."""
-    return plan(node.root, named, {kind: wanted_from(kind, kinds.get(kind, {})) for kind in kinds}, limits)
+    return plan(node.root, named, {kind: scripts_from(kind, kinds.get(kind, {})) for kind in kinds}, limits)
 
 
 def install(node: Node, named: str = "site", limits: dict[str, Any] | None = None, **kinds: Any) -> Plan:
@@ -122,7 +122,7 @@ def test_settings_that_cannot_be_used_are_written_anew_with_a_warning(node: Node
 
 
 def test_null_leaves_a_script_out(node: Node) -> None:
-    assert wanted_from("prolog", {"50-gpu": None}) == {}
+    assert scripts_from("prolog", {"50-gpu": None}) == {}
     install(node, prolog={"50-gpu": GPU})
     install(node, prolog={"50-gpu": None})
     assert not node.path(GPU_PATH).exists()
@@ -142,4 +142,4 @@ def test_null_leaves_a_script_out(node: Node) -> None:
 )
 def test_what_makes_no_sense_is_named(name: str, given: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        wanted_from("prolog", {name: given})
+        scripts_from("prolog", {name: given})

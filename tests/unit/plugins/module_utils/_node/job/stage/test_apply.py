@@ -19,15 +19,15 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import NONE, Credential
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.location import BlobLocation
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob, Outcome
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import Place
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.tool import Azcopy
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage import apply
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.listing import FILE, Listing, shared_listing
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.manifest import Verdict, verify
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.options import StageOptions
 
-PLACE = Place("https://a.blob.core.windows.net/data")
+PLACE = BlobLocation("https://a.blob.core.windows.net/data")
 
 
 class Account:
@@ -49,7 +49,7 @@ class Account:
         self._blobs[name] = Blob(name, len(content), "", encoding, f"2026-01-0{version}T00:00:00Z")
 
     def download(
-        self, _tool: Azcopy, _place: Place, names: Sequence[str], folder: str, *_more: object, **_options: object
+        self, _tool: Azcopy, _place: BlobLocation, names: Sequence[str], folder: str, *_more: object, **_options: object
     ) -> Outcome:
         """Bring blobs, in place of azcopy."""
         for name in names:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import checked
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.location import NameRefused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import FORM, read_settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import NameRefused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.listing import (
     FILE,
     Listing,

@@ -11,8 +11,8 @@ import random
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.location import parse_location
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import place_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.options import (
     StageOptions,
     StageOptionsError,
@@ -30,7 +30,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.plan i
     shards_of,
 )
 
-PLACE = place_of("https://a.blob.core.windows.net/data")
+PLACE = parse_location("https://a.blob.core.windows.net/data")
 
 
 def blobs_of(sizes: list[int]) -> list[Blob]:
