@@ -131,7 +131,7 @@ def main() -> NoReturn:
     )
     name, running = module.params["name"], module.params["state"] == "running"
     enabled = module.params["enabled"]
-    wanted = daemon.Wanted(running=running, enabled=running if enabled is None else enabled)
+    wanted = daemon.DesiredState(running=running, enabled=running if enabled is None else enabled)
     try:
         settle = check_seconds("settle", module.params["settle"], zero=True)
         facts = daemon.read_facts(name, module.params["files"], run)

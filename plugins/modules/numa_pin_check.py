@@ -263,7 +263,7 @@ def main() -> NoReturn:
     try:
         root = existing_root(asked["root"])
         chosen = select.Selection(asked["processes"], tuple(asked["pids"]), asked["cgroup"], asked["slurm_job_id"])
-        finding.check_wanted(asked["fail_on"], bool(chosen))
+        finding.check_names(asked["fail_on"], bool(chosen))
         described = {**((read_config(root, "node") or {}).get("vm_sizes") or {}), **asked["vm_sizes"]}
         size = find_size(asked["vm_size"], described) if asked["vm_size"] else None
         ranks, threads = asked["ranks_per_node"], asked["threads_per_rank"]

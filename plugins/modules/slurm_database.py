@@ -105,7 +105,7 @@ def serve(module: AnsibleModule, wanted: database.Wanted) -> tuple[list[str], li
         file.apply()
     service = module.params["service"]
     facts = daemon.read_facts(service, [file.path], run)
-    made = daemon.plan(facts, daemon.Wanted(running=True, enabled=True), may_come=module.check_mode)
+    made = daemon.plan(facts, daemon.DesiredState(running=True, enabled=True), may_come=module.check_mode)
     actions += [f"{service}: systemctl {verb}" for verb in made.verbs]
     if not module.check_mode:
         daemon.apply(service, made, run)

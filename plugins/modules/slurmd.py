@@ -161,7 +161,7 @@ def main() -> NoReturn:
         reasons=list(made.reasons),
         waits=list(made.waits),
         node=node,
-        diff=dict(daemon.as_diff(facts.service, daemon.Wanted(running=True, enabled=True), shown)),
+        diff=dict(daemon.as_diff(facts.service, daemon.DesiredState(running=True, enabled=True), shown)),
     )
 
 

@@ -53,8 +53,8 @@ ALLOWED: dict[str, dict[str, str]] = {
     "job/beeond/mounting.py": {"hand_over": MOUNT_POINT},
     "job/beeond/layout.py": {"write_state": ROOTS_OWN, "remove_run_folder": ROOTS_OWN},
     "job/beeond/beegfs.py": {"BeeGfs7.mount": MOUNT_POINT},
-    "job/beeond/start.py": {"_alone": "mounts the open folder that layout.make_inside gives"},
-    "job/checkpoint/restore.py": {"fetch": AS_USER, "_place": AS_USER},
+    "job/beeond/start.py": {"_bind_folder": "mounts the open folder that layout.make_inside gives"},
+    "job/checkpoint/restore.py": {"fetch": AS_USER, "_move_into_place": AS_USER},
     "job/checkpoint/store.py": {"read_texts": AS_USER, "write_text": AS_USER},
     "job/events/service.py": {"_listening": ROOTS_OWN},
     "job/hooks/install.py": {"apply": ROOTS_OWN},
@@ -91,7 +91,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         (
             *("Applier._mount", "Applier._remount", "Applier._own", "Applier._undo"),
             # Compare the words, and run no command.
-            *("Applier.apply", "_said"),
+            *("Applier.apply", "_message"),
         ),
         MOUNT_POINT,
     ),

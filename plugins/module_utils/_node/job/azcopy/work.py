@@ -27,7 +27,7 @@ from ...machine.user_folders import (
     FolderProblem,
     adapt,
     owners_of_root,
-    read_own,
+    read_root_file,
     remove_as_owner,
     take,
     walk,
@@ -117,7 +117,7 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
     deadline = time.monotonic() + LIMIT_S
     try:
         with walk(root, folder) as base:
-            if read_own(base, MARKER) is None:
+            if read_root_file(base, MARKER) is None:
                 return [], [
                     f"{folder} has no marker of root's, so nothing is removed there: run 'hpcnode stage prepare'"
                 ]
@@ -136,7 +136,7 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
 
 
 def _mark(made: Base) -> list[str]:
-    if read_own(made, MARKER) is None:
+    if read_root_file(made, MARKER) is None:
         if os.listdir(made.handle):
             return [
                 f"{made.path} holds other things, so nothing is removed there: give azcopy a folder of its own with "

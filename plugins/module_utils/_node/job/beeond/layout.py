@@ -24,7 +24,7 @@ from ...machine.user_folders import (
     Run,
     adapt,
     owners_of_root,
-    read_own,
+    read_root_file,
     remove,
     take,
     walk,
@@ -227,7 +227,7 @@ def remove_run_folder(job: str, root: Root) -> None:
 def _marker(base: Base, job: str) -> dict[str, object] | None:
     try:
         with base.enter(job) as folder:
-            found = json.loads(read_own(folder, MARKER) or "")
+            found = json.loads(read_root_file(folder, MARKER) or "")
     except (ValueError, OSError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

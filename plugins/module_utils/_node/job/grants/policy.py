@@ -96,7 +96,7 @@ FORM = instance_of(
     GrantSettings,
     {
         "grants": list_of(_grant),
-        "life_s": number(SHORTEST_LIFE_S, LONGEST_S // 2, whole=True),
+        "life_s": number(SHORTEST_LIFE_S, LONGEST_S // 2, integral=True),
         "client_id": or_empty(guid),
     },
 )

@@ -26,7 +26,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_fol
     adapt,
     opened,
     owners_of_root,
-    read_own,
+    read_root_file,
     remove,
     remove_as_owner,
     take,
@@ -187,7 +187,7 @@ def test_reads_only_files_of_root_and_waits_for_none(scratch: pathlib.Path) -> N
     (scratch / "link").symlink_to("own")
     os.mkfifo(scratch / "pipe")
     with opened(str(scratch), "/scratch") as base:
-        told = [read_own(base, name) for name in ("own", "theirs", "link", "pipe", "missing")]
+        told = [read_root_file(base, name) for name in ("own", "theirs", "link", "pipe", "missing")]
         assert told == ["text", None, None, None, None]
         with pytest.raises(FileExistsError):
             write_new(base, "link", "x", 0o600)

@@ -16,7 +16,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check im
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.finding import (
     CODES,
     SEVERITIES,
-    check_wanted,
+    check_names,
     matching,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection
@@ -232,6 +232,6 @@ def test_findings_are_chosen_by_code_and_by_severity(nd: MachineTree, look: Look
         "use_unknown",
         "idle_node",
     }
-    check_wanted([*SEVERITIES, *CODES], selects=True)
+    check_names([*SEVERITIES, *CODES], selects=True)
     with pytest.raises(ValueError, match=r"unpined .*unpinned"):
-        check_wanted(["unpined"], selects=True)
+        check_names(["unpined"], selects=True)

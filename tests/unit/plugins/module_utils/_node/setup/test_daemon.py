@@ -15,10 +15,10 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import daemon
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon import Plan, ServiceFacts, Wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon import DesiredState, Plan, ServiceFacts
 
-RUNNING = Wanted(running=True, enabled=True)
-STOPPED = Wanted(running=False, enabled=False)
+RUNNING = DesiredState(running=True, enabled=True)
+STOPPED = DesiredState(running=False, enabled=False)
 HEALTHY = ServiceFacts(
     name="munge",
     loaded=True,
@@ -107,8 +107,8 @@ def test_enabling_alone_does_not_restart() -> None:
     assert daemon.plan(but(enabled=False), RUNNING) == Plan(("enable",), ("it is not enabled",))
 
 
-@pytest.mark.parametrize("wanted", [RUNNING, Wanted(running=True, enabled=False)])
-def test_a_unit_that_cannot_be_enabled_or_disabled_is_left_so(wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [RUNNING, DesiredState(running=True, enabled=False)])
+def test_a_unit_that_cannot_be_enabled_or_disabled_is_left_so(wanted: DesiredState) -> None:
     assert daemon.plan(but(enabled=None), wanted) == Plan((), ())
 
 
@@ -127,11 +127,11 @@ def test_a_stopped_service_stays_so_whatever_its_files(state: str) -> None:
     ("wanted", "verbs"),
     [
         (RUNNING, ("enable", "restart")),
-        (Wanted(running=True, enabled=False), ("restart",)),
-        (Wanted(running=False, enabled=True), ("enable",)),
+        (DesiredState(running=True, enabled=False), ("restart",)),
+        (DesiredState(running=False, enabled=True), ("enable",)),
     ],
 )
-def test_a_unit_that_a_package_may_still_bring_is_planned_for(wanted: Wanted, verbs: tuple[str, ...]) -> None:
+def test_a_unit_that_a_package_may_still_bring_is_planned_for(wanted: DesiredState, verbs: tuple[str, ...]) -> None:
     facts = but(loaded=False, load_state="not-found", active="inactive", enabled=False, started_at=None)
     assert daemon.plan(facts, wanted, may_come=True) == Plan(verbs, ("systemd does not know munge yet",))
 
@@ -143,8 +143,8 @@ def test_no_package_mends_a_unit_that_is_there_and_cannot_be_loaded(load_state: 
 
 
 @pytest.mark.parametrize("load_state", ["not-found", "masked", "bad-setting"])
-@pytest.mark.parametrize("wanted", [RUNNING, Wanted(running=False, enabled=True)])
-def test_a_unit_that_cannot_be_loaded_is_an_error(load_state: str, wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [RUNNING, DesiredState(running=False, enabled=True)])
+def test_a_unit_that_cannot_be_loaded_is_an_error(load_state: str, wanted: DesiredState) -> None:
     with pytest.raises(CommandFailed) as caught:
         daemon.plan(but(loaded=False, load_state=load_state), wanted)
     assert str(caught.value) == (

@@ -22,7 +22,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.o
     read_users,
     uids_of,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import CannotTell, difference
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import RulesUnreadable, difference
 
 from .filters import Kernel
 from .machine import Machine, listing
@@ -223,7 +223,7 @@ def test_other_rules_in_the_kernel_are_a_difference(change: object, said: str) -
     ],
 )
 def test_what_nft_does_not_show_is_not_known(rc: int, said: str, error: str) -> None:
-    with pytest.raises(CannotTell, match=error):
+    with pytest.raises(RulesUnreadable, match=error):
         difference("", lambda command: Result(tuple(command), rc, said if rc == 0 else "", said if rc else ""))
 
 
