@@ -71,8 +71,8 @@ class ActionModule(ActionBase):
     def _work(self, options: Mapping[str, Any], machines: list[Machine], left_out: list[str]) -> dict[str, Any]:
         before = {machine.path: host_keys.read_known_hosts(machine.path) for machine in machines}
         known = {machine: host_keys.known_keys(before[machine.path], machine.target.vm_id) for machine in machines}
-        wanted = [machine for machine in machines if options["known"] == "compare" or not known[machine]]
-        outcome = compare_keys(known, self._consoles(options, {machine.target for machine in wanted}))
+        to_read = [machine for machine in machines if options["known"] == "compare" or not known[machine]]
+        outcome = compare_keys(known, self._consoles(options, {machine.target for machine in to_read}))
         problems = [*outcome.contradictions, *(outcome.refusals(left_out) if options["required"] else [])]
         if problems:
             raise InventoryError(" ".join(["No host key was written.", *problems]))

@@ -135,8 +135,8 @@ def main() -> NoReturn:
     )
     asked, root = module.params, Root("/")
     try:
-        wanted = {kind: scripts_from(kind, asked[kind]) for kind in KINDS}
-        made = plan(root, asked["name"], wanted, asked["limits"])
+        desired = {kind: scripts_from(kind, asked[kind]) for kind in KINDS}
+        made = plan(root, asked["name"], desired, asked["limits"])
         if not module.check_mode:
             apply(root, made)
     except (ConfigError, OSError) as error:

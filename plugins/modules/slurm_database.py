@@ -140,8 +140,8 @@ def main() -> NoReturn:
         supports_check_mode=True,
     )
     asked = module.params
-    place = asked["datadir"].rstrip("/")
-    wanted = database.Wanted(asked["name"], asked["user"], place, asked["settings_file"], asked["settings"])
+    datadir = asked["datadir"].rstrip("/")
+    wanted = database.Wanted(asked["name"], asked["user"], datadir, asked["settings_file"], asked["settings"])
     try:
         actions, diffs = serve(module, wanted)
         statements = fill(module, wanted)
