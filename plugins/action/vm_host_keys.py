@@ -94,7 +94,7 @@ class ActionModule(ActionBase):
             try:
                 found |= self._of_subscription(options, subscription, members, deadline)
             except InventoryError as error:
-                found |= {target: Console(lacks=str(error)) for target in members}
+                found |= {target: Console(problem=str(error)) for target in members}
         return found
 
     def _of_subscription(
@@ -107,9 +107,9 @@ class ActionModule(ActionBase):
         with connect(get, deadline, only_lists=True) as clients:
             present = set(find_targets(clients, members).present)
         return {
-            target: Console(lacks="Azure has no such machine any more.")
+            target: Console(problem="Azure has no such machine any more.")
             if target not in present
-            else Console(lacks=str(log))
+            else Console(problem=str(log))
             if isinstance(log, InventoryError)
             else read_console(log)
             for target, log in logs.items()

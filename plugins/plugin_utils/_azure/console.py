@@ -176,11 +176,11 @@ class Console:
     """What a console shows.
 
     :ivar keys: the machine's keys, in the order in which they were printed.
-    :ivar lacks: why there are none; empty if there are.
+    :ivar problem: why there are none; empty if there are.
     """
 
     keys: tuple[HostKey, ...] = ()
-    lacks: str = ""
+    problem: str = ""
 
 
 def read_console(log: str) -> Console:
@@ -188,17 +188,17 @@ def read_console(log: str) -> Console:
     lines = [line.rstrip("\r") for line in log.split("\n")]
     kernel = next((number for number, line in enumerate(lines) if _KERNEL.search(line)), None)
     if kernel is None:
-        return Console(lacks="the log of its serial console has no beginning of a boot, so it is cut or empty.")
+        return Console(problem="the log of its serial console has no beginning of a boot, so it is cut or empty.")
     blocks = _blocks(lines[kernel:])
     if not blocks:
         return Console(
-            lacks="its serial console shows no host keys. cloud-init prints them at the first boot only, unless its "
+            problem="its serial console shows no host keys. cloud-init prints them at the first boot only, unless its "
             "option ssh.emit_keys_to_console is false."
         )
     if not blocks[0]:
-        return Console(lacks="the host keys on its serial console are damaged.")
+        return Console(problem="the host keys on its serial console are damaged.")
     if any(set(block) - set(blocks[0]) for block in blocks[1:]):
-        return Console(lacks="its serial console shows different sets of host keys, as after a reimage.")
+        return Console(problem="its serial console shows different sets of host keys, as after a reimage.")
     return Console(blocks[0])
 
 

@@ -202,7 +202,7 @@ def compare_keys(known: Mapping[Machine, tuple[HostKey, ...]], consoles: Mapping
         elif keys:
             outcome.known.append(machine)
         else:
-            outcome.unverified[machine] = console.lacks
+            outcome.unverified[machine] = console.problem
     return outcome
 
 

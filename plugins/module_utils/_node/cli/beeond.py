@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Callable
 
-from ..job.beeond.request import FEATURE, asked_by
+from ..job.beeond.request import FEATURE, requests_beeond
 from ..machine.root import Root
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
@@ -52,7 +52,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
     if args.action != "status" and not root.is_this_machine:
         raise UsageError(f"beeond {args.action} works on the running machine only: leave out --root")
-    if args.action == "start" and not asked_by(os.environ):
+    if args.action == "start" and not requests_beeond(os.environ):
         return Answer(GOOD, f"the job does not ask for {FEATURE}", {"asked": False})
     from ..job.beeond.options import SETTINGS, read_settings
 

@@ -109,13 +109,13 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 
 def _watch(args: argparse.Namespace) -> Answer:
-    from ..job.checkpoint.prune import Keep
+    from ..job.checkpoint.prune import Retention
     from ..job.checkpoint.watch import Watcher, WatchOptions
 
     member = _member(args)
     keep = None
     if args.keep_last is not None:
-        keep = Keep(args.keep_last, args.keep_every, args.leftover_hours * 3600, member.attempt)
+        keep = Retention(args.keep_last, args.keep_every, args.leftover_hours * 3600, member.attempt)
     options = WatchOptions(args.folder, _signal(args), member, _host(), args.shared, keep, args.every, args.acknowledge)
     with _Opened(args, member) as store:
         from ..job.events.exchange import read_events_file, send_ready
@@ -289,14 +289,16 @@ def _list(args: argparse.Namespace) -> Answer:
 
 
 def _prune(args: argparse.Namespace) -> Answer:
-    from ..job.checkpoint.prune import Keep, prune
+    from ..job.checkpoint.prune import Retention, prune
     from ..job.checkpoint.state import branch_line
 
     if args.keep_last is None:
         raise UsageError("prune needs --keep-last")
     attempt = args.attempt or (_member(args).attempt if os.environ.get("SLURM_JOB_ID") else "")
     with _Opened(args, None) as store:
-        keep = Keep(args.keep_last, args.keep_every, args.leftover_hours * 3600, attempt, branches=not args.branches)
+        keep = Retention(
+            args.keep_last, args.keep_every, args.leftover_hours * 3600, attempt, branches=not args.branches
+        )
         done = prune(store, keep)
     removed, left, kept = ([id_.text for id_ in ids] for ids in (done.complete, done.leftovers, done.branches))
     lines = [*(f"removed {text}" for text in removed), *(f"removed what was left of {text}" for text in left)]

@@ -71,7 +71,7 @@ class JobRecord:
     name: str
 
 
-class Silent(RuntimeError):
+class JobStateUnknown(RuntimeError):
     """slurmctld does not answer, or its answer cannot be read; the message says which."""
 
 
@@ -90,7 +90,9 @@ class Controller:
         server = f"SLURM_CONF_SERVER={','.join(self.servers)}"
         answer = self.run(["timeout", "--kill-after=1", str(_ANSWER_S), "env", server, *words], _ANSWER_S + 3.0)
         if answer.rc in (124, 127, 137):
-            raise Silent(f"slurmctld gave no answer in {_ANSWER_S} s" if answer.rc != 127 else last_line(answer))
+            raise JobStateUnknown(
+                f"slurmctld gave no answer in {_ANSWER_S} s" if answer.rc != 127 else last_line(answer)
+            )
         return answer
 
 
@@ -105,7 +107,7 @@ def job_record_of(number: str, text: str) -> JobRecord | None:
             continue
         numbers = [values.get(name, "") for name in ("RestartCnt", "BatchFlag", "Requeue")]
         if line.count("|") != len(FIELDS) or not values["State"] or not all(_is_number(value) for value in numbers):
-            raise Silent(f"squeue shows job {number} as {line!r}, which is not what was asked for")
+            raise JobStateUnknown(f"squeue shows job {number} as {line!r}, which is not what was asked for")
         task = values["ArrayTaskID"]
         return JobRecord(
             state=values["State"],
@@ -141,15 +143,15 @@ def ask(job: Job, controller: Controller) -> JobRecord | None:
     if answer.rc != 0:
         if "Invalid job id" in f"{answer.stdout}{answer.stderr}":
             return None
-        raise Silent(last_line(answer))
+        raise JobStateUnknown(last_line(answer))
     return job_record_of(job.number, answer.stdout)
 
 
-def became_of(job: Job, controller: Controller) -> str:
+def why_not_running(job: Job, controller: Controller) -> str:
     """Return what became of a job that is not to run any more; nothing if it is, or nobody knows."""
     try:
         record = ask(job, controller)
-    except (Silent, CommandFailed):
+    except (JobStateUnknown, CommandFailed):
         return ""
     return _words(record, job) if plan(record, job) == LEAVE else ""
 
@@ -167,7 +169,9 @@ def requeue(job: Job, controller: Controller, reason: str = "", may_hold: bool =
     if chosen == LEAVE or record is None:
         return _words(record, job)
     if chosen == REFUSE:
-        raise Silent("Slurm did not tell the prolog which incarnation of the job this is (SLURM_JOB_RESTART_COUNT)")
+        raise JobStateUnknown(
+            "Slurm did not tell the prolog which incarnation of the job this is (SLURM_JOB_RESTART_COUNT)"
+        )
     name = record.name if job.leader == job.number else job.leader
     if reason:
         controller.ask("scontrol", "update", f"JobId={name}", f"AdminComment={as_reason(f'hpcai: {reason}')}")
@@ -179,7 +183,7 @@ def requeue(job: Job, controller: Controller, reason: str = "", may_hold: bool =
         done = f"job {job.number} was requeued"
     after = ask(job, controller)
     if plan(after, job) != LEAVE:
-        raise Silent(f"slurmctld leaves job {job.number} as it is: {last_line(answer)}")
+        raise JobStateUnknown(f"slurmctld leaves job {job.number} as it is: {last_line(answer)}")
     if answer.rc != 0:
         return _words(after, job)
     if reason and may_hold and chosen == REQUEUE and record.restarts >= MOST_RESTARTS:
@@ -209,6 +213,6 @@ def runs(number: str, controller: Controller) -> bool | None:
     """Return whether slurmctld says that a job runs; None where it does not answer."""
     try:
         record = ask(Job(number, 0, 0, (), ""), controller)
-    except (Silent, CommandFailed):
+    except (JobStateUnknown, CommandFailed):
         return None
     return record is not None and record.state not in _OVER

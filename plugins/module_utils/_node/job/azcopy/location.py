@@ -20,7 +20,7 @@ _SIG = re.compile(r"(sig=)[^&\s\"'\\]*", re.IGNORECASE)
 
 
 class LocationError(ValueError):
-    """This is no place for blobs; the message says what one looks like."""
+    """This is not the URL of a container or folder; the message says what one looks like."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class BlobLocation:
         return f"{self.url}/{quote(self.prefix)}" if self.prefix else self.url
 
     def below(self, folder: str) -> BlobLocation:
-        """Return the place of a folder in this one.
+        """Return the location of a folder in this one.
 
         :raises PlaceError: it is no folder's name.
         """
@@ -58,7 +58,7 @@ class BlobLocation:
 
 
 def parse_location(url: str, prefix: str = "") -> BlobLocation:
-    """Return the place at ``url``: a container's, or that of a folder in one.
+    """Return the location at ``url``: a container, or a folder in one.
 
     :param prefix: a folder below it.
     :raises PlaceError: it is none. What the message quotes holds no secret.

@@ -119,7 +119,7 @@ def call(
     _resolve(location)
     result = AzcopyRun()
 
-    def hear(event: Event) -> None:
+    def handle(event: Event) -> None:
         if event.kind in (PROGRESS, END) and event.content:
             result.failed.update({str(one.get("Src")): one for one in event.failed})
             result.end = event
@@ -140,7 +140,7 @@ def call(
         result.rc = run_azcopy(
             [tool.program, *words, "--output-type", "json", "--log-level", "ERROR"],
             _variables(tool),
-            hear,
+            handle,
             limits.total_s,
             limits.stall_s,
         )

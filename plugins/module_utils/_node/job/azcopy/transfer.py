@@ -48,8 +48,8 @@ def download(
 
     What lies there under these names is removed first. An MD5 that is stored with a blob is checked.
 
-    :param listed: how many blobs there are below the place, if that is known: then azcopy lists them where that is
-        quicker than to ask for each by itself.
+    :param listed: how many blobs there are below the location, if that is known: then azcopy lists them where that
+        is quicker than to ask for each by itself.
     :param patterns: of file names, that stand for exactly these. What has come since and matches comes along.
     :param is_received: whether somebody has taken a file away that had arrived.
     :raises NameRefused: azcopy cannot carry a name; then nothing was done.
@@ -194,7 +194,7 @@ _PROPERTIES = "ContentMD5;ContentEncoding;LastModifiedTime"
 
 
 def list_blobs(tool: Azcopy, location: BlobLocation) -> list[Blob]:
-    """Return all blobs below a place, sorted by name; none where there are none.
+    """Return all blobs below a location, sorted by name; none where there are none.
 
     Folders of a hierarchical account, which are listed as blobs of their own, are left out.
 
@@ -203,7 +203,7 @@ def list_blobs(tool: Azcopy, location: BlobLocation) -> list[Blob]:
     found: list[Blob] = []
     strange: list[str] = []
 
-    def hear(event: Event) -> None:
+    def handle(event: Event) -> None:
         if event.kind == LISTED:
             try:
                 found.append(blob_of(event))
@@ -211,7 +211,7 @@ def list_blobs(tool: Azcopy, location: BlobLocation) -> list[Blob]:
                 strange.append(str(error))
 
     words = ["list", tool.credential.sign(location.address), "--location", "Blob", "--machine-readable"]
-    result = call(tool, [*words, "--properties", _PROPERTIES], location, on_event=hear)
+    result = call(tool, [*words, "--properties", _PROPERTIES], location, on_event=handle)
     if result.rc or strange:
         raise BlobError(f"{location.address} cannot be listed: {result.words or strange[0]}.", result.why)
     return sorted((blob for blob in found if not blob.name.endswith("/")), key=lambda blob: blob.name)
@@ -229,7 +229,7 @@ def filter_for(names: Sequence[str], listed: int, patterns: Sequence[str] = ()) 
     With a list of files it asks for each of them before it brings the first 10,000, one after the other. Where it gets
     an expression it lists the container, 5,000 blobs a request, which costs less where that is known to be small.
 
-    :param listed: how many blobs there are below the place; 0 if nobody knows.
+    :param listed: how many blobs there are below the location; 0 if nobody knows.
     :param patterns: of file names, that stand for exactly these among the blobs.
     """
     if patterns:

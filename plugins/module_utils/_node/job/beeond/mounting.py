@@ -84,7 +84,7 @@ def _complaint(answer: Result) -> str:
     return lines[-1].strip() if lines else last_line(answer)
 
 
-def hand_over(mount_point: str, uid: int, gid: int, run: Bounded) -> None:
+def give_to_user(mount_point: str, uid: int, gid: int, run: Bounded) -> None:
     """Give the root folder to the job's user alone. All nodes do it: none need wait for another, it is the same.
 
     :raises OwnFailure: it cannot be done.
@@ -119,7 +119,7 @@ def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock
     for _layer in range(4):
         if mount_at(mount_point, root) is None:
             return problems
-        survivors = make_leave(mount_point, root, kill, clock, pause)
+        survivors = end_users(mount_point, root, kill, clock, pause)
         if survivors:
             problems.append(f"{named(survivors, root)} on {mount_point} cannot be killed")
         layers = _layers(mount_point, root)
@@ -167,7 +167,7 @@ def users_of(mount_point: str, root: Root) -> list[int]:
     ]
 
 
-def make_leave(mount_point: str, root: Root, kill: Kill, clock: Clock, pause: Pause) -> list[int]:
+def end_users(mount_point: str, root: Root, kill: Kill, clock: Clock, pause: Pause) -> list[int]:
     """Ask all of them to end, kill those that do not, and return those that are still there."""
     for number, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
         users = users_of(mount_point, root)

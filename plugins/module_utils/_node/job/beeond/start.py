@@ -24,7 +24,7 @@ from ...machine.mounts import is_full
 from ...machine.root import Root
 from ...machine.user_folders import FolderProblem
 from .. import requeue
-from ..requeue import Controller, Silent
+from ..requeue import Controller, JobStateUnknown
 from . import layout, mounting, rendezvous, sweep, units
 from .beegfs import SECRET, BeeGfs7, NodeRole, release_of
 from .job import Job, JobGone, NodeFailure, PeerMissing, UsersFault, last_line
@@ -122,8 +122,8 @@ def _requeue(words: str, job: Job, problems: list[str], context: StartContext, i
     try:
         done = requeue.requeue(job, context.controller, words if is_jobs_fault else "")
         return _without(f"{words}; {done}", problems)
-    except Silent as silent:
-        return Outcome(False, False, _with(f"{words}, and job {job.number} cannot be requeued: {silent}", problems))
+    except JobStateUnknown as error:
+        return Outcome(False, False, _with(f"{words}, and job {job.number} cannot be requeued: {error}", problems))
 
 
 def _with(words: str, problems: list[str]) -> str:
@@ -193,7 +193,7 @@ def _bind_folder(job: Job, held: Holding, machine: Machine) -> None:
         problem = mounting.mount(command, held.mount_point, machine.root, machine.run)
     if problem:
         raise NodeFailure(problem)
-    mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
+    mounting.give_to_user(held.mount_point, job.uid, job.gid, machine.run)
 
 
 def _start_beegfs(job: Job, held: Holding, settings: BeeondSettings, machine: Machine, context: StartContext) -> None:
@@ -218,7 +218,7 @@ def _start_beegfs(job: Job, held: Holding, settings: BeeondSettings, machine: Ma
         fallback = release.fell_back(held.mount_point, machine.run)
         if fallback:
             raise NodeFailure(f"{held.mount_point} does not use RDMA ({fallback}), and beeond_rdma says that it must")
-    mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
+    mounting.give_to_user(held.mount_point, job.uid, job.gid, machine.run)
 
 
 def _address(node: str, root: Root, context: StartContext) -> str:
@@ -242,7 +242,7 @@ def _watch(job: Job, role: NodeRole, machine: Machine, context: StartContext, re
     return rendezvous.Watch(
         look=lambda: release.look(machine.root.at(role.folder), machine.run),
         dead=dead,
-        gone=lambda: requeue.became_of(job, context.controller),
+        gone=lambda: requeue.why_not_running(job, context.controller),
         clock=machine.clock,
         pause=machine.pause,
         host=socket.gethostname,

@@ -186,14 +186,14 @@ def scan(folder: str) -> tuple[Entry, ...]:
     return tuple(sorted(found, key=lambda entry: entry.path))
 
 
-def hashes(folder: str, paths: Sequence[str], beat: Callable[[], None] = lambda: None) -> dict[str, str]:
+def hashes(folder: str, paths: Sequence[str], before_each: Callable[[], None] = lambda: None) -> dict[str, str]:
     """Return the SHA-256 of files by their paths below the folder. Several are read at a time.
 
-    :param beat: called before each file; what it raises ends the work.
+    :param before_each: called before each file; what it raises ends the work.
     """
 
     def read(path: str) -> str:
-        beat()
+        before_each()
         return sha256_of(os.path.join(folder, path))
 
     if len(paths) < _THREADS:

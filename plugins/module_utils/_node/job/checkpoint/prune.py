@@ -18,7 +18,7 @@ LEFTOVER_HOURS = 24.0
 
 
 @dataclass(frozen=True)
-class Keep:
+class Retention:
     """What stays.
 
     :ivar last: how many of the newest, one at least. Those of the running attempt are newer than all others, and each
@@ -58,7 +58,7 @@ def plan(
     complete: Iterable[Id],
     stored: Mapping[Id, float],
     marks: Mapping[Id, float],
-    keep: Keep,
+    keep: Retention,
     now: float,
     unread: Collection[Id] = (),
 ) -> Plan:
@@ -84,7 +84,7 @@ def plan(
     return Plan(going, leftovers, marked, branches if keep.branches else ())
 
 
-def prune(store: Store, keep: Keep, now: float | None = None) -> Plan:
+def prune(store: Store, keep: Retention, now: float | None = None) -> Plan:
     """Remove what need not stay, and return what that was.
 
     A mark first, then the job's manifest, then those of the nodes, then the data: killed anywhere, it is not whole from

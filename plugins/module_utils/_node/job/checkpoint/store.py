@@ -27,7 +27,7 @@ from ..azcopy.tool import Azcopy, Progress
 from ..azcopy.transfer import download, list_blobs, remove, upload
 from ..azcopy.work import new_folder, parent_of
 
-Hear = Callable[[int], None]
+OnUploaded = Callable[[int], None]
 """Told how many bytes are carried; what it raises ends the work."""
 
 
@@ -35,7 +35,7 @@ Hear = Callable[[int], None]
 class Stored:
     """A blob.
 
-    :ivar name: below the place of the series.
+    :ivar name: below the location of the series.
     :ivar size: in bytes.
     :ivar modified: when it was written, in seconds since 1970.
     """
@@ -55,7 +55,7 @@ class Store(Protocol):
     def list(self, folder: str) -> Sequence[Stored]:
         """Return the blobs below ``folder``, which ends with a slash; their names start with it."""
 
-    def put(self, source: str, names: Sequence[str], folder: str, hear: Hear | None = None) -> None:
+    def put(self, source: str, names: Sequence[str], folder: str, on_uploaded: OnUploaded | None = None) -> None:
         """Write files, by their names below ``source``, to the same names below ``folder``."""
 
     def get(self, folder: str, names: Sequence[str], target: str) -> None:
@@ -96,7 +96,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")
 
 
 class AzcopyStore:
-    """The blobs of a series below ``place``."""
+    """The blobs of a series below ``location``."""
 
     def __init__(self, tool: Azcopy, location: BlobLocation) -> None:
         self._tool = tool
@@ -112,12 +112,12 @@ class AzcopyStore:
         found = list_blobs(self._tool, self._location.below(folder))
         return [Stored(f"{folder}{blob.name}", blob.size, _seconds(blob.last_modified)) for blob in found]
 
-    def put(self, source: str, names: Sequence[str], folder: str, hear: Hear | None = None) -> None:
+    def put(self, source: str, names: Sequence[str], folder: str, on_uploaded: OnUploaded | None = None) -> None:
         """See ``Store``."""
 
         def report(progress: Progress) -> None:
-            if hear:
-                hear(progress.bytes_done)
+            if on_uploaded:
+                on_uploaded(progress.bytes_done)
 
         upload(self._tool, source, names, self._location.below(folder), on_progress=report).must()
 

@@ -23,7 +23,7 @@ from .directory import Refused, Signal, find_finished, scan
 from .manifest import BadManifest, complete
 from .names import SHARDS, Id, Member, id_in, id_of
 from .notice import Candidate, decide
-from .prune import Keep, prune
+from .prune import Retention, prune
 from .publish import Local, Published, publish
 from .state import PENDING, PUBLISHED, REFUSED, RESTORED, KnownCheckpoint, WatcherStatus
 from .store import Store
@@ -47,7 +47,7 @@ class WatchOptions:
     member: Member
     host: str
     shared: bool = False
-    keep: Keep | None = None
+    keep: Retention | None = None
     every_s: float = 2.0
     acknowledge: bool = False
 
@@ -145,13 +145,13 @@ class Watcher:
         pending = self.record.pending()
         if pending:
             urgent = next((one for one in pending if one.id == self._urgent), None)
-            self._worker = Worker(lambda hear: self._publish(pending, urgent, hear))
+            self._worker = Worker(lambda on_uploaded: self._publish(pending, urgent, on_uploaded))
         elif self._unsure:
             unsure = sorted(self._unsure, key=self._order, reverse=True)
             self._worker = Worker(lambda _hear: self._check_complete(unsure))
 
     def _publish(
-        self, pending: Sequence[KnownCheckpoint], urgent: KnownCheckpoint | None, hear: Callable[[int], None]
+        self, pending: Sequence[KnownCheckpoint], urgent: KnownCheckpoint | None, on_uploaded: Callable[[int], None]
     ) -> Done:
         """What other nodes wait for first, else the newest: so all nodes come to the same, whoever falls behind."""
         one = urgent or _awaited(self.store, pending) or pending[0]
@@ -161,7 +161,7 @@ class Watcher:
             raise CommandFailed(f"{self._path} names no checkpoint for {one.folder}: remove it.")
         options = self.options
         local = Local(id_, options.directory, one.folder, one.rank, options.shared, one.latest)
-        done = Done(one, publish(self.store, local, hear))
+        done = Done(one, publish(self.store, local, on_uploaded))
         self._finish(done, [id_])
         return done
 

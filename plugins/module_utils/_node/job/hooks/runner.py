@@ -22,7 +22,7 @@ from ...machine.run import run as run_command
 from ...slurm import slurmd_env
 from ...slurm.arbiter.reasons import PROLOG_SCRIPT
 from ..beeond.job import Bounded, NodeFailure, job_of
-from ..requeue import Controller, Silent, requeue
+from ..requeue import Controller, JobStateUnknown, requeue
 from . import failures
 from .failures import Failure
 from .options import (
@@ -46,7 +46,7 @@ _TAIL = 4096
 
 
 @dataclass(frozen=True)
-class Ran:
+class ScriptRun:
     """A script that was to run.
 
     :ivar cause: why it failed; empty where it did not.
@@ -63,26 +63,25 @@ class Outcome:
     """What became of a run.
 
     :ivar failure: what failed, as Slurm has to know it; None where nothing did, or something was done instead.
-    :ivar given_back: what was done instead of failing: the job went back into the queue, or the node stays. Empty where
-        nothing was.
+    :ivar done_instead: what was done instead of failing: the job was requeued, or the node stays; empty if nothing was.
     """
 
     kind: str
     job: str
-    ran: tuple[Ran, ...] = field(default_factory=tuple)
+    runs: tuple[ScriptRun, ...] = field(default_factory=tuple)
     failure: Failure | None = None
-    given_back: str = ""
+    done_instead: str = ""
 
 
 @dataclass(frozen=True)
-class Decided:
+class DrainDecision:
     """Whether the node was taken out for a failure, and why, or why not."""
 
     is_out: bool
     words: str
 
 
-Ask = Callable[[Failure, float], Optional[Decided]]
+Ask = Callable[[Failure, float], Optional[DrainDecision]]
 """Asks for so many seconds whether the node may go out for a failure; returns None where nobody decides that."""
 
 
@@ -114,7 +113,7 @@ def run_kind(
     env = script_environment(given, kind)
     log = Log(root, kind, job)
     try:
-        ran = [Ran(f"{CONFIG}.json", problem)] if problem else _run_all(kind, scripts, settings, env, log)
+        ran = [ScriptRun(f"{CONFIG}.json", problem)] if problem else _run_all(kind, scripts, settings, env, log)
         failure = _failure_of(kind, job, root, ran, log)
         if failure is None:
             return _passed(kind, job, root, ran)
@@ -135,9 +134,11 @@ def run_kind(
     return Outcome(kind, job, tuple(ran), None if instead else failure, instead)
 
 
-def _run_all(kind: str, scripts: list[Script], settings: HookSettings, env: Mapping[str, str], log: Log) -> list[Ran]:
+def _run_all(
+    kind: str, scripts: list[Script], settings: HookSettings, env: Mapping[str, str], log: Log
+) -> list[ScriptRun]:
     # What is not to be run is known before the first one runs: a half of a prolog helps nobody.
-    ran = [Ran(script.name, f"refused: {script.problem}") for script in scripts if script.problem]
+    ran = [ScriptRun(script.name, f"refused: {script.problem}") for script in scripts if script.problem]
     for one in ran:
         log.line(f"{one.name}: {one.cause}")
     if ran and kind in ENDS_AT_FAILURE:
@@ -151,7 +152,7 @@ def _run_all(kind: str, scripts: list[Script], settings: HookSettings, env: Mapp
         remaining_s = deadline - time.monotonic()
         limit = min(settings.limit_of(kind, script.name), remaining_s - TERM_S - BURIAL_S)
         if limit <= 0:
-            ran.append(Ran(script.name, f"not started: the {kind} has {total:g} s in all, and they are over"))
+            ran.append(ScriptRun(script.name, f"not started: the {kind} has {total:g} s in all, and they are over"))
             log.line(f"{script.name}: {ran[-1].cause}")
             break
         log.line(f"{script.name}: started, for {limit:.3g} s at most")
@@ -169,7 +170,7 @@ def run_script(
     limit_s: float,
     write: Callable[[bytes], None],
     grace_s: float = TERM_S,
-) -> Ran:
+) -> ScriptRun:
     """Run a script and return how it ended.
 
     What it leaves running goes on, if it ended by itself in time; it is not waited for.
@@ -188,7 +189,7 @@ def run_script(
     try:
         ended = follow([path], environment, keep, limit_s, grace_s=grace_s, cwd="/")
     except OSError as error:
-        return Ran(name, f"cannot be started: {error.strerror}")
+        return ScriptRun(name, f"cannot be started: {error.strerror}")
     overdue = f"not done within {limit_s:.3g} s"
     if ended.rc is None:
         cause = f"{overdue}, and cannot be killed: it hangs in the kernel, in a driver or on a disk"
@@ -199,13 +200,15 @@ def run_script(
     else:
         cause = f"exit status {ended.rc}" if ended.rc else ""
     lines = [line.strip() for line in tail.decode("utf-8", "replace").splitlines()]
-    return Ran(name, cause, next((line for line in reversed(lines) if line), ""), ended.seconds)
+    return ScriptRun(name, cause, next((line for line in reversed(lines) if line), ""), ended.seconds)
 
 
-_HAS_ASKED = Decided(True, "the health checks have asked")
+_HAS_ASKED = DrainDecision(True, "the health checks have asked")
 
 
-def _instead(decided: Decided, failure: Failure, env: Mapping[str, str], root: Root, run: Bounded, log: Log) -> str:
+def _instead(
+    decided: DrainDecision, failure: Failure, env: Mapping[str, str], root: Root, run: Bounded, log: Log
+) -> str:
     """Do what is to be done instead of failing, and return it; nothing if the prolog has to fail.
 
     Also where the node is out: slurmctld may start the script of a job on its first node before it hears that another
@@ -226,20 +229,20 @@ def _requeue(
     try:
         known = slurmd_env.read(root)
         words = requeue(job_of(env), Controller(known.controllers if known else (), run), reason, may_hold)
-    except (ConfigError, CommandFailed, NodeFailure, Silent) as error:
+    except (ConfigError, CommandFailed, NodeFailure, JobStateUnknown) as error:
         log.line(f"job {job} cannot be requeued, and the prolog fails: {error}")
         return ""
     log.line(words)
     return words
 
 
-def _passed(kind: str, job: str, root: Root, ran: list[Ran], instead: str = "") -> Outcome:
+def _passed(kind: str, job: str, root: Root, ran: list[ScriptRun], instead: str = "") -> Outcome:
     if not instead:
         failures.record_success(root, kind)
-    return Outcome(kind, job, tuple(ran), given_back=instead)
+    return Outcome(kind, job, tuple(ran), done_instead=instead)
 
 
-def _failure_of(kind: str, job: str, root: Root, ran: list[Ran], log: Log) -> Failure | None:
+def _failure_of(kind: str, job: str, root: Root, ran: list[ScriptRun], log: Log) -> Failure | None:
     bad = [one for one in ran if one.cause]
     if not bad:
         return None

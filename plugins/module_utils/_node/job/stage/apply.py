@@ -29,7 +29,7 @@ _EVERY_S = 10.0
 _INCOMING = re.compile(r"incoming-(\d+)-of-\d+-[0-9a-f]+")
 
 
-class NoRoom(RuntimeError):
+class DiskFull(RuntimeError):
     """The disk is full; what is copied can stop."""
 
 
@@ -154,9 +154,9 @@ def stage(
             receiver.finish()
     finally:
         journal.close()
-    seconds = watch.sight.seconds
+    seconds = watch.progress.seconds
     if on_progress and names:
-        on_progress(watch.sight)
+        on_progress(watch.progress)
     problem, not_staged = _judge(outcomes, receiver, need.missing, lacking)
     shutil.rmtree(incoming, ignore_errors=True)
     if not problem:
@@ -200,7 +200,7 @@ def _carry(
     def carry(number: int) -> Outcome:
         def note(progress: Progress) -> None:
             if receiver.is_full:
-                raise NoRoom
+                raise DiskFull
             watch.note(number, progress.files, progress.bytes_done, progress.busy_percent)
 
         own_tool = replace(tool, folder=os.path.join(tool.folder, str(number)))
@@ -208,7 +208,7 @@ def _carry(
             return download(
                 own_tool, options.location, shards[number], incoming, note, listed, patterns, receiver.has_received
             )
-        except NoRoom:
+        except DiskFull:
             return Outcome(why=FULL, words=sentence_of(FULL))
 
     with ThreadPoolExecutor(max_workers=len(shards)) as pool:
@@ -312,10 +312,10 @@ class ProgressMeter:
             now = time.monotonic()
             if self._on_progress and now - self._reported_at >= self._every_s:
                 self._reported_at = now
-                self._on_progress(self.sight)
+                self._on_progress(self.progress)
 
     @property
-    def sight(self) -> ShardProgress:
+    def progress(self) -> ShardProgress:
         """How far all are."""
         files = sum(one[0] for one in self._carried.values())
         carried = sum(one[1] for one in self._carried.values())

@@ -26,9 +26,9 @@ FILE = "listing.json"
 
 @dataclass(frozen=True)
 class Listing:
-    """The blobs of a place at one time.
+    """The blobs of a location at one time.
 
-    :ivar location: the address of the place.
+    :ivar location: its address.
     :ivar token: the run that made it; empty outside of Slurm.
     """
 
@@ -99,7 +99,7 @@ def read_listing(path: str, location: str = "") -> Listing:
     """Return the listing in a file.
 
     :param location: what it must be of, where that is known.
-    :raises ConfigError: it is none, of another place or of a newer schema.
+    :raises ConfigError: it is none, of another location or of a newer schema.
     """
     stated = _read(path)
     if stated.get("problem"):

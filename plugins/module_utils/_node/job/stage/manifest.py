@@ -30,7 +30,7 @@ _ENDING = ".jsonl"
 class Staged:
     """A file that was staged.
 
-    :ivar name: the blob's, relative to the place.
+    :ivar name: the blob's, relative to the location.
     :ivar path: the file's, relative to the target; without ``.gz`` where it was decompressed.
     :ivar stored: bytes as the blob is stored.
     :ivar md5: the stored MD5; empty where there is none.

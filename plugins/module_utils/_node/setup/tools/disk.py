@@ -134,7 +134,7 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
     :raises ToolsError: there lies something that is not ours.
     :raises OSError: the disk is full or read-only, for example.
     """
-    with _alone(root):
+    with _locked(root):
         made = plan(read_disk(root), wanted, trees_in_use(root))
         for name in made.build:
             _build(root, name, wanted)
@@ -156,7 +156,7 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
 
 
 @contextlib.contextmanager
-def _alone(root: Root) -> Iterator[None]:
+def _locked(root: Root) -> Iterator[None]:
     home = root.at(HOME)
     os.makedirs(home, mode=0o755, exist_ok=True)
     handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)

@@ -211,8 +211,8 @@ def test_a_token_is_asked_for_again_after_what_may_pass(serve: Serve, status: in
 
 
 def test_a_machine_without_an_identity_says_so_at_once(serve: Serve) -> None:
-    said = {"error": "invalid_request", "error_description": "Identity not\n found"}
-    service = serve((400, {}, json.dumps(said).encode()), TOKEN)
+    refusal = {"error": "invalid_request", "error_description": "Identity not\n found"}
+    service = serve((400, {}, json.dumps(refusal).encode()), TOKEN)
     with pytest.raises(TokenRefused, match=r"no identity token: HTTP status 400 \(Identity not found\)\.$"):
         read_token(VAULT, endpoint=service.endpoint)
     assert len(service.requests) == 1
@@ -349,9 +349,9 @@ def test_base64_may_be_broken_into_lines() -> None:
     ],
 )
 def test_anything_else_is_no_error_but_said(user_data: str, why: str) -> None:
-    stated, said = settings_in(user_data)
+    stated, problem = settings_in(user_data)
     assert stated is None
-    assert why in said
+    assert why in problem
 
 
 @pytest.mark.parametrize(

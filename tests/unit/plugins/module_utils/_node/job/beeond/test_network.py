@@ -68,7 +68,7 @@ LINES = """\
 
 
 @pytest.fixture(params=[("tcp", socket.SOCK_STREAM), ("udp", socket.SOCK_DGRAM)], ids=["tcp", "udp"])
-def taken(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
+def port_in_use(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
     """A port that somebody has, with its protocol."""
     protocol, kind = request.param
     with socket.socket(socket.AF_INET, kind) as holder:
@@ -86,17 +86,19 @@ def machine(folder: Path, name: str, port: int, uid: int) -> Root:
 
 
 @pytest.mark.parametrize("family", ["", "6"])
-def test_a_port_that_a_user_has_is_not_the_nodes_fault(tmp_path: Path, taken: tuple[str, int], family: str) -> None:
-    protocol, port = taken
+def test_a_port_that_a_user_has_is_not_the_nodes_fault(
+    tmp_path: Path, port_in_use: tuple[str, int], family: str
+) -> None:
+    protocol, port = port_in_use
     with pytest.raises(UsersFault, match=f"^port {port}/{protocol} is taken by a process of user 4001$"):
-        refuse_ports_in_use([taken], machine(tmp_path, f"{protocol}{family}", port, 4001))
+        refuse_ports_in_use([port_in_use], machine(tmp_path, f"{protocol}{family}", port, 4001))
 
 
 @pytest.mark.parametrize("uid", [0, 998])
-def test_a_port_that_a_service_has_is_the_nodes_fault(tmp_path: Path, taken: tuple[str, int], uid: int) -> None:
-    protocol, port = taken
+def test_a_port_that_a_service_has_is_the_nodes_fault(tmp_path: Path, port_in_use: tuple[str, int], uid: int) -> None:
+    protocol, port = port_in_use
     with pytest.raises(NodeFailure, match=f"port {port}/{protocol} is taken, by another BeeGFS perhaps"):
-        refuse_ports_in_use([taken], machine(tmp_path, protocol, port, uid))
+        refuse_ports_in_use([port_in_use], machine(tmp_path, protocol, port, uid))
 
 
 def test_a_port_that_nobody_has_is_free(tmp_path: Path) -> None:

@@ -97,9 +97,9 @@ def test_only_the_one_user_of_a_machine_starts_its_event(
 ) -> None:
     service = Service(root, azure.endpoint, users=lambda: users)
     service.look()
-    assert service.hear(event, uid) == why
+    assert service.accept_ready(event, uid) == why
     assert len(azure.posted) == (0 if why else 1)
-    assert service.hear(event, uid) == (why or "it does not wait")
+    assert service.accept_ready(event, uid) == (why or "it does not wait")
 
 
 def test_the_kernel_says_who_asks(azure: http_service.Service, root: Root, capfd: pytest.CaptureFixture[str]) -> None:

@@ -52,18 +52,18 @@ def test_a_bare_machine_gets_folders_scripts_and_settings_and_then_nothing(node:
     assert node.path("/etc/hpcai/epilog.d/90-note").read_text().endswith("note\n")
     assert read_settings(node.root).limit_of("prolog", "50-gpu") == 9
     assert planned(node, prolog={"50-gpu": GPU}, epilog={"90-note": NOTE}).actions == []
-    assert [one.name for one in node.run().ran] == ["50-gpu"]
+    assert [one.name for one in node.run().runs] == ["50-gpu"]
 
 
 def test_a_set_loses_what_it_no_longer_names_and_nothing_else(node: Node) -> None:
     install(node, "beeond", prolog={"30-mount": NOTE})
     install(node, prolog={"50-gpu": GPU, "60-note": NOTE})
-    own = node.script("70-admin", "true")
+    other = node.script("70-admin", "true")
     first, *_rest = install(node, prolog={"60-note": NOTE}).files
     assert (first.path, first.after) == (node.root.at(GPU_PATH), None)
-    assert sorted(path.name for path in own.parent.iterdir()) == ["30-mount", "60-note", "70-admin"]
+    assert sorted(path.name for path in other.parent.iterdir()) == ["30-mount", "60-note", "70-admin"]
     install(node)
-    assert sorted(path.name for path in own.parent.iterdir()) == ["30-mount", "70-admin"]
+    assert sorted(path.name for path in other.parent.iterdir()) == ["30-mount", "70-admin"]
     assert list(read_settings(node.root).sets) == ["beeond"]
 
 
