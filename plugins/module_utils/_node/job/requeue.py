@@ -99,7 +99,7 @@ class Controller:
 def job_record_of(number: str, text: str) -> JobRecord | None:
     """Return the job of this id out of squeue's lines, which are of all tasks where the id is an array's.
 
-    :raises Silent: a line of this job is not of the form that was asked for.
+    :raises JobStateUnknown: a line of this job is not of the form that was asked for.
     """
     for line in text.splitlines():
         values = dict(zip(FIELDS, line.split("|")))
@@ -137,7 +137,7 @@ def plan(record: JobRecord | None, job: Job) -> str:
 def ask(job: Job, controller: Controller) -> JobRecord | None:
     """Return the job as slurmctld has it; None if it has none of that id.
 
-    :raises Silent: it does not answer.
+    :raises JobStateUnknown: it does not answer.
     """
     answer = controller.ask("squeue", "--noheader", "--states=all", f"--jobs={job.number}", f"--Format={_FORMAT}")
     if answer.rc != 0:
@@ -162,7 +162,7 @@ def requeue(job: Job, controller: Controller, reason: str = "", may_hold: bool =
     :param reason: written to the job's AdminComment, where its user reads it.
     :param may_hold: whether a job with a reason that was requeued several times before is held, so that it does not
         start on the same node without end.
-    :raises Silent: it cannot be told that the job will not run.
+    :raises JobStateUnknown: it cannot be told that the job will not run.
     """
     record = ask(job, controller)
     chosen = plan(record, job)

@@ -56,7 +56,7 @@ def vm_size_of(
     :param ask: what asks the metadata service, ``imds.read_compute`` by default.
     :param remembered_first: whether the service is asked only if its last answer is not known, for those who cannot
         wait for it: a machine's size does not change while it runs.
-    :raises VmSizeNotTold: none of them knows.
+    :raises VmSizeUndetermined: none of them knows.
     :raises ConfigError: node.json cannot be used.
     """
     if given:

@@ -52,7 +52,7 @@ class BlobLocation:
     def below(self, folder: str) -> BlobLocation:
         """Return the location of a folder in this one.
 
-        :raises PlaceError: it is no folder's name.
+        :raises LocationError: it is no folder's name.
         """
         return BlobLocation(self.url, self.prefix + _prefix(folder))
 
@@ -61,7 +61,7 @@ def parse_location(url: str, prefix: str = "") -> BlobLocation:
     """Return the location at ``url``: a container, or a folder in one.
 
     :param prefix: a folder below it.
-    :raises PlaceError: it is none. What the message quotes holds no secret.
+    :raises LocationError: it is none. What the message quotes holds no secret.
     """
     split = urlsplit(url)
     shown = redacted(url.partition("?")[0])

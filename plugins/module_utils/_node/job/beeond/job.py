@@ -72,7 +72,7 @@ class Job:
 def number_of(environment: Mapping[str, str]) -> str:
     """Return the id of the job that slurmd calls for.
 
-    :raises OwnFailure: there is none.
+    :raises NodeFailure: there is none.
     """
     number = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID") or ""
     if not (number.isascii() and number.isdecimal()) or len(number) > 19:
@@ -85,7 +85,7 @@ def job_of(environment: Mapping[str, str]) -> Job:
 
     The list of nodes may hold one twice, and its order is Slurm's affair: it is sorted, and each counts once.
 
-    :raises OwnFailure: the environment does not say all that is needed.
+    :raises NodeFailure: the environment does not say all that is needed.
     """
     number = number_of(environment)
     names = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST") or ""

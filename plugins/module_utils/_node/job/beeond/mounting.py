@@ -48,7 +48,7 @@ def is_ours(mounted: Mount) -> bool:
 def prepare(mount_point: str, root: Root) -> None:
     """Make the folder to mount on.
 
-    :raises OwnFailure: something else is mounted there, or lies in it.
+    :raises NodeFailure: something else is mounted there, or lies in it.
     """
     mounted = mount_at(mount_point, root)
     if mounted:
@@ -66,7 +66,7 @@ def prepare(mount_point: str, root: Root) -> None:
 def mount(command: Sequence[str], mount_point: str, root: Root, run: Bounded, limit_s: float = MOUNT_S) -> str:
     """Mount, and look whether it is so. Return what is wrong, in words; nothing where it is mounted.
 
-    :raises OwnFailure: it is mounted with privileges for what lies in it.
+    :raises NodeFailure: it is mounted with privileges for what lies in it.
     """
     answer = run(command, limit_s)
     mounted = mount_at(mount_point, root)
@@ -87,7 +87,7 @@ def _complaint(answer: Result) -> str:
 def give_to_user(mount_point: str, uid: int, gid: int, run: Bounded) -> None:
     """Give the root folder to the job's user alone. All nodes do it: none need wait for another, it is the same.
 
-    :raises OwnFailure: it cannot be done.
+    :raises NodeFailure: it cannot be done.
     """
     # By commands, which can be ended: a call of our own would hang with the file system.
     for command in (["chown", f"{uid}:{gid}", mount_point], ["chmod", "0700", mount_point]):

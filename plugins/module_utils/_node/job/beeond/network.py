@@ -31,7 +31,7 @@ def address_of(node: str, environment: Mapping[str, str], root: Root, ask: Ask) 
 
     No name need resolve to it: a node's name in Slurm is not its machine's.
 
-    :raises OwnFailure: nobody knows one.
+    :raises NodeFailure: nobody knows one.
     """
     found = node_queries.prolog_addresses(environment, root).get(node)
     if found:
@@ -65,7 +65,7 @@ _FIRST_USER = 1000
 def refuse_ports_in_use(ports: Iterable[tuple[str, int]], root: Root | None = None) -> None:
     """Refuse to start where somebody else listens: another BeeGFS of the machine may have the ports.
 
-    :raises OwnFailure: a service has a port; the message names the port.
+    :raises NodeFailure: a service has a port; the message names the port.
     :raises UsersFault: a user has it.
     """
     for protocol, number in ports:
@@ -104,7 +104,7 @@ def rdma_of(stated: str, root: Root) -> str:
     With AUTO it is required where the machine's VM size has InfiniBand, else there is none to be used. Of a size that
     nobody knows the machine itself is looked at.
 
-    :raises OwnFailure: it is required, and no port carries data.
+    :raises NodeFailure: it is required, and no port carries data.
     """
     rdma = _by_size(root) if stated == AUTO else stated
     if rdma == REQUIRED:

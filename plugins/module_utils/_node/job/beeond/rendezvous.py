@@ -55,7 +55,7 @@ class Watch:
 def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:
     """Wait until all parts are online.
 
-    :raises OwnFailure: this node's part will not be.
+    :raises NodeFailure: this node's part will not be.
     :raises PeerMissing: another one's was not within the limit.
     :raises JobGone: the job is not to run any more.
     """
@@ -141,7 +141,7 @@ def join(
 ) -> None:
     """Mount, within the deadline.
 
-    :raises OwnFailure: it cannot be mounted, and nobody else is the cause.
+    :raises NodeFailure: it cannot be mounted, and nobody else is the cause.
     :raises PeerMissing: another node's server cannot be reached.
     :raises JobGone: the job is not to run any more.
     """

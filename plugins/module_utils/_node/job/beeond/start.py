@@ -277,7 +277,7 @@ def secret_of(job: Job, root: Root) -> str:
     Whoever cannot read the cluster's munge key cannot make it, and it is another one for each job and each incarnation,
     so that what is left of an earlier one is not let in.
 
-    :raises OwnFailure: the cluster's key cannot be read.
+    :raises NodeFailure: the cluster's key cannot be read.
     """
     try:
         with open(root.at(MUNGE_KEY), "rb") as file:

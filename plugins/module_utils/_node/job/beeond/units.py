@@ -65,7 +65,7 @@ def template_texts(commands: Mapping[str, str]) -> dict[str, str]:
 def start(daemon: str, job: str, run: Bounded) -> None:
     """Start a daemon.
 
-    :raises OwnFailure: systemd cannot.
+    :raises NodeFailure: systemd cannot.
     """
     answer = run(["systemctl", "start", unit(daemon, job)], _START_S)
     if answer.rc != 0:

@@ -94,7 +94,7 @@ class Need:
 def need_of(options: StageOptions, listing: Listing) -> Need:
     """Return what the shard lacks. Changes nothing.
 
-    :raises WantedError: nothing is to be staged at all.
+    :raises StageOptionsError: nothing is to be staged at all.
     :raises NameRefused: two blobs cannot lie beside each other on a disk.
     """
     chosen = selected(listing.blobs, options.pattern)

@@ -69,7 +69,7 @@ def shard_of(stated: str, variables: Mapping[str, str], planning: bool = False) 
     """Return which shard this is and of how many: as stated by ``I/N``, else by the step of the job.
 
     :param planning: nothing is staged, and the job's script may ask too.
-    :raises WantedError: neither tells.
+    :raises StageOptionsError: neither tells.
     """
     if stated:
         found = _SHARD.fullmatch(stated)
@@ -105,7 +105,7 @@ def _nodes(variables: Mapping[str, str]) -> int:
 def selected(blobs: Sequence[Blob], pattern: str) -> list[Blob]:
     """Return the blobs that are staged at all.
 
-    :raises WantedError: none is.
+    :raises StageOptionsError: none is.
     """
     if not pattern:
         chosen = list(blobs)

@@ -76,7 +76,7 @@ def make_fallback(
 ) -> list[str]:
     """Make it, and give it the owner and permissions that the disks' file system would have.
 
-    :param found: what is at the mountpoint, see ``place.Facts.folder``.
+    :param found: what is at the mountpoint, see ``plan.DirectoryFacts.folder``.
     :param top: owner and permissions.
     :param check: only say what would be done.
     :param warn: takes warnings.

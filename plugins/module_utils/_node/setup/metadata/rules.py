@@ -171,7 +171,7 @@ def difference(text: str, run: Run) -> str:
     Rules are compared by their comments, which nft shows as they were given: it writes the rules themselves in another
     form from version to version.
 
-    :raises CannotTell: nft is not installed, may not look, or answers something else.
+    :raises RulesUnreadable: nft is not installed, may not look, or answers something else.
     """
     answer = run(LIST)
     if answer.rc != 0:
