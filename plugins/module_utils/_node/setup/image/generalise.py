@@ -210,19 +210,19 @@ class _Walk:
         if not reason.startswith("tmpfs"):
             self.left_alone[self._shown(path)] = reason
 
-    def _remove(self, item: Item, place: str) -> None:
-        if not self._is_ours(place):
+    def _remove(self, item: Item, found_path: str) -> None:
+        if not self._is_ours(found_path):
             return
-        real = os.path.join(os.path.realpath(os.path.dirname(place)), os.path.basename(place))
+        real = os.path.join(os.path.realpath(os.path.dirname(found_path)), os.path.basename(found_path))
         if any(path == real or path.startswith(f"{real}/") for path in self.spared):
             # This process lives in there: all beside it goes.
             if real not in self.spared:
-                for entry in sorted(os.listdir(place)):
-                    self._remove(item, os.path.join(place, entry))
+                for entry in sorted(os.listdir(found_path)):
+                    self._remove(item, os.path.join(found_path, entry))
         elif self.mounts.has_mounts_below(real):
-            self._leave(place, "something is mounted in it")
+            self._leave(found_path, "something is mounted in it")
         else:
-            self._add(item, REMOVE, place)
+            self._add(item, REMOVE, found_path)
 
     def _empty(self, item: Item, path: str) -> None:
         about = os.lstat(path)

@@ -77,7 +77,7 @@ def checked_path(what: str, value: Any) -> str:
     path = value.rstrip("/") if isinstance(value, str) else ""
     if value and isinstance(value, str) and not path:
         raise SharedProblem(f"{what} must not be /: it is the whole machine. Take a folder such as /shared")
-    if not _PATH.fullmatch(path) or any(part in ("", ".", "..") for part in path.split("/")[1:]):
+    if not _PATH.fullmatch(path) or any(name in ("", ".", "..") for name in path.split("/")[1:]):
         raise SharedProblem(
             f"{what} must be an absolute path of letters, digits and ._@+-, without '..', not {value!r}"
         )
