@@ -188,7 +188,7 @@ NOTHING: dict[str, Any] = {
 }
 
 
-def read_wanted(params: dict[str, Any]) -> pair_search.Wanted:
+def read_wanted(params: dict[str, Any]) -> pair_search.RunOptions:
     """Return how to measure.
 
     :raises ValueError: it is not known how many GPUs a node has, or a value is none.
@@ -204,7 +204,7 @@ def read_wanted(params: dict[str, Any]) -> pair_search.Wanted:
     if known and params["size"] not in known.at.replace(",", " ").split():
         # It was found with messages of another size.
         known = None
-    return pair_search.Wanted(
+    return pair_search.RunOptions(
         gpus,
         params["program"],
         params["size"],
@@ -224,17 +224,17 @@ def measure(module: AnsibleModule) -> dict[str, Any]:
     known = nodes.read_nodes(run)
     asked = list(dict.fromkeys([*names, *good]))
     jobs = job_control.jobs_on([name for name in asked if name in known], run)
-    out = pair_search.left_out(known, jobs, asked)
-    told = {"left_out": out, "limit": wanted.at_least}
+    out = pair_search.unavailable_nodes(known, jobs, asked)
+    common = {"left_out": out, "limit": wanted.at_least}
     free, free_good = ([name for name in those if name not in out] for those in (names, good))
     if len({*free, *free_good}) < 2:
         reasons = "; ".join(f"{name}: {why}" for name, why in out.items())
         raise ValueError(f"fewer than two nodes can be measured. {reasons or 'Give two nodes at least'}")
     if module.check_mode:
-        return {**NOTHING, **told, "rounds": 0, "words": f"{len(free)} nodes would be measured"}
+        return {**NOTHING, **common, "rounds": 0, "words": f"{len(free)} nodes would be measured"}
     found = pair_search.search(free, wanted, run, free_good)
     return {
-        **told,
+        **common,
         "words": found.step.words,
         "bad": list(found.step.bad),
         "good": list(found.step.good),

@@ -150,7 +150,7 @@ def main() -> NoReturn:
         facts, files = slurmctld.read_facts(root, run, folder), conf_changes.file_digests(root, folder)
         if module.check_mode and module.params["pending"]:
             pending = {name: str(text) for name, text in module.params["pending"].items()}
-            facts, files = slurmctld.foresee(facts, pending, root, folder)
+            facts, files = slurmctld.preview(facts, pending, root, folder)
         unit_pending = module.check_mode and module.params["unit_pending"]
         made = slurmctld.plan(facts, may_come=module.check_mode, pending=unit_pending)
         if made.losing and not module.params["lose_jobs"]:
@@ -166,7 +166,7 @@ def main() -> NoReturn:
         commands=list(made.verbs),
         reasons=list(made.reasons),
         for_slurmd=slurmctld.for_slurmd(facts, files, handed_out=handed_out),
-        diff=dict(daemon.as_diff(facts.service, daemon.Wanted(running=True, enabled=True), shown)),
+        diff=dict(daemon.as_diff(facts.service, daemon.DesiredState(running=True, enabled=True), shown)),
     )
 
 

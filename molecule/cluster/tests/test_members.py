@@ -48,7 +48,7 @@ def vanished(added: dict[str, Node]) -> Node:
 @pytest.fixture(scope="module")
 def job(alice: Any, added: dict[str, Node], eventually: Callable[..., float]) -> str:
     """A job that is in the way: the number of one that runs on the node to be retired."""
-    number = str(alice.sbatch(f"--nodelist={added[RETIRED].name} --time=5", "sleep 45"))
+    number = str(alice.sbatch(f"--nodelist={added[RETIRED].name} --time=5", "sleep 30"))
     eventually(lambda: alice.job(number)["JobState"] == "RUNNING", 30, lambda: alice.job(number))
     return number
 

@@ -43,18 +43,18 @@ OPERATOR = "the image before it has users"
 
 # By file: functions that make calls by path, and why no user can lead these elsewhere.
 ALLOWED: dict[str, dict[str, str]] = {
-    "boot/steps/instance.py": {"_settle": ROOTS_OWN},
+    "boot/steps/instance.py": {"_identify": ROOTS_OWN},
     "cli/checkpoint.py": {"_fetch": AS_USER, "_Opened.__exit__": AS_USER},
-    "cli/stage.py": dict.fromkeys(("_plan", "_clean", "_agree", "_with_logs", "_sweep", "_remove"), AS_USER),
+    "cli/stage.py": dict.fromkeys(("_plan", "_clean", "_common_listing", "_with_logs", "_sweep", "_remove"), AS_USER),
     "job/azcopy/tool.py": {"write_list": AS_USER, "_variables": AS_USER},
     "job/azcopy/transfer.py": {"download": AS_USER, "_with_list": AS_USER},
     "job/azcopy/work.py": {"new_folder": AS_USER},
     "job/beeond/install.py": {"apply": ROOTS_OWN},
-    "job/beeond/mounting.py": {"hand_over": MOUNT_POINT},
+    "job/beeond/mounting.py": {"give_to_user": MOUNT_POINT},
     "job/beeond/layout.py": {"write_state": ROOTS_OWN, "remove_run_folder": ROOTS_OWN},
     "job/beeond/beegfs.py": {"BeeGfs7.mount": MOUNT_POINT},
-    "job/beeond/start.py": {"_alone": "mounts the open folder that layout.make_inside gives"},
-    "job/checkpoint/restore.py": {"fetch": AS_USER, "_place": AS_USER},
+    "job/beeond/start.py": {"_bind_folder": "mounts the open folder that layout.make_inside gives"},
+    "job/checkpoint/restore.py": {"fetch": AS_USER, "_move_into_place": AS_USER},
     "job/checkpoint/store.py": {"read_texts": AS_USER, "write_text": AS_USER},
     "job/events/service.py": {"_listening": ROOTS_OWN},
     "job/hooks/install.py": {"apply": ROOTS_OWN},
@@ -91,11 +91,11 @@ ALLOWED: dict[str, dict[str, str]] = {
         (
             *("Applier._mount", "Applier._remount", "Applier._own", "Applier._undo"),
             # Compare the words, and run no command.
-            *("Applier.apply", "_said"),
+            *("Applier.apply", "_message"),
         ),
         MOUNT_POINT,
     ),
-    "setup/tools/disk.py": dict.fromkeys(("apply", "_alone", "_build", "_write", "_compile", "_remove"), ROOTS_OWN),
+    "setup/tools/disk.py": dict.fromkeys(("apply", "_locked", "_build", "_write", "_compile", "_remove"), ROOTS_OWN),
     "setup/users/homes.py": dict.fromkeys(
         ("make", "_copy", "_remove"), "beside the home, in a parent that users cannot write to: _refuse_open"
     ),
@@ -103,9 +103,9 @@ ALLOWED: dict[str, dict[str, str]] = {
     "slurm/database.py": {"make_place": SERVICE},
     "slurm/dump.py": {"make_dump": SERVICE, "_fill": SERVICE, "_remove_partial": SERVICE},
     "slurm/ids.py": {"give": SERVICE},
-    "slurm/slurmctld.py": {"foresee": "a new folder in /tmp that only root can enter"},
+    "slurm/slurmctld.py": {"preview": "a new folder in /tmp that only root can enter"},
     "slurm/spool.py": {"protect": ROOTS_OWN},
-    "slurm/restore.py": {"_unpack": SERVICE, "_own": SERVICE},
+    "slurm/restore.py": {"_unpack": SERVICE, "_give_to_slurm": SERVICE},
 }
 
 # In roles and playbooks: commands, and Ansible's own modules on paths where users can write.

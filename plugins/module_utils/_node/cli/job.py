@@ -18,7 +18,7 @@ from ..machine.root import Root
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 if TYPE_CHECKING:
-    from ..job.hooks.runner import Decided
+    from ..job.hooks.runner import DrainDecision
 
 _DESCRIPTION = """\
 run runs the scripts of a kind: prolog, before a job starts on this node; epilog, after it; health, from time to time.
@@ -79,47 +79,47 @@ def _run(args: argparse.Namespace, root: Root) -> Answer:
     done = run_kind(args.kind, root, os.environ, ask=partial(_ask, root))
     scripts = [
         {"name": one.name, "cause": one.cause, "last_line": one.last_line, "seconds": round(one.seconds, 3)}
-        for one in done.ran
+        for one in done.runs
     ]
     data = {"kind": done.kind, "job": done.job, "scripts": scripts}
     if done.failure is None:
-        words = done.given_back or f"{args.kind}: {len(done.ran)} passed"
-        return Answer(GOOD, words, {**data, "reason": None, "given_back": done.given_back})
+        words = done.done_instead or f"{args.kind}: {len(done.runs)} passed"
+        return Answer(GOOD, words, {**data, "reason": None, "given_back": done.done_instead})
     return Answer(BAD, done.failure.reason, {**data, "reason": done.failure.reason})
 
 
-def _ask(root: Root, failure: Failure, seconds: float) -> Decided | None:
+def _ask(root: Root, failure: Failure, seconds: float) -> DrainDecision | None:
     """Ask the arbiter, where there is one, whether this node may go out for a script that failed."""
     import calendar
     import time
 
     from ..health.report.ask import ask_for_script
     from ..health.report.files import ScriptFault, is_set_up
-    from ..job.hooks.runner import Decided
+    from ..job.hooks.runner import DrainDecision
 
     if not is_set_up(root):
         return None
     at = calendar.timegm(time.strptime(failure.time, "%Y-%m-%dT%H:%M:%SZ"))
     given = ask_for_script(root, failure.job, ScriptFault(failure.kind, failure.summary, at), seconds)
-    return Decided(given.refuse, given.words)
+    return DrainDecision(given.refuse, given.words)
 
 
 def _status(_args: argparse.Namespace, root: Root) -> Answer:
     from ..job.hooks import scripts
 
-    found = scripts.status(root)
-    bad = any(one.bad for one in found)
-    return Answer(BAD if bad else GOOD, "\n".join(scripts.status_lines(found)), {"kinds": scripts.as_dict(found)})
+    kinds = scripts.status(root)
+    bad = any(one.bad for one in kinds)
+    return Answer(BAD if bad else GOOD, "\n".join(scripts.status_lines(kinds)), {"kinds": scripts.as_dict(kinds)})
 
 
 def _report(_args: argparse.Namespace, root: Root) -> Answer:
     from ..job.hooks.failures import report_all
     from ..machine.run import run
 
-    told = report_all(root, run)
-    lines = [one.summary for one in told] or ["no failure waits to be told"]
-    known = all(one.known for one in told)
-    return Answer(GOOD if known else UNKNOWN, "\n".join(lines), {"told": lines if told else []})
+    reported = report_all(root, run)
+    lines = [one.summary for one in reported] or ["no failure waits to be told"]
+    known = all(one.known for one in reported)
+    return Answer(GOOD if known else UNKNOWN, "\n".join(lines), {"told": lines if reported else []})
 
 
 def _scratch(args: argparse.Namespace, root: Root) -> Answer:
