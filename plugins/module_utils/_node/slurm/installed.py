@@ -14,6 +14,7 @@ from typing import Any
 
 from ..machine.root import Root
 from ..machine.run import Run
+from .releases import UnknownRelease, upgrade_problem
 
 RECORD = "/etc/ansible/facts.d/hpcai_slurm.fact"
 PREINSTALLED = "preinstalled"
@@ -100,7 +101,12 @@ def check_before(options: SlurmOptions, record: dict[str, Any], version: str | N
     """
     if options.source == PREINSTALLED:
         _check_preinstalled(options, root)
-    if version is None or options.may_upgrade:
+    if version is None:
+        return
+    if options.may_upgrade:
+        # A node without jobs has no state of older releases.
+        if {"controller", "accounting"} & set(options.functions):
+            _check_step(version, options.version)
         return
     before = record.get("source") or options.source
     if before != options.source:
@@ -116,6 +122,22 @@ def check_before(options: SlurmOptions, record: dict[str, Any], version: str | N
 
 
 _HOW = "see 'Upgrading' in guide_slurm_packages, then set slurm_upgrade: true."
+
+
+def _check_step(version: str, target: str) -> None:
+    """Refuse an upgrade after which Slurm could not read what it wrote before."""
+    if not target:
+        return
+    try:
+        problem = upgrade_problem(_release(version), _release(target))
+    except UnknownRelease as error:
+        raise NotThisSlurm(f"{error} slurm_version is '{target}', and Slurm {version} is installed.") from error
+    if problem:
+        raise NotThisSlurm(problem)
+
+
+def _release(version: str) -> str:
+    return ".".join(version.split("-")[0].split(".")[:2])
 
 
 def _check_preinstalled(options: SlurmOptions, root: Root) -> None:

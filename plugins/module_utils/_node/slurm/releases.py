@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 Release = tuple[int, int]
@@ -14,6 +15,9 @@ OLDEST: Release = (22, 5)
 """The oldest release that is supported."""
 NEWEST_WITH_KNOWN_EFFECTS: Release = (25, 11)
 """What a change of a key needs was read for the keys of 22.05, 23.11, 24.11 and 25.11."""
+
+# Until 24.05 a release came every nine months, from then on each May and November (slurm.schedmd.com/upgrades.html).
+_BEFORE_24_05 = ("20.02", "20.11", "21.08", "22.05", "23.02", "23.11")
 
 # First and last release that know a key, where 22.05 to 26.05 differ; read out of the tables of keys at the tags
 # slurm-22-05-0-1 to slurm-26-05-0-1 of Slurm's repository: slurm_conf_options in src/common/read_config.c, the options
@@ -94,6 +98,59 @@ ALWAYS = """
     taskprolog tcptimeout tmpfs topologyparam topologyplugin trackwckey treewidth unkillablestepprogram
     unkillablesteptimeout usepam vsizefactor waittime x11parameters
 """
+
+
+class UnknownRelease(ValueError):
+    """A text that is no release of Slurm."""
+
+
+def releases_apart(older: str, newer: str) -> int:
+    """Return how many releases one is after the other, each e.g. ``22.05``; negative where it is before.
+
+    :raises UnknownRelease: one is no release of Slurm.
+    """
+    return _ordinal(newer) - _ordinal(older)
+
+
+def accepted(release: str) -> int:
+    """Return how many releases back the state may be that a release reads: two, and three from 24.11 on.
+
+    :raises UnknownRelease: it is no release of Slurm.
+    """
+    return 3 if _ordinal(release) >= _ordinal("24.11") else 2
+
+
+def upgrade_problem(installed: str, target: str) -> str:
+    """Return why a release cannot follow the installed one in one step; empty where it can. Pure.
+
+    :raises UnknownRelease: one is no release of Slurm.
+    """
+    apart, most = releases_apart(installed, target), accepted(target)
+    if apart < 0:
+        return f"Slurm {target} is older than {installed}, which is installed, and cannot read what a newer one wrote."
+    if apart > most:
+        oldest = _at(_ordinal(target) - most)
+        return (
+            f"Slurm {target} reads the state and the database of {oldest} and later, and {installed} is installed: "
+            f"upgrade to {oldest}, or to a release between that and {target} which reads {installed}, first."
+        )
+    return ""
+
+
+def _ordinal(release: str) -> int:
+    if release in _BEFORE_24_05:
+        return _BEFORE_24_05.index(release)
+    match = re.fullmatch(r"(\d\d)\.(05|11)", release)
+    if not match or int(match[1]) < 24:
+        raise UnknownRelease(f"{release!r} is no release of Slurm that is known here.")
+    return len(_BEFORE_24_05) + 2 * (int(match[1]) - 24) + (match[2] == "11")
+
+
+def _at(ordinal: int) -> str:
+    if ordinal < len(_BEFORE_24_05):
+        return _BEFORE_24_05[ordinal]
+    years, half = divmod(ordinal - len(_BEFORE_24_05), 2)
+    return f"{24 + years}.{'11' if half else '05'}"
 
 
 def shown(release: Release) -> str:

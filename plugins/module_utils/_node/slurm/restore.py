@@ -22,18 +22,17 @@ from ..machine.run import CommandFailed, Run, must, wait_until
 from ..machine.unit_state import read_unit
 from .database import count_rows
 from .dump import DATABASE_LIMIT_S
+from .releases import UnknownRelease, accepted, releases_apart
 from .state import (
     DATABASE,
     STATE,
     Place,
     Refused,
-    accepted,
     check_files,
     dumps_in,
     has_jobs,
     installed_release,
     read_manifest,
-    releases_apart,
 )
 
 RECORD = "/var/lib/hpcai/slurm_restored.json"
@@ -102,7 +101,10 @@ def check(manifest: Mapping[str, Any], place: Place, current: CurrentState, forc
         )
     if not current.release:
         raise Refused("Slurm is not installed here: install slurmctld or slurmdbd first.")
-    apart = releases_apart(manifest["slurm"], current.release)
+    try:
+        apart = releases_apart(manifest["slurm"], current.release)
+    except UnknownRelease as error:
+        raise Refused(str(error)) from error
     if apart < 0:
         raise Refused(
             f"The dump is of Slurm {manifest['slurm']}, and {current.release} is installed, which cannot read "

@@ -30,8 +30,6 @@ SCHEMA = 1
 LOCK = "/run/hpcai/slurm-state.lock"
 _DUMP = re.compile(r"(?P<cluster>[A-Za-z0-9][A-Za-z0-9_.-]*)-(?P<time>\d{8}T\d{6}Z)")
 _VERSION = re.compile(r"(\d+\.\d+)\.\d+")
-# Until 24.05 a release came every nine months, from then on each May and November (slurm.schedmd.com/upgrades.html).
-_FIRST = ("20.02", "20.11", "21.08", "22.05", "23.02", "23.11")
 
 
 class Refused(RuntimeError):
@@ -78,28 +76,6 @@ def release_of(program: str, run: Run) -> str:
 def installed_release(place: Place, run: Run) -> str:
     """Return the release of the Slurm that is installed here; empty where there is none."""
     return next(filter(None, (release_of(name, run) for name in ("slurmctld", "slurmdbd"))), "")
-
-
-def releases_apart(older: str, newer: str) -> int:
-    """Return how many releases one is after the other; negative where it is before.
-
-    :raises Refused: one is no release of Slurm.
-    """
-    return _ordinal(newer) - _ordinal(older)
-
-
-def accepted(release: str) -> int:
-    """Return how many releases back the state may be that a release reads: two, and three from 24.11 on."""
-    return 3 if _ordinal(release) >= _ordinal("24.11") else 2
-
-
-def _ordinal(release: str) -> int:
-    if release in _FIRST:
-        return _FIRST.index(release)
-    match = re.fullmatch(r"(\d\d)\.(05|11)", release)
-    if not match or int(match[1]) < 24:
-        raise Refused(f"{release!r} is no release of Slurm that is known here.")
-    return len(_FIRST) + 2 * (int(match[1]) - 24) + (match[2] == "11")
 
 
 def dumps_in(folder: str, cluster: str = "") -> list[str]:
