@@ -188,7 +188,7 @@ NOTHING: dict[str, Any] = {
 }
 
 
-def read_wanted(params: dict[str, Any]) -> pair_search.Wanted:
+def read_wanted(params: dict[str, Any]) -> pair_search.RunOptions:
     """Return how to measure.
 
     :raises ValueError: it is not known how many GPUs a node has, or a value is none.
@@ -204,7 +204,7 @@ def read_wanted(params: dict[str, Any]) -> pair_search.Wanted:
     if known and params["size"] not in known.at.replace(",", " ").split():
         # It was found with messages of another size.
         known = None
-    return pair_search.Wanted(
+    return pair_search.RunOptions(
         gpus,
         params["program"],
         params["size"],
@@ -224,7 +224,7 @@ def measure(module: AnsibleModule) -> dict[str, Any]:
     known = nodes.read_nodes(run)
     asked = list(dict.fromkeys([*names, *good]))
     jobs = job_control.jobs_on([name for name in asked if name in known], run)
-    out = pair_search.left_out(known, jobs, asked)
+    out = pair_search.unavailable_nodes(known, jobs, asked)
     told = {"left_out": out, "limit": wanted.at_least}
     free, free_good = ([name for name in those if name not in out] for those in (names, good))
     if len({*free, *free_good}) < 2:

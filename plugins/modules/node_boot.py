@@ -116,7 +116,7 @@ from typing import NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.catalog import NoSuchStep, chosen
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.catalog import NoSuchStep, select_steps
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.engine import (
     as_document,
     as_result,
@@ -132,7 +132,7 @@ SPEC = {"steps": {"type": "list", "elements": "str"}}
 def main() -> NoReturn:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     try:
-        ran = perform_all(chosen(module.params["steps"]), Root(), run, module.check_mode)
+        ran = perform_all(select_steps(module.params["steps"]), Root(), run, module.check_mode)
     except NoSuchStep as error:
         module.fail_json(msg=str(error))
     result = as_result(as_document(ran, module.check_mode), problems_of(ran))

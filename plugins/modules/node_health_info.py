@@ -178,7 +178,7 @@ def main() -> NoReturn:
         done = perform(module.params["tier"], module.params["only"], Root(), run, VERSION)
     except NoSuchCheck as error:
         module.fail_json(msg=str(error))
-    result = as_result(done.whole, module.params["fail_on"])
+    result = as_result(done.recorded_document, module.params["fail_on"])
     for problem in result.pop("warnings"):
         module.warn(problem)
     if "msg" in result:

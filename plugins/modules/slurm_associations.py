@@ -126,7 +126,7 @@ def read(module: AnsibleModule) -> associations.Book:
 def keep(module: AnsibleModule) -> tuple[associations.Step, ...]:
     """Bring slurmdbd to what is wanted, and return what that took."""
     cluster, purge = module.params["cluster"], module.params["purge"]
-    wanted = associations.wanted_book(module.params["accounts"], module.params["qos"])
+    wanted = associations.desired_book(module.params["accounts"], module.params["qos"])
     steps = associations.plan(cluster, read(module), wanted, purge)
     if steps and not module.check_mode:
         said = associations.apply(steps, run)

@@ -90,7 +90,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import dat
 _START_S = 60
 
 
-def serve(module: AnsibleModule, wanted: database.Wanted) -> tuple[list[str], list[dict[str, str]]]:
+def serve(module: AnsibleModule, wanted: database.DatabaseOptions) -> tuple[list[str], list[dict[str, str]]]:
     """Run the server on its settings, and return what that took, with the diffs."""
     root = Root("/")
     database.check(wanted)
@@ -113,7 +113,7 @@ def serve(module: AnsibleModule, wanted: database.Wanted) -> tuple[list[str], li
     return actions, [file.as_diff()] if file.changes else []
 
 
-def fill(module: AnsibleModule, wanted: database.Wanted) -> list[str]:
+def fill(module: AnsibleModule, wanted: database.DatabaseOptions) -> list[str]:
     """Make what the server lacks, and return the statements."""
     server = database.read_server(wanted, run)
     if not module.check_mode and not server.datadir:
@@ -141,7 +141,7 @@ def main() -> NoReturn:
     )
     asked = module.params
     place = asked["datadir"].rstrip("/")
-    wanted = database.Wanted(asked["name"], asked["user"], place, asked["settings_file"], asked["settings"])
+    wanted = database.DatabaseOptions(asked["name"], asked["user"], place, asked["settings_file"], asked["settings"])
     try:
         actions, diffs = serve(module, wanted)
         statements = fill(module, wanted)

@@ -123,7 +123,7 @@ def main() -> NoReturn:
         supports_check_mode=True,
     )
     asked, root = module.params, Root()
-    wanted = installed.Wanted(
+    wanted = installed.SlurmOptions(
         functions=tuple(asked["functions"]),
         source=asked["source"],
         version=asked["version"],

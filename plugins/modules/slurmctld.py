@@ -150,7 +150,7 @@ def main() -> NoReturn:
         facts, files = slurmctld.read_facts(root, run, folder), conf_changes.file_digests(root, folder)
         if module.check_mode and module.params["pending"]:
             pending = {name: str(text) for name, text in module.params["pending"].items()}
-            facts, files = slurmctld.foresee(facts, pending, root, folder)
+            facts, files = slurmctld.preview(facts, pending, root, folder)
         unit_pending = module.check_mode and module.params["unit_pending"]
         made = slurmctld.plan(facts, may_come=module.check_mode, pending=unit_pending)
         if made.losing and not module.params["lose_jobs"]:

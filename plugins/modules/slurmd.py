@@ -150,7 +150,7 @@ def main() -> NoReturn:
     for reason in made.waits:
         module.warn(f"slurmd is not restarted: {reason}.")
     shown = daemon.Plan(made.verbs, made.reasons)
-    node = slurmd.tell(made, facts, root, run, cache)
+    node = slurmd.describe(made, facts, root, run, cache)
     files = wanted["controller"].get("files")
     if module.check_mode and files and ("restart" in made.verbs or wanted["controller"].get("handed_out")):
         # It would have fetched them by now.

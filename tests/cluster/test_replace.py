@@ -74,7 +74,7 @@ class Story:
         self.node.sh(f"echo {name} > /root/next-host")
 
     def fall_ill(self) -> None:
-        """The node's size promises two ports that are not there: a fault that another machine would mend."""
+        """The node's size is expected to have two ports that are not there: a fault that another machine would mend."""
         settings = dict(json.loads(self.node.sh("cat /etc/hpcai/node.json")))
         for size in settings["vm_sizes"].values():
             size["hca_count"] = 2

@@ -219,7 +219,7 @@ def test_mnt_that_is_no_mount_stays_as_it_is(machine: Machine) -> None:
 
 
 @pytest.mark.thorough
-def test_disks_that_are_promised_and_lost_are_not_replaced(machine: Machine) -> None:
+def test_disks_that_are_expected_and_lost_are_not_replaced(machine: Machine) -> None:
     machine.temporary_disk()
     done = machine.play("install", scratch_expected_count=8)
     assert done.returncode == 0, done.stdout

@@ -30,7 +30,7 @@ WantedBy=multi-user.target
 """
 SERVICE = "hpcai-scratch.service"
 DIRECTORIES = "hpcai-directories.service"
-# The size promises the disks: the settings hold no number, as an image's do. Of the other steps nothing is here.
+# The disks are expected of the size: the settings hold no number, as an image's do. Of the other steps nothing is here.
 NODE = {
     "schema": 1,
     "vm_size": "Standard_Emulated",

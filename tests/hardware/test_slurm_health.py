@@ -28,7 +28,7 @@ WITHIN_S = PERIOD_S + 150
 """A period, the checks on an emulated processor that other tests keep busy, the report, and the arbiter's next look."""
 OURS = "hpcai: health: "
 GPU = "0001:00:00.0"
-# The machine has no GPUs, so of those that its size promises here only the kernel's log can tell; and no way out.
+# The machine has no GPUs, so of those expected of its size here only the kernel's log can tell; and no way out.
 OFF = (
     "network "
     "gpu_clocks gpu_count gpu_driver_log gpu_ecc gpu_identity gpu_mig gpu_nvlink gpu_pcie gpu_persistence gpu_power "
@@ -50,7 +50,7 @@ def watched(one_node: OneNode) -> Iterator[Machine]:
     raid = module(machine, "nvme_raid", mountpoint=MOUNTPOINT, models=[qemu.MODEL], nvme_count=DISKS)
     assert not raid.failed, raid.msg
     take_scratch_into_use(machine)
-    promise(machine, gpu_count=GPUS, nvme_count=DISKS)
+    expect_devices(machine, gpu_count=GPUS, nvme_count=DISKS)
     run_roles(machine, GROUPS, {**VARIABLES, **SETTINGS}, "health_checks")
     machine.run(
         "cp /etc/slurm/slurm.conf /root/slurm.conf; "
@@ -61,7 +61,7 @@ def watched(one_node: OneNode) -> Iterator[Machine]:
     yield machine
     machine.run("cp /root/slurm.conf /etc/slurm/slurm.conf; scontrol reconfigure")
     run_roles(machine, GROUPS, {**VARIABLES, **SETTINGS, "health_checks_state": "absent"}, "health_checks")
-    promise(machine, gpu_count=0, nvme_count=0)
+    expect_devices(machine, gpu_count=0, nvme_count=0)
 
 
 def take_scratch_into_use(machine: Machine) -> None:
@@ -70,8 +70,8 @@ def take_scratch_into_use(machine: Machine) -> None:
     wait_for_state(machine, "idle|drained")
 
 
-def promise(machine: Machine, **devices: int) -> None:
-    """Have the machine's size promise so many devices."""
+def expect_devices(machine: Machine, **devices: int) -> None:
+    """Expect so many devices of the machine's VM size."""
     node = json.loads(machine.run("cat /etc/hpcai/node.json"))
     node["vm_sizes"][VM_SIZE].update(devices)
     machine.write("/etc/hpcai/node.json", json.dumps(node))

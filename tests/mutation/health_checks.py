@@ -39,7 +39,7 @@ EQUIVALENT = {
         "checks/gpu_count.py",
         "set(found) <= set(self.busids)  ->  set(found) < set(self.busids)",
     ): "where all were found, none is missing either way",
-    ("checks/ib_ports.py", "there <= set(promised)  ->  there < set(promised)"): "likewise",
+    ("checks/ib_ports.py", "present <= set(expected)  ->  present < set(expected)"): "likewise",
     (
         "deep.py",
         "behind > median * (MARGIN - 1)  ->  behind >= median * (MARGIN - 1)",

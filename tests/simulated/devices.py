@@ -73,7 +73,7 @@ class Devices:
         self.folder = folder
 
     def put(self, gpus: int = 0, hcas: int = 0) -> None:
-        """Have so many, as the node's size promises from now on."""
+        """Have so many, as the node's size is expected to have from now on."""
         subprocess.run([str(BUILD), str(self.folder)], check=True, capture_output=True, timeout=120)
         node = self.node
         node.write(LIBRARY, (self.folder / Path(LIBRARY).name).read_bytes(), "0755")
@@ -81,7 +81,7 @@ class Devices:
         node.write(SHOW, SHOW_TEXT.format(gpus=gpus, hcas=hcas).encode(), "0755")
         node.write(f"/etc/systemd/system/{UNIT}", UNIT_TEXT.encode(), "0644")
         node.sh(f"ldconfig; systemctl daemon-reload; systemctl --quiet enable {UNIT}; systemctl start {UNIT}")
-        promise(node, gpu_count=gpus, hca_count=hcas)
+        expect_devices(node, gpu_count=gpus, hca_count=hcas)
 
     def take_away(self) -> None:
         """Have none; what lies over sysfs goes with the next boot, or now where nobody uses it."""
@@ -91,7 +91,7 @@ class Devices:
             "ldconfig; systemctl daemon-reload",
             check=False,
         )
-        promise(self.node, gpu_count=0, hca_count=0)
+        expect_devices(self.node, gpu_count=0, hca_count=0)
 
     def lose_gpu(self, number: int) -> None:
         """Have a GPU fall off the bus, until the next boot."""
@@ -102,8 +102,8 @@ class Devices:
         self.node.sh(f"echo $(($(cat {DOWNED}) + {times})) > {DOWNED}")
 
 
-def promise(node: Node, **devices: int) -> None:
-    """Have all VM sizes promise so many devices, as the node has them from its inventory."""
+def expect_devices(node: Node, **devices: int) -> None:
+    """Expect so many devices of all VM sizes, as the node has the sizes from its inventory."""
     held = dict(json.loads(node.sh("cat /etc/hpcai/node.json")))
     for size in held["vm_sizes"].values():
         size.update(devices)

@@ -37,7 +37,7 @@ def put_port(
 
 
 def put_ports_of(root: Path, size: str) -> None:
-    """Put all that a size promises there, active, and the Ethernet device of accelerated networking."""
+    """Put all that is expected of a size there, active, and the Ethernet device of accelerated networking."""
     found = find_size(size)
     for number, hca in enumerate(found.hcas or ()):
         put_port(root, f"mlx5_ib{number}", hca.busid, gbps=found.ib_rate_gbps or 0)

@@ -139,7 +139,7 @@ def test_keys_that_need_restarts_restart_and_a_running_job_goes_on(
         host.check_output(f"rm {END}")
 
 
-def test_hardware_that_slurm_conf_does_not_promise_is_named_and_the_node_kept_out(
+def test_hardware_that_differs_from_slurm_conf_is_named_and_the_node_kept_out(
     controller: Host, answers: Answers, inventory: dict[str, Any], eventually: Callable[..., float]
 ) -> None:
     """What a node has is made worse in the answer of slurmd -C, since no container has less than its host."""

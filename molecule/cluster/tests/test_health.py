@@ -20,7 +20,7 @@ import pytest
 from testinfra.host import Host
 
 from simulated.cluster import SPARE
-from simulated.devices import Devices, check_only, promise
+from simulated.devices import Devices, check_only, expect_devices
 from simulated.node import Node
 
 Eventually = Callable[..., float]
@@ -162,7 +162,7 @@ def test_a_tool_that_hangs_drains_nothing(controller: Host, both: list[Node]) ->
 def test_a_reason_of_an_operator_stays(controller: Host, both: list[Node], eventually: Eventually) -> None:
     ill = both[0]
     controller.check_output(f"scontrol update nodename={ill.name} state=drain reason='bad fan, ticket 4711'")
-    promise(ill, hca_count=2)
+    expect_devices(ill, hca_count=2)
     check(ill)
     shown = f"scontrol --oneliner show node {ill.name}"
     eventually(
@@ -182,7 +182,7 @@ def test_where_all_nodes_fail_at_once_the_cap_holds_also_through_the_prolog(
 ) -> None:
     """One node in ten may be out, rounded up: of two nodes it is one."""
     for one in both:
-        promise(one, hca_count=2)
+        expect_devices(one, hca_count=2)
     job = alice.sbatch("--nodes=2 --exclusive --time=5", "sleep 1")
     eventually(lambda: len(reasons(controller)) == 1, 90, lambda: (reasons(controller), status(controller)))
     [(out, reason)] = reasons(controller).items()

@@ -143,7 +143,7 @@ def test_without_metadata_service_it_goes_by_what_it_remembers(azure: Cluster, n
 
 @pytest.mark.parametrize(("how", "met"), [("refused", "ConnectionRefusedError"), ("blackhole", "TimeoutError")])
 def test_barred_way_is_refused_or_silent(azure: Cluster, old: Node, how: str, met: str) -> None:
-    """The simulator's own promise, on which the tests of a missing service stand."""
+    """The simulator's own behaviour, on which the tests of a missing service depend."""
     reach = f"reach{old.azure_id}"
     places = {"imds": "169.254.169.254", "vault": f"{VAULT}.vault.azure.net"}
     admin(azure, "post", reach, dict.fromkeys(places, how))

@@ -137,31 +137,31 @@ def worst(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _node(one: NodeResult, tier: str) -> dict[str, Any]:
     document = one.result.get("health")
     problem = _problem(one.result, document, tier)
-    found: Mapping[str, Any] = document if isinstance(document, Mapping) and not problem else {}
-    says = found.get("node") or {}
-    identity = {key: str(says.get(key) or "") for key in _IDENTITY}
+    answer: Mapping[str, Any] = document if isinstance(document, Mapping) and not problem else {}
+    stated = answer.get("node") or {}
+    identity = {key: str(stated.get(key) or "") for key in _IDENTITY}
     # What Azure says of the machine stands in where it does not speak for itself.
     identity["vm_id"] = identity["vm_id"] or str(one.inventory.get("azure_vm_id") or "")
     identity["vm_size"] = identity["vm_size"] or str(one.inventory.get("azure_vm_size") or "")
     return {
         "host_name": one.host,
         **identity,
-        "state": NO_ANSWER if problem else found["verdict"],
+        "state": NO_ANSWER if problem else answer["verdict"],
         "problem": problem,
-        "time": str(found.get("time") or ""),
-        "seconds": _number(found.get("seconds")) or 0.0,
-        "checks": [_check(check) for check in found.get("checks", ())],
+        "time": str(answer.get("time") or ""),
+        "seconds": _number(answer.get("seconds")) or 0.0,
+        "checks": [_check(check) for check in answer.get("checks", ())],
     }
 
 
 def _problem(result: Mapping[str, Any], document: Any, tier: str) -> str:
     """Return why there is no result, in one line; empty where there is one."""
     if not isinstance(document, Mapping):
-        said = _one_line(result.get("msg") or result.get("module_stderr") or "")
+        message = _one_line(result.get("msg") or result.get("module_stderr") or "")
         if result.get("unreachable"):
-            return f"could not be reached: {said}" if said else "could not be reached"
+            return f"could not be reached: {message}" if message else "could not be reached"
         if result.get("failed"):
-            return f"the checks could not be run: {said}" if said else "the checks could not be run"
+            return f"the checks could not be run: {message}" if message else "the checks could not be run"
         return "was not asked: the run ended before"
     schema = document.get("schema")
     if schema != SCHEMA_OF_NODES:
@@ -241,7 +241,7 @@ def _one_line(text: Any) -> str:
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
     """Return a key by which compute-9 comes before compute-10."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
+    return [(0, int(word), "") if word.isdecimal() else (1, 0, word) for word in re.split(r"(\d+)", name) if word]
 
 
 def find_suspects(asked: Iterable[NodeResult], folder: str) -> list[dict[str, Any]]:
@@ -263,8 +263,8 @@ def find_suspects(asked: Iterable[NodeResult], folder: str) -> list[dict[str, An
     return [
         {"host_name": one.host, **suspect}
         for one in asked
-        if (seen := _machine_faults(one)) is not None
-        for suspect in hardware_faults.suspects(record, [seen])
+        if (machine := _machine_faults(one)) is not None
+        for suspect in hardware_faults.suspects(record, [machine])
     ]
 
 

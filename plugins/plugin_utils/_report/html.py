@@ -72,17 +72,17 @@ def pack(report: Mapping[str, Any]) -> dict[str, Any]:
         (each["reading"], each["unit"], each["vm_size"], each["kind"] == "word"): place
         for place, each in enumerate(report["measures"])
     }
-    places = {node["host_name"]: place for place, node in enumerate(report["nodes"])}
+    node_numbers = {node["host_name"]: place for place, node in enumerate(report["nodes"])}
     nodes = [_node(node, checks, measures, texts) for node in report["nodes"]]
     outliers = []
     for odd in report["outliers"]:
         measure = measures[odd["reading"], odd["unit"], odd["vm_size"], isinstance(odd["value"], str)]
-        outliers.append([measure, places[odd["node"]], texts(odd["device"]), odd["value"], texts(odd["why"])])
+        outliers.append([measure, node_numbers[odd["node"]], texts(odd["device"]), odd["value"], texts(odd["why"])])
     suspects = []
     for one in report.get("suspects", ()):
         faults = sorted(one["faults"], key=lambda fault: str(fault["last"]), reverse=True)
         packed = [[texts(fault[key]) for key in _PAST_FAULT] for fault in faults]
-        suspects.append([places[one["host_name"]], texts(one["host"]), packed])
+        suspects.append([node_numbers[one["host_name"]], texts(one["host"]), packed])
     head = ("time", "tier", "cluster", "limit", "collection", "verdict", "counts", "checks", "measures")
     return {
         **{key: report[key] for key in head},

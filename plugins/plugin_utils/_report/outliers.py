@@ -115,15 +115,15 @@ def compare(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _groups(report: Mapping[str, Any]) -> dict[Group, list[Value]]:
-    found: dict[Group, list[Value]] = defaultdict(list)
+    groups: dict[Group, list[Value]] = defaultdict(list)
     for node in report["nodes"]:
         for check in node["checks"]:
             for reading in check["readings"]:
                 value = Value(
                     node["host_name"], reading["device"], reading["value"], reading["limit"], reading["at_most"]
                 )
-                found[reading["name"], reading["unit"], node["vm_size"]].append(value)
-    return found
+                groups[reading["name"], reading["unit"], node["vm_size"]].append(value)
+    return groups
 
 
 def _numbers(group: Group, values: Sequence[Value]) -> tuple[Measure, list[Outlier]]:
@@ -135,10 +135,10 @@ def _numbers(group: Group, values: Sequence[Value]) -> tuple[Measure, list[Outli
     nodes = len({value.node for value in values})
     low = high = None
     if nodes >= FEWEST_NODES:
-        reach = _reach(numbers, middle, unit)
+        tolerance = _tolerance(numbers, middle, unit)
         # With a limit, only the side of the limit is bad: nobody looks for the node that is faster than the others.
-        low = None if limits and at_most else middle - reach
-        high = None if limits and not at_most else middle + reach
+        low = None if limits and at_most else middle - tolerance
+        high = None if limits and not at_most else middle + tolerance
     measure = Measure(name, unit, size, "number", nodes, len(values), limits, at_most, middle, low, high)
     return measure, list(_odd_numbers(measure, middle, values, _spread(numbers, middle)))
 
@@ -161,13 +161,13 @@ def _spread(numbers: Sequence[float], middle: float) -> float:
     return median(distances) / _TO_SIGMA or fmean(distances) * _MEAN_TO_SIGMA or math.inf
 
 
-def _reach(numbers: Sequence[float], middle: float, unit: str) -> float:
+def _tolerance(numbers: Sequence[float], middle: float, unit: str) -> float:
     """Return how far from the median a value may lie."""
-    reach = BEYOND * _spread(numbers, middle)
-    if math.isinf(reach):
+    tolerance = BEYOND * _spread(numbers, middle)
+    if math.isinf(tolerance):
         # All values are equal: none is odd, and none could be shown to be.
-        reach = 0.0
-    return max(reach, MARGIN * abs(middle) if unit else 0.0)
+        tolerance = 0.0
+    return max(tolerance, MARGIN * abs(middle) if unit else 0.0)
 
 
 def _words(group: Group, values: Sequence[Value]) -> tuple[Measure, list[Outlier]]:
@@ -177,8 +177,8 @@ def _words(group: Group, values: Sequence[Value]) -> tuple[Measure, list[Outlier
     by_node: dict[str, set[str]] = defaultdict(set)
     for value in values:
         by_node[value.node].add(str(value.value))
-    agreed = Counter(next(iter(words)) for words in by_node.values() if len(words) == 1)
-    usual, nodes_with_it = agreed.most_common(1)[0] if agreed else ("", 0)
+    uniform = Counter(next(iter(words)) for words in by_node.values() if len(words) == 1)
+    usual, nodes_with_it = uniform.most_common(1)[0] if uniform else ("", 0)
     listed = tuple(counts.most_common(_LISTED_WORDS))
     measure = Measure(name, unit, size, "word", len(by_node), len(values), (), False, words=listed)
     if len(by_node) < FEWEST_NODES or nodes_with_it <= len(by_node) / 2:

@@ -103,11 +103,11 @@ def in_order(nodes: Iterable[Node]) -> list[Node]:
 
 def natural(text: str) -> list[tuple[int, int | str]]:
     """Return a sort key under which ``node-9`` comes before ``node-10``."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", text) if part]
+    return [(0, int(word)) if word.isdigit() else (1, word) for word in re.split(r"(\d+)", text) if word]
 
 
 DEFAULT_SPARES = 32
-"""Spare names of a scale set that ``wanted`` does not name."""
+"""Spare names of a scale set that ``slurm_spare_nodes`` does not name."""
 MOST_SPARES = 5000
 """More names than any scale set can have instances, and few enough for slurmctld."""
 
@@ -127,7 +127,7 @@ class SpareNames(TypedDict):
 
 @dataclass(frozen=True)
 class _SpareOptions:
-    """What the user wants for a set."""
+    """The user's options for a set."""
 
     count: int = DEFAULT_SPARES
     vm_size: str | None = None
@@ -138,44 +138,44 @@ _COUNT = integer(0, MOST_SPARES)
 _SPARE = instance_of(_SpareOptions, {"count": _COUNT, "vm_size": optional(string), "first": integer(0, 10**9)})
 _SPARES = mapping_of(
     text_or_number,
-    lambda path, wish: _SPARE(path, wish) if isinstance(wish, Mapping) else _SpareOptions(_COUNT(path, wish)),
+    lambda path, value: _SPARE(path, value) if isinstance(value, Mapping) else _SpareOptions(_COUNT(path, value)),
 )
 
 
-def spare_names(hosts: Iterable[Hostvars], wanted: Any, seen: Mapping[str, int]) -> list[SpareNames]:
+def spare_names(hosts: Iterable[Hostvars], requested: Any, highest_ids: Mapping[str, int]) -> list[SpareNames]:
     """Return the spare names of each Uniform scale set, in the order of the sets' names.
 
     They follow the highest id that the set has, or is known to have had: ids of a Uniform set are never used again, so
     what is missing below does not come back.
 
-    :param wanted: how many names a set gets: a number for all sets, or a mapping of sets to a number or to ``count``,
-        ``vm_size`` and ``first``. A set that has no instance gets names only if a ``vm_size`` is given for it.
-    :param seen: the highest id that each set was known to have had before.
-    :raises ConfigError: ``wanted`` is of another form, or a set has no VM size.
+    :param requested: how many names a set gets: a number for all sets, or a mapping of sets to a number or to
+        ``count``, ``vm_size`` and ``first``. A set without an instance gets names only if a ``vm_size`` is given.
+    :param highest_ids: the highest id that each set was known to have had before.
+    :raises ConfigError: ``requested`` is of another form, or a set has no VM size.
     """
-    by_set = isinstance(wanted, Mapping)
-    wishes = _SPARES("slurm_spare_nodes", wanted) if by_set else {}
-    others = DEFAULT_SPARES if by_set else _COUNT("slurm_spare_nodes", wanted)
+    by_set = isinstance(requested, Mapping)
+    options = _SPARES("slurm_spare_nodes", requested) if by_set else {}
+    others = DEFAULT_SPARES if by_set else _COUNT("slurm_spare_nodes", requested)
     members: dict[str, dict[int, Hostvars]] = {}
-    taken = set()
+    used_names = set()
     for hostvars in hosts:
-        taken.add(node_name(hostvars))
+        used_names.add(node_name(hostvars))
         if is_uniform_id(hostvars):
             members.setdefault(str(hostvars["azure_vmss"]), {})[int(hostvars["azure_instance_id"])] = hostvars
-    found: list[SpareNames] = []
-    for name in sorted(members.keys() | {name for name, wish in wishes.items() if wish.vm_size}):
+    spares: list[SpareNames] = []
+    for name in sorted(members.keys() | {name for name, option in options.items() if option.vm_size}):
         instances = members.get(name, {})
-        wish = wishes.get(name, _SpareOptions(others))
-        highest = max([int(seen.get(name, -1)), *instances])
-        ids = range(max(highest + 1, wish.first), max(highest + 1, wish.first) + wish.count)
-        names = [each for each in (f"{name}-{number}" for number in ids) if each not in taken]
-        size = wish.vm_size or _size_of_next(instances)
+        option = options.get(name, _SpareOptions(others))
+        highest = max([int(highest_ids.get(name, -1)), *instances])
+        ids = range(max(highest + 1, option.first), max(highest + 1, option.first) + option.count)
+        names = [each for each in (f"{name}-{number}" for number in ids) if each not in used_names]
+        size = option.vm_size or _size_of_next(instances)
         if not size:
             raise ClusterError(
                 f"scale set {name} has no VM size: give one in slurm_spare_nodes, or 0 for no spare nodes."
             )
-        found.append({"set": name, "vm_size": size, "highest": highest, "names": names, "nodes": compress(names)})
-    return found
+        spares.append({"set": name, "vm_size": size, "highest": highest, "names": names, "nodes": compress(names)})
+    return spares
 
 
 def spare_nodes(spares: Iterable[SpareNames], described_sizes: Mapping[str, Mapping[str, Any]]) -> list[Node]:

@@ -41,16 +41,16 @@ def plugstack_lines(of_role: Iterable[str], by_hand: Mapping[str, Any]) -> list[
     :raises ConfigError: a plugin of the user's is malformed.
     """
     lines = {_path(line): line.strip() for line in of_role}
-    for path, own in by_hand.items():
+    for path, plugin in by_hand.items():
         where = f"slurm_plugstack[{path!r}]"
-        if own is None:
+        if plugin is None:
             lines.pop(path, None)
             continue
-        if not isinstance(own, Mapping) or set(own) - {"required", "args"}:
+        if not isinstance(plugin, Mapping) or set(plugin) - {"required", "args"}:
             raise ConfigError(f"{where} must be null, or a mapping with required (true or false) and args (a list).")
-        arguments = own.get("args") or []
+        arguments = plugin.get("args") or []
         words = [arguments] if isinstance(arguments, str) else [str(word) for word in arguments]
-        kind = "required" if own.get("required", True) else "optional"
+        kind = "required" if plugin.get("required", True) else "optional"
         lines[path] = " ".join([kind, path, *words])
     for path, line in lines.items():
         if "\n" in line or "\r" in line or not path.startswith("/") or not path.endswith(".so"):
@@ -81,12 +81,12 @@ def switch_lines(nodes: Iterable[Node], by_hand: Mapping[str, Mapping[str, Any] 
     }
     lines = []
     for name in [*derived, *(extra for extra in by_hand if extra not in derived)]:
-        own = by_hand.get(name, {})
-        if own is None:
+        switch = by_hand.get(name, {})
+        if switch is None:
             continue
-        if not isinstance(own, Mapping):
+        if not isinstance(switch, Mapping):
             raise ClusterError(f"slurm_topology.{name} must be a mapping of Nodes or Switches, or null.")
-        line = {"SwitchName": name, **derived.get(name, {}), **own}
+        line = {"SwitchName": name, **derived.get(name, {}), **switch}
         if not line.get("Nodes") and not line.get("Switches"):
             raise ClusterError(
                 f"switch {name} of slurm_topology has neither Nodes nor Switches, and no scale set has that name."
@@ -132,21 +132,21 @@ class FileOptions:
     topology: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
 
 
-def files_of(hosts: Iterable[Hostvars], wanted: FileOptions) -> dict[str, str]:
+def files_of(hosts: Iterable[Hostvars], options: FileOptions) -> dict[str, str]:
     """Return the text of each file by its name; an empty one where the file is not needed.
 
     :raises ClusterError, ConfigError, UnknownVmSize: one line that says what is wrong, where, and what to do.
     """
-    release = release_of(wanted.release)
-    nodes = in_order(nodes_of(hosts, wanted.vm_sizes) + spare_nodes(wanted.spares, wanted.vm_sizes))
-    state = _KNOWN_NODE_STATES.get(str(wanted.node_state), str(wanted.node_state))
-    groups = node_groups(nodes, float(wanted.memory_margin_percent), wanted.node_conf, state, wanted.features)
+    release = release_of(options.release)
+    nodes = in_order(nodes_of(hosts, options.vm_sizes) + spare_nodes(options.spares, options.vm_sizes))
+    state = _KNOWN_NODE_STATES.get(str(options.node_state), str(options.node_state))
+    groups = node_groups(nodes, float(options.memory_margin_percent), options.node_conf, state, options.features)
     node_lines = [line for line, _members in groups]
-    gres = gres_lines(groups, wanted.gres, wanted.gpu_autodetect, release)
-    switches = switch_lines(nodes, wanted.topology)
+    gres = gres_lines(groups, options.gres, options.gpu_autodetect, release)
+    switches = switch_lines(nodes, options.topology)
     containers = merged(
-        [*wanted.job_container_layers, settings_of_release(wanted.differences, "job_container.conf", release)],
-        wanted.job_container_conf,
+        [*options.job_container_layers, settings_of_release(options.differences, "job_container.conf", release)],
+        options.job_container_conf,
     )
     by_nodes = {
         # A kind of generic resource that no node has would be an error in slurmctld's log.
@@ -156,31 +156,31 @@ def files_of(hosts: Iterable[Hostvars], wanted: FileOptions) -> dict[str, str]:
         "JobContainerType": "job_container/tmpfs" if containers else None,
         **_for_cloud_nodes(any(map(is_cloud, node_lines)), release),
     }
-    [first, *others] = wanted.layers or [{}]
-    layers = [first, settings_of_release(wanted.differences, "slurm.conf", release), by_nodes, *others]
-    conf = merged([with_names_of(merged(layers, {}), release)], wanted.conf)
+    [first, *others] = options.layers or [{}]
+    layers = [first, settings_of_release(options.differences, "slurm.conf", release), by_nodes, *others]
+    conf = merged([with_names_of(merged(layers, {}), release)], options.conf)
     cgroup = merged(
-        [*wanted.cgroup_layers, settings_of_release(wanted.differences, "cgroup.conf", release)], wanted.cgroup_conf
+        [*options.cgroup_layers, settings_of_release(options.differences, "cgroup.conf", release)], options.cgroup_conf
     )
     for file, settings in (("slurm.conf", conf), ("cgroup.conf", cgroup), ("job_container.conf", containers)):
         check_keys(file, settings, release)
     return {
-        "slurm.conf": render(conf) + _lines(node_lines + partition_lines(groups, wanted.partitions)),
+        "slurm.conf": render(conf) + _lines(node_lines + partition_lines(groups, options.partitions)),
         "cgroup.conf": render(cgroup),
         "gres.conf": _lines(gres),
         "topology.conf": _lines(switches),
-        "plugstack.conf": "".join(f"{line}\n" for line in plugstack_lines(wanted.plugstack_lines, wanted.plugstack)),
+        "plugstack.conf": "".join(f"{line}\n" for line in plugstack_lines(options.plugstack_lines, options.plugstack)),
         "job_container.conf": _lines(job_container_lines(containers)),
     }
 
 
-def _for_cloud_nodes(there_are_some: bool, release: Release) -> dict[str, Any]:
+def _for_cloud_nodes(has_cloud_nodes: bool, release: Release) -> dict[str, Any]:
     """Return what slurm.conf needs where there are CLOUD nodes, as spare ones are.
 
     Nobody but slurmctld knows the addresses of those that joined by themselves, so it speaks to each node itself
     instead of having nodes pass its messages on.
     """
-    if not there_are_some:
+    if not has_cloud_nodes:
         return {}
     return {"PrivateData": ["cloud"] if release < _CLOUD_IS_SHOWN else None, "TreeWidth": 65533}
 

@@ -46,7 +46,7 @@ def gres_of(size: VmSize) -> str | None:
 
 
 def has_gpus_of(size: VmSize, line: Mapping[str, Any]) -> bool:
-    """Whether a node line promises the GPUs of the size, and no others by the user's settings."""
+    """Whether a node line has the GPUs of the size, and no others by the user's settings."""
     return has_nvidia_gpus(size) and line.get("Gres") == gres_of(size)
 
 
@@ -92,12 +92,12 @@ def gres_lines(
             f"slurm_gpu_autodetect is {autodetect!r}: Slurm {shown(release)} knows {known}. Leave it empty for lines "
             "with device files, which every release understands."
         )
-    wanted = {str(name).lower().removeprefix("standard_"): (str(name), lines) for name, lines in by_hand.items()}
+    by_size = {str(name).lower().removeprefix("standard_"): (str(name), lines) for name, lines in by_hand.items()}
     lines: list[dict[str, Any]] = []
     for short, members in _by_size(groups).items():
         size = members[0][1][0].size
-        if short in wanted:
-            lines += _own_lines(*wanted.pop(short), default=_names(members))
+        if short in by_size:
+            lines += _lines_of_user(*by_size.pop(short), default=_names(members))
             continue
         derived = [member for member in members if has_gpus_of(size, member[0])]
         detected = [member for member in derived if autodetect and not is_cloud(member[0])]
@@ -106,16 +106,16 @@ def gres_lines(
             lines.append({"NodeName": _names(detected), "AutoDetect": autodetect})
         if listed:
             lines += [{"NodeName": _names(listed), **line} for line in device_lines(size)]
-    for name, own in wanted.values():
-        lines += _own_lines(name, own, default=None)
+    for name, user_lines in by_size.values():
+        lines += _lines_of_user(name, user_lines, default=None)
     return lines
 
 
 def gres_types(node_lines: Iterable[Mapping[str, Any]], lines: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return what GresTypes has to name: every kind that a node or a line of gres.conf has."""
     words = [word for line in node_lines for word in _words(line.get("Gres"))]
-    found = {word.partition(":")[0] for word in words} | {str(line["Name"]) for line in lines if line.get("Name")}
-    return sorted(found)
+    kinds = {word.partition(":")[0] for word in words} | {str(line["Name"]) for line in lines if line.get("Name")}
+    return sorted(kinds)
 
 
 def is_cloud(node_line: Mapping[str, Any]) -> bool:
@@ -147,17 +147,17 @@ def _files(gpus: Iterable[int]) -> str:
 
 
 def _by_size(groups: Iterable[tuple[Mapping[str, Any], Sequence[Node]]]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    by_size: dict[str, list[Any]] = {}
     for line, nodes in groups:
-        found.setdefault(nodes[0].size.name.lower().removeprefix("standard_"), []).append((line, nodes))
-    return found
+        by_size.setdefault(nodes[0].size.name.lower().removeprefix("standard_"), []).append((line, nodes))
+    return by_size
 
 
 def _names(members: Iterable[tuple[Mapping[str, Any], Sequence[Node]]]) -> str:
     return compress(node.name for node in in_order(node for _line, nodes in members for node in nodes))
 
 
-def _own_lines(name: str, lines: Any, default: str | None) -> list[dict[str, Any]]:
+def _lines_of_user(name: str, lines: Any, default: str | None) -> list[dict[str, Any]]:
     """Return lines of the user's own; nodes of the size are the default of ``NodeName``."""
     found = []
     for line in [lines] if isinstance(lines, Mapping) else lines or []:

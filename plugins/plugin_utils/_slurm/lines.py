@@ -72,20 +72,20 @@ def node_groups(
 
 
 def partition_lines(
-    groups: Sequence[NodeGroup], wanted: Mapping[str, Mapping[str, Any] | None]
+    groups: Sequence[NodeGroup], partitions: Mapping[str, Mapping[str, Any] | None]
 ) -> list[dict[str, Any]]:
     """Return one mapping of slurm.conf keys for each partition: one per scale set, as InfiniBand does not cross sets.
 
-    :param wanted: the user's partitions by name: keys are added to the derived ones, or replace them; a partition that
-        is null is left out; one that no scale set has needs its ``Nodes``.
+    :param partitions: the user's partitions by name: keys are added to the derived ones, or replace them; a partition
+        that is null is left out; one that no scale set has needs its ``Nodes``.
     :raises ClusterError: a partition of the user's has no nodes.
     """
     members: dict[str, list[NodeGroup]] = {}
     for group in groups:
         members.setdefault(group[1][0].partition, []).append(group)
     lines = []
-    for name in [*sorted(members), *(extra for extra in wanted if extra not in members)]:
-        by_user = wanted.get(name, {})
+    for name in [*sorted(members), *(extra for extra in partitions if extra not in members)]:
+        by_user = partitions.get(name, {})
         if by_user is None:
             continue
         derived = _partition(members[name]) if name in members else {}

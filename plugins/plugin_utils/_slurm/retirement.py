@@ -38,11 +38,11 @@ class Retirement(TypedDict):
     gone: list[str]
 
 
-def plan(wanted: Any, hosts: Iterable[Hostvars], *, force: bool = False, called: str = "retire") -> Retirement:
-    """Return the nodes that ``wanted`` stands for, in natural order. Pure.
+def plan(requested: Any, hosts: Iterable[Hostvars], *, force: bool = False, called: str = "retire") -> Retirement:
+    """Return the nodes that ``requested`` stands for, in natural order. Pure.
 
-    :param wanted: names, as a list or separated by commas: Slurm's node names and host lists of them, inventory names,
-        resource ids, vmIds, and instance ids that only one set has.
+    :param requested: names, as a list or separated by commas: Slurm's node names and host lists of them, inventory
+        names, resource ids, vmIds, and instance ids that only one set has.
     :param hosts: variables of all compute nodes of a complete inventory.
     :param force: also all, or most, of a set.
     :param called: the variable that the names are given by, for errors; the one that forces it ends with ``_force``.
@@ -53,13 +53,13 @@ def plan(wanted: Any, hosts: Iterable[Hostvars], *, force: bool = False, called:
     chosen: dict[str, Hostvars] = {}
     gone: list[str] = []
     unknown: list[str] = []
-    for name in _words(wanted, called):
-        found = by_name.get(name.lower(), [])
-        if len(found) > 1:
-            several = ", ".join(str(host["inventory_hostname"]) for host in found)
+    for name in _words(requested, called):
+        matches = by_name.get(name.lower(), [])
+        if len(matches) > 1:
+            several = ", ".join(str(host["inventory_hostname"]) for host in matches)
             raise RetirementError(f"{called}: {name} could be each of {several}. Give Slurm's node name.")
-        if found:
-            chosen[str(found[0]["inventory_hostname"])] = found[0]
+        if matches:
+            chosen[str(matches[0]["inventory_hostname"])] = matches[0]
         elif _was_an_instance(name, known):
             gone.append(name)
         else:
@@ -78,12 +78,12 @@ def plan(wanted: Any, hosts: Iterable[Hostvars], *, force: bool = False, called:
     }
 
 
-def _words(wanted: Any, called: str) -> list[str]:
+def _words(requested: Any, called: str) -> list[str]:
     """Return the single names."""
-    parts: Sequence[Any] = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+    items: Sequence[Any] = requested if isinstance(requested, (list, tuple)) else [requested]
     names: list[str] = []
-    for part in parts:
-        text = re.sub(r"\s*,\s*", ",", str(part if part is not None else "").strip()).strip(",")
+    for item in items:
+        text = re.sub(r"\s*,\s*", ",", str(item if item is not None else "").strip()).strip(",")
         try:
             names += expand(text) if text else []
         except HostlistError as error:
@@ -95,20 +95,20 @@ def _words(wanted: Any, called: str) -> list[str]:
 
 def _names(hosts: Iterable[Hostvars]) -> dict[str, list[Hostvars]]:
     """Return the hosts by everything that they are called, in lower case."""
-    found: dict[str, list[Hostvars]] = {}
+    by_name: dict[str, list[Hostvars]] = {}
     for host in hosts:
-        own = [node_name(host), host["inventory_hostname"], host.get("azure_name"), host.get("azure_computer_name")]
-        own += [host.get("azure_id"), host.get("azure_vm_id"), host.get("azure_instance_id")]
-        for name in {str(each).lower() for each in own if each not in (None, "")}:
-            found.setdefault(name, []).append(host)
-    return found
+        names = [node_name(host), host["inventory_hostname"], host.get("azure_name"), host.get("azure_computer_name")]
+        names += [host.get("azure_id"), host.get("azure_vm_id"), host.get("azure_instance_id")]
+        for name in {str(each).lower() for each in names if each not in (None, "")}:
+            by_name.setdefault(name, []).append(host)
+    return by_name
 
 
 def _was_an_instance(name: str, hosts: Iterable[Hostvars]) -> bool:
     """Whether it is a node name of a Uniform set that the inventory has: then its instance has been deleted."""
     sets = {str(host["azure_vmss"]).lower() for host in hosts if host.get("azure_vmss")}
-    found = re.fullmatch(r"(.+)-(0|[1-9][0-9]*)", name.lower())
-    return bool(found) and found is not None and found[1] in sets
+    match = re.fullmatch(r"(.+)-(0|[1-9][0-9]*)", name.lower())
+    return bool(match) and match is not None and match[1] in sets
 
 
 def _leaving(host: Hostvars, called: str) -> Leaving:

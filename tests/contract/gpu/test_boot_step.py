@@ -24,7 +24,7 @@ from stand_ins.gpu_machine import (
 
 FATAL = "modprobe: FATAL: Module {} not found in directory /lib/modules/6.1.0-26-cloud-amd64"
 STOPPED = (0, "LoadState=loaded\nActiveState=inactive\nSubState=dead\nResult=success\n")
-PROMISED = "gpu_count of /etc/hpcai/gpu.json"
+EXPECTED_BY = "gpu_count of /etc/hpcai/gpu.json"
 
 
 @pytest.fixture
@@ -63,15 +63,15 @@ def test_check_mode_loads_nothing(node: GpuMachine) -> None:
     assert (outcome["verdict"], outcome["changes"], outcome["ran"]) == ("warn", ["modprobe nvidia_uvm"], [])
 
 
-def test_a_machine_that_was_promised_no_gpu_is_passed_over(node: GpuMachine) -> None:
+def test_skips_a_machine_that_is_expected_to_have_no_gpu(node: GpuMachine) -> None:
     node.settings("node", vm_size="Mine_1", vm_sizes={"Mine_1": {"vcpus": 4, "gpu_count": 0}, "Mine_2": {"vcpus": 4}})
-    assert verdict(node.step()) == ("skip", "Standard_Mine_1 promises no GPU")
+    assert verdict(node.step()) == ("skip", "no GPU is expected (Standard_Mine_1)")
     node.settings("node", vm_size="Mine_2", vm_sizes={"Mine_2": {"vcpus": 4}})
     assert verdict(node.step()) == ("skip", "nobody says how many GPUs Standard_Mine_2 has")
     node.settings("node", vm_size="Standard_ND96asr_v4")
     node.settings("gpu", gpu_count=0)
     outcome = node.step()
-    assert verdict(outcome) == ("skip", f"{PROMISED} promises no GPU")
+    assert verdict(outcome) == ("skip", f"no GPU is expected ({EXPECTED_BY})")
     assert (outcome["ran"], node.calls()) == ([], [])
 
 
@@ -210,10 +210,10 @@ def test_a_machine_without_any_gpu_is_told_so_and_the_driver_left_alone(node: Gp
     assert (outcome["ran"], node.calls()) == ([], [])
 
 
-def test_more_gpus_than_promised_are_warned_of(node: GpuMachine) -> None:
+def test_warns_of_more_gpus_than_expected(node: GpuMachine) -> None:
     node.settings("gpu", gpu_count=7)
     outcome = node.step()
-    assert verdict(outcome) == ("warn", f"8 GPUs, and {PROMISED} promises 7")
+    assert verdict(outcome) == ("warn", f"8 GPUs, and 7 are expected ({EXPECTED_BY})")
 
 
 def test_a_lost_gpu_is_named(node: GpuMachine) -> None:

@@ -39,7 +39,7 @@ def test_every_check_of_every_short_tier_is_packed_and_run(node: PlayedNode, tmp
     assert done.returncode == 0, done.stdout + done.stderr
     for tier, file in told.items():
         health = json.loads(file.read_text(encoding="utf-8"))
-        chosen = {check.name: check for check in catalog.chosen(tier)}
+        chosen = {check.name: check for check in catalog.select_checks(tier)}
         assert [check["name"] for check in health["checks"]] == list(chosen)
         defects = [check["summary"] for check in health["checks"] if "defect" in check["summary"]]
         assert defects == []

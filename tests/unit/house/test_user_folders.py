@@ -43,9 +43,9 @@ OPERATOR = "the image before it has users"
 
 # By file: functions that make calls by path, and why no user can lead these elsewhere.
 ALLOWED: dict[str, dict[str, str]] = {
-    "boot/steps/instance.py": {"_settle": ROOTS_OWN},
+    "boot/steps/instance.py": {"_identify": ROOTS_OWN},
     "cli/checkpoint.py": {"_fetch": AS_USER, "_Opened.__exit__": AS_USER},
-    "cli/stage.py": dict.fromkeys(("_plan", "_clean", "_agree", "_with_logs", "_sweep", "_remove"), AS_USER),
+    "cli/stage.py": dict.fromkeys(("_plan", "_clean", "_common_listing", "_with_logs", "_sweep", "_remove"), AS_USER),
     "job/azcopy/tool.py": {"write_list": AS_USER, "_variables": AS_USER},
     "job/azcopy/transfer.py": {"download": AS_USER, "_with_list": AS_USER},
     "job/azcopy/work.py": {"new_folder": AS_USER},
@@ -103,9 +103,9 @@ ALLOWED: dict[str, dict[str, str]] = {
     "slurm/database.py": {"make_place": SERVICE},
     "slurm/dump.py": {"make_dump": SERVICE, "_fill": SERVICE, "_remove_partial": SERVICE},
     "slurm/ids.py": {"give": SERVICE},
-    "slurm/slurmctld.py": {"foresee": "a new folder in /tmp that only root can enter"},
+    "slurm/slurmctld.py": {"preview": "a new folder in /tmp that only root can enter"},
     "slurm/spool.py": {"protect": ROOTS_OWN},
-    "slurm/restore.py": {"_unpack": SERVICE, "_own": SERVICE},
+    "slurm/restore.py": {"_unpack": SERVICE, "_give_to_slurm": SERVICE},
 }
 
 # In roles and playbooks: commands, and Ansible's own modules on paths where users can write.

@@ -70,7 +70,7 @@ def all_steps() -> tuple[Step, ...]:
     return tuple(load(name) for name in NAMES)
 
 
-def chosen(names: Sequence[str] | None = None) -> tuple[Step, ...]:
+def select_steps(names: Sequence[str] | None = None) -> tuple[Step, ...]:
     """Return the steps of these names in the order of the boot; without names all that are units.
 
     :raises NoSuchStep: a name is no step's.

@@ -36,7 +36,7 @@ _LEAST_S = 1.0
 
 
 @dataclass(frozen=True)
-class Ran:
+class StepRun:
     """What became of a step.
 
     :ivar seconds: how long it took.
@@ -60,22 +60,21 @@ class Ran:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
-        told = asdict(self.outcome)
         return {
             "name": self.step.name,
             "blocking": self.step.blocking,
-            **told,
+            **asdict(self.outcome),
             "changes": list(self.outcome.changes),
             "seconds": round(self.seconds, 2),
         }
 
 
-def perform_all(steps: Iterable[Step], root: Root, run: Run, check: bool = False) -> list[Ran]:
+def perform_all(steps: Iterable[Step], root: Root, run: Run, check: bool = False) -> list[StepRun]:
     """Do steps one after the other, also after one that failed, so that one report names all that is wrong."""
     return [perform(step, root, run, check) for step in steps]
 
 
-def perform(step: Step, root: Root, run: Run, check: bool = False) -> Ran:
+def perform(step: Step, root: Root, run: Run, check: bool = False) -> StepRun:
     """Do a step within its limit and record how it ended; in check mode only say what would be done.
 
     Another run of the same step is waited for, within the same limit.
@@ -84,7 +83,7 @@ def perform(step: Step, root: Root, run: Run, check: bool = False) -> Ran:
     """
     start = time.monotonic()
     if check:
-        return Ran(step, _within_limit(step, root, run, True, step.limit_s), time.monotonic() - start)
+        return StepRun(step, _within_limit(step, root, run, True, step.limit_s), time.monotonic() - start)
     problems: list[str] = []
     now = record.begun(root, step)
     try:
@@ -93,18 +92,18 @@ def perform(step: Step, root: Root, run: Run, check: bool = False) -> Ran:
             with contextlib.suppress(OSError):
                 alone.enter_context(only_one(root.at(f"{record.FOLDER}/{step.name}.lock"), step.limit_s))
             problems.append(record.write(root, now))
-            left = max(_LEAST_S, step.limit_s - (time.monotonic() - start))
-            outcome = _within_limit(step, root, run, False, left)
+            remaining_s = max(_LEAST_S, step.limit_s - (time.monotonic() - start))
+            outcome = _within_limit(step, root, run, False, remaining_s)
     except Locked as error:
         # Its record is the other run's.
-        return Ran(step, Outcome(FAIL, str(error)), time.monotonic() - start)
+        return StepRun(step, Outcome(FAIL, str(error)), time.monotonic() - start)
     except KeyboardInterrupt:
-        told = Outcome(UNKNOWN, "it was told to end before it was done", f"Run it again: hpcnode boot run {step.name}")
-        record.write(root, record.ended(now, told, time.monotonic() - start))
+        interrupted = Outcome(UNKNOWN, "it was told to end before it was done", f"Run it again: {_again(step)}")
+        record.write(root, record.ended(now, interrupted, time.monotonic() - start))
         raise
     seconds = time.monotonic() - start
     problems.append(record.write(root, record.ended(now, outcome, seconds)))
-    return Ran(step, outcome, seconds, tuple(sorted(filter(None, set(problems)))))
+    return StepRun(step, outcome, seconds, tuple(sorted(filter(None, set(problems)))))
 
 
 def _within_limit(step: Step, root: Root, run: Run, check: bool, limit_s: float) -> Outcome:
@@ -151,10 +150,10 @@ def _performed(step: Step, context: Context) -> Mapping[str, Any]:
         words = f"{type(error).__name__}: {error}: this is a defect of hpcnode"
         action = f"Report it with 'details' of {record.FOLDER}/{step.name}.json"
         outcome = Outcome(UNKNOWN, words, action, details={"traceback": traceback.format_exc()})
-    told = asdict(outcome)
+    result = asdict(outcome)
     for key in ("summary", "action"):
-        told[key] = " ".join(told[key].split())
-    return told
+        result[key] = " ".join(result[key].split())
+    return result
 
 
 def sentence(summary: str, action: str) -> str:
@@ -162,7 +161,7 @@ def sentence(summary: str, action: str) -> str:
     return f"{summary.rstrip('.')}. To do: {action.rstrip('.')}." if action else f"{summary.rstrip('.')}."
 
 
-def as_document(ran: Sequence[Ran], check: bool) -> dict[str, Any]:
+def as_document(ran: Sequence[StepRun], check: bool) -> dict[str, Any]:
     """Return what became of the steps as plain values, as ``hpcnode boot run --json`` prints them."""
     return {
         "check": check,
@@ -171,7 +170,7 @@ def as_document(ran: Sequence[Ran], check: bool) -> dict[str, Any]:
     }
 
 
-def problems_of(ran: Iterable[Ran]) -> list[str]:
+def problems_of(ran: Iterable[StepRun]) -> list[str]:
     """Return a line for each thing that could not be recorded."""
     return [f"{one.step.name}: {problem}" for one in ran for problem in one.problems]
 

@@ -22,34 +22,34 @@ from .step import REASON_PREFIX, Outcome, Step
 
 
 def report(
-    root: Root, run: Run, steps: Sequence[Step], reach: FindOwnAddress = node_queries.find_own_address
+    root: Root, run: Run, steps: Sequence[Step], find_address: FindOwnAddress = node_queries.find_own_address
 ) -> Outcome:
     """Drain this node with the first blocking step that failed as the reason, unless somebody else gave one.
 
     Jobs that run there go on.
 
     :param steps: those of the boot phase, in their order.
-    :param reach: what tells this machine's address as the controllers see it.
+    :param find_address: finds this machine's address as the controllers see it.
     """
     reason = reason_of(root, steps)
     if reason is None:
         return Outcome(SKIP, "no blocking step has failed")
     try:
-        told = slurmd_env.read(root)
-        if told is None:
+        env = slurmd_env.read(root)
+        if env is None:
             return Outcome(SKIP, f"this machine has no name in Slurm: {slurmd_env.ENV_FILE} is not there")
-        reach(told.controllers)
-        node = node_queries.query_node(told.node_name, told.controllers, run)
+        find_address(env.controllers)
+        node = node_queries.query_node(env.node_name, env.controllers, run)
         if node and node.reason == reason and node.drained:
             return Outcome(PASS, f"node {node.name} has this reason already: {reason}")
-        if node and _is_anothers(node):
+        if node and _has_foreign_reason(node):
             return Outcome(SKIP, f"node {node.name} keeps the reason that it has: {node.reason}")
-        known = node_queries.update_node(told.node_name, ["State=DRAIN", f"Reason={reason}"], told.controllers, run)
+        known = node_queries.update_node(env.node_name, ["State=DRAIN", f"Reason={reason}"], env.controllers, run)
     except (ConfigError, NoController, CommandFailed) as error:
         return Outcome(UNKNOWN, f"Slurm could not be told: {error}")
     if not known:
-        return Outcome(UNKNOWN, f"Slurm could not be told: slurmctld knows no node {told.node_name}")
-    return Outcome(PASS, f"node {told.node_name} is drained: {reason}", changes=(f"drained node {told.node_name}",))
+        return Outcome(UNKNOWN, f"Slurm could not be told: slurmctld knows no node {env.node_name}")
+    return Outcome(PASS, f"node {env.node_name} is drained: {reason}", changes=(f"drained node {env.node_name}",))
 
 
 def reason_of(root: Root, steps: Iterable[Step]) -> str | None:
@@ -61,5 +61,5 @@ def reason_of(root: Root, steps: Iterable[Step]) -> str | None:
     return None
 
 
-def _is_anothers(node: NodeState) -> bool:
+def _has_foreign_reason(node: NodeState) -> bool:
     return node.out and not node.is_nobodys_decision and not node.reason.startswith(REASON_PREFIX)

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What this machine's VM size promises, as the steps that depend on it ask for it."""
+"""The VM size whose hardware this machine is expected to have, for the steps that depend on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..machine.vm_size import size_facts
 from ..sku import UnknownVmSize, VmSize
 
 
-def promised_size(root: Root) -> VmSize | None:
+def expected_size(root: Root) -> VmSize | None:
     """Return the facts of the machine's VM size; None where they are unknown and no jobs will run here.
 
     A controller may be of any size that nobody described: nothing that only jobs need is missing there. So may a

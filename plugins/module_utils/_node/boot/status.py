@@ -28,7 +28,7 @@ _PROPERTIES = ("Id", "LoadState", "ActiveState", "Result", "Job")
 
 
 @dataclass(frozen=True)
-class Line:
+class StepStatus:
     """What is the case with a step.
 
     :ivar verdict: that of its last run in this boot, or RUNNING, WAITING or NOT_RUN.
@@ -64,7 +64,7 @@ class Status:
     :ivar slurmd: the ActiveState of slurmd's unit; None where it has none.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[StepStatus, ...]
     slurmd: str | None
 
     @property
@@ -80,7 +80,7 @@ def unit_of(step: Step) -> str:
     return f"hpcai-{step.name}.service"
 
 
-def look(root: Root, run: Run, steps: Sequence[Step]) -> Status:
+def read_status(root: Root, run: Run, steps: Sequence[Step]) -> Status:
     """Return what is the case with these steps."""
     units = _units(root, run, steps)
     lines = tuple(_line(root, step, units.get(unit_of(step), {})) for step in steps)
@@ -93,17 +93,17 @@ def _units(root: Root, run: Run, steps: Iterable[Step]) -> dict[str, dict[str, s
     if not root.is_this_machine or not root.exists("/run/systemd/system"):
         return {}
     names = [*(unit_of(step) for step in steps if step.name not in WITHOUT_UNIT), SLURMD]
-    said = run(["systemctl", "show", f"--property={','.join(_PROPERTIES)}", "--", *names])
+    shown = run(["systemctl", "show", f"--property={','.join(_PROPERTIES)}", "--", *names])
     units = {}
-    for block in said.stdout.split("\n\n"):
+    for block in shown.stdout.split("\n\n"):
         facts = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         units[facts.get("Id", "")] = facts
     return units
 
 
-def _line(root: Root, step: Step, unit: Mapping[str, str]) -> Line:
+def _line(root: Root, step: Step, unit: Mapping[str, str]) -> StepStatus:
     known = record.read(root, step.name)
-    line = Line(step, NOT_RUN, "it has not run in this boot", unit=unit.get("ActiveState"))
+    line = StepStatus(step, NOT_RUN, "it has not run in this boot", unit=unit.get("ActiveState"))
     if known is not None:
         line = replace(
             line,
@@ -133,7 +133,7 @@ def _line(root: Root, step: Step, unit: Mapping[str, str]) -> Line:
     return line
 
 
-def _by_unit(line: Line, step: Step, unit: Mapping[str, str]) -> Line:
+def _by_unit(line: StepStatus, step: Step, unit: Mapping[str, str]) -> StepStatus:
     """A step without a record, of which systemd may know."""
     name = unit_of(step)
     if unit.get("LoadState") == "masked":

@@ -93,10 +93,10 @@ def outcome_of(
     :param good: what is the case where nothing is wrong.
     """
     described = [{"verdict": one.verdict, "summary": one.summary, "action": one.hint} for one in findings]
-    told = {**(details or {}), "findings": described}
+    all_details = {**(details or {}), "findings": described}
     if not findings:
-        return Outcome(PASS, good, "", tuple(changes), told)
+        return Outcome(PASS, good, "", tuple(changes), all_details)
     verdict = worst([finding.verdict for finding in findings])
     first = next(finding for finding in findings if finding.verdict == verdict)
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-    return Outcome(verdict, first.summary + more, first.hint, tuple(changes), told)
+    return Outcome(verdict, first.summary + more, first.hint, tuple(changes), all_details)

@@ -76,21 +76,21 @@ def _status(_args: argparse.Namespace, root: Root) -> Answer:
 
     settings = _settings(root)
     require_readable(root, os.path.dirname(status.STATUS_FILE))
-    told = status.read_status(root)
-    if told is None:
+    document = status.read_status(root)
+    if document is None:
         raise ConfigError("the arbiter has not looked yet: see 'systemctl status hpcai-health-arbiter'")
-    age = time.time() - told["time"]
+    age = time.time() - document["time"]
     if age > _MISSED * settings.interval_s + 60:
         words = f"the last look was {int(age)} s ago: see 'systemctl status hpcai-health-arbiter'"
-        return Answer(UNKNOWN, "\n".join([words, *status.lines(told)]), {**told, "runs": False})
-    return _answer(told, {"runs": True})
+        return Answer(UNKNOWN, "\n".join([words, *status.lines(document)]), {**document, "runs": False})
+    return _answer(document, {"runs": True})
 
 
-def _answer(told: Mapping[str, Any], more: Mapping[str, Any]) -> Answer:
+def _answer(document: Mapping[str, Any], more: Mapping[str, Any]) -> Answer:
     from ..slurm.arbiter.status import is_bad, lacks_data, lines
 
-    status = BAD if is_bad(told) else UNKNOWN if lacks_data(told) else GOOD
-    return Answer(status, "\n".join(lines(told)), {**told, **more})
+    status = BAD if is_bad(document) else UNKNOWN if lacks_data(document) else GOOD
+    return Answer(status, "\n".join(lines(document)), {**document, **more})
 
 
 def _look(args: argparse.Namespace, root: Root) -> Answer:
@@ -102,7 +102,7 @@ def _look(args: argparse.Namespace, root: Root) -> Answer:
     else:
         with _alone(root, LOCK):
             looked = reconcile(root, run, settings, time.time())
-    answer = _answer(looked.told, {"check": args.check})
+    answer = _answer(looked.status, {"check": args.check})
     words = [f"would be done: {one.words}" if args.check else one.words for one in looked.done]
     return Answer(answer.status, "\n".join([*words, answer.text]), answer.data)
 

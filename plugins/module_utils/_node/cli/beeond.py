@@ -100,11 +100,15 @@ def _stop(settings: BeeondSettings, root: Root) -> Answer:
         number = number_of(os.environ)
         with only_one(root.at(LOCK), 30.0):
             held = [one.held for one in find_leftovers(settings, root, run) if one.held.job == number]
-            left = [words for one in held for words in (stop(one, machine) or verify(one, machine))]
+            problems = [words for one in held for words in (stop(one, machine) or verify(one, machine))]
     except (OwnFailure, Locked) as error:
         return Answer(BAD, str(error), {"problems": [str(error)]})
-    text = "; ".join(left) or (f"job {number} has nothing here any more" if held else f"job {number} had nothing here")
-    return Answer(BAD if left else GOOD, text, {"job": number, "found": bool(held), "problems": left})
+    summary = f"job {number} has nothing here any more" if held else f"job {number} had nothing here"
+    return Answer(
+        BAD if problems else GOOD,
+        "; ".join(problems) or summary,
+        {"job": number, "found": bool(held), "problems": problems},
+    )
 
 
 def _status(settings: BeeondSettings, root: Root) -> Answer:
@@ -112,8 +116,8 @@ def _status(settings: BeeondSettings, root: Root) -> Answer:
     from ..job.beeond.stop import Machine
     from ..machine.run import run
 
-    told = sweep.status(settings, Machine(root, run))
-    return Answer(BAD if sweep.is_degraded(told) else GOOD, "\n".join(sweep.status_lines(told)), {"jobs": told})
+    jobs = sweep.status(settings, Machine(root, run))
+    return Answer(BAD if sweep.is_degraded(jobs) else GOOD, "\n".join(sweep.status_lines(jobs)), {"jobs": jobs})
 
 
 def _sweep(settings: BeeondSettings, root: Root) -> Answer:
@@ -128,10 +132,10 @@ def _sweep(settings: BeeondSettings, root: Root) -> Answer:
     try:
         with only_one(root.at(LOCK), 0):
             warnings = list(filter(None, [_make_root(settings, root)]))
-            there = sweep.find_leftovers(settings, root, run)
+            leftovers = sweep.find_leftovers(settings, root, run)
             controller = _controller(root)
             gone, unsure = sweep.of_dead_jobs(
-                there, sweep.live_here(root), lambda job: runs(job, controller), settings, time.time()
+                leftovers, sweep.live_here(root), lambda job: runs(job, controller), settings, time.time()
             )
             problems = sweep.clean(gone, machine)
             sweep.note(problems, root)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Callable
 
 from ..boot import status as boot_status
-from ..boot.catalog import NAMES, NoSuchStep, all_steps, chosen
-from ..boot.engine import Ran, as_document, perform, problems_of, sentence
+from ..boot.catalog import NAMES, NoSuchStep, all_steps, select_steps
+from ..boot.engine import StepRun, as_document, perform, problems_of, sentence
 from ..health.check import FAIL, PASS, SKIP, UNKNOWN, WARN
 from ..machine.root import Root
 from ..machine.run import run
@@ -62,7 +62,7 @@ def _run(args: argparse.Namespace) -> Answer:
     if not root.is_this_machine:
         raise UsageError("boot run works on the running machine only: leave out --root")
     try:
-        steps = chosen(args.steps)
+        steps = select_steps(args.steps)
     except NoSuchStep as error:
         raise UsageError(str(error)) from None
     ran = []
@@ -74,13 +74,13 @@ def _run(args: argparse.Namespace) -> Answer:
     return Answer(_status_of(counted), "\n".join(_lines(ran, args.check)), as_document(ran, args.check))
 
 
-def _status_of(bad: Sequence[Ran]) -> int:
+def _status_of(bad: Sequence[StepRun]) -> int:
     if any(one.outcome.verdict == FAIL for one in bad):
         return command.BAD
     return command.UNKNOWN if bad else command.GOOD
 
 
-def _lines(ran: Iterable[Ran], check: bool) -> Iterable[str]:
+def _lines(ran: Iterable[StepRun], check: bool) -> Iterable[str]:
     levels = _LEVELS if command.is_journal() else {}
     for one in ran:
         name, outcome = one.step.name, one.outcome
@@ -90,34 +90,34 @@ def _lines(ran: Iterable[Ran], check: bool) -> Iterable[str]:
 
 
 def _status(args: argparse.Namespace) -> Answer:
-    found = boot_status.look(Root(args.root), run, all_steps())
+    status = boot_status.read_status(Root(args.root), run, all_steps())
     states = {boot_status.READY: command.GOOD, boot_status.BLOCKED: command.BAD}
     rows = [("STEP", "VERDICT", "SECONDS", "SUMMARY")]
-    for line in found.lines:
+    for line in status.lines:
         seconds = "" if line.seconds is None else f"{line.seconds:.1f}"
         rows.append((line.step.name, line.verdict, seconds, line.summary))
-    text = [_columns(rows), "", *_told(found)]
-    return Answer(states.get(found.state, command.UNKNOWN), "\n".join(text), boot_status.as_dict(found))
+    text = [_columns(rows), "", *_advice(status)]
+    return Answer(states.get(status.state, command.UNKNOWN), "\n".join(text), boot_status.as_dict(status))
 
 
-def _told(found: boot_status.Status) -> Iterable[str]:
+def _advice(status: boot_status.Status) -> Iterable[str]:
     """What follows from it, and what to do."""
-    for line in found.lines:
+    for line in status.lines:
         if line.verdict in _LEVELS and not line.blocks:
             yield f"Jobs may run, but {line.step.name}: {sentence(line.summary, line.action)}"
-    for line in found.lines:
+    for line in status.lines:
         if line.blocks:
             yield f"slurmd does not start for {line.step.name}: {sentence(line.summary, line.action)}"
-    if found.state == boot_status.BLOCKED:
+    if status.state == boot_status.BLOCKED:
         yield "Then 'systemctl start slurmd' runs the blocking steps that failed once more, and starts it if they pass."
-    elif found.state == boot_status.UNFINISHED:
-        waited = ", ".join(line.step.name for line in found.lines if line.unfinished)
+    elif status.state == boot_status.UNFINISHED:
+        waited = ", ".join(line.step.name for line in status.lines if line.unfinished)
         yield f"slurmd waits for: {waited}. 'hpcnode boot run STEP' runs one by hand."
     else:
-        yield f"Nothing keeps slurmd from starting{_slurmd_is(found.slurmd)}."
+        yield f"Nothing keeps slurmd from starting{_slurmd_words(status.slurmd)}."
 
 
-def _slurmd_is(state: str | None) -> str:
+def _slurmd_words(state: str | None) -> str:
     if state in ("inactive", "failed"):
         return f"; it is {state}, and 'systemctl start slurmd' starts it"
     return f"; it is {state}" if state else ""

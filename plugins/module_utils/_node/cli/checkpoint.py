@@ -129,14 +129,14 @@ def _run(watcher: Watcher, args: argparse.Namespace) -> Answer:
     ended = threading.Event()
     kept = {number: signal.signal(number, lambda *_given: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     deadline = time.monotonic() + args.wait
-    said: list[str] = []
+    shown: list[str] = []
     try:
         while not ended.is_set():
             watcher.turn()
             lines = watcher.status.events_to_tell()
-            sys.stderr.write("".join(f"hpcnode checkpoint: {line}\n" for line in lines if line not in said))
+            sys.stderr.write("".join(f"hpcnode checkpoint: {line}\n" for line in lines if line not in shown))
             sys.stderr.flush()
-            said = lines
+            shown = lines
             if args.once and (watcher.idle or time.monotonic() > deadline):
                 break
             ended.wait(args.every)
@@ -169,12 +169,12 @@ def _save(args: argparse.Namespace) -> Answer:
     id_ = Id(args.step, member.attempt, member.world, args.save_id)
     with _Opened(args, member) as store:
         done = publish(store, Local(id_, parent or "/", folder, member.rank, args.shared, latest))
-        is_whole = wait_until(lambda: complete(store, id_) is not None, args.wait, 2.0)
-        missing = [] if is_whole else missing_ranks(store, id_)
-    data = {"id": id_.text, "whole": is_whole, "missing": missing, "bytes": done.shard.size}
+        is_complete = wait_until(lambda: complete(store, id_) is not None, args.wait, 2.0)
+        missing = [] if is_complete else missing_ranks(store, id_)
+    data = {"id": id_.text, "whole": is_complete, "missing": missing, "bytes": done.shard.size}
     data.update(carried=done.carried, seconds=round(done.seconds, 3))
     text = f"{id_.text}: {done.carried} of {done.shard.size} bytes carried"
-    if is_whole:
+    if is_complete:
         return Answer(GOOD, f"{text}; it is whole", data)
     words = f"nodes {', '.join(map(str, missing))} have not published" if missing else "it was pruned"
     return Answer(BAD, f"{text}; it is not whole: {words} within {args.wait:g} s", data)
@@ -194,13 +194,13 @@ def _restore(args: argparse.Namespace) -> Answer:
     if args.shared and member.rank:
         return Answer(GOOD, "node 0 restores", {"restored": None, "left_to": 0})
     with _Opened(args, member) as store:
-        whole = completed(store)
-        fitting = _fitting(args, whole)
+        checkpoints = completed(store)
+        fitting = _fitting(args, checkpoints)
         if not alone and not args.id:
             fitting = _agreed(args, member, store, fitting)
-            whole = whole if set(fitting) <= set(whole) else completed(store)
+            checkpoints = checkpoints if set(fitting) <= set(checkpoints) else completed(store)
         if fitting:
-            return _fetch(args, member, store, whole, fitting)
+            return _fetch(args, member, store, checkpoints, fitting)
     if args.step is not None or args.id:
         return Answer(BAD, f"there is no whole checkpoint {args.id or f'of step {args.step}'}: see list", {})
     return Answer(GOOD, "nothing to restore: there is no whole checkpoint yet", {"restored": None, "step": None})
@@ -215,24 +215,28 @@ def _agreed(args: argparse.Namespace, member: Member, store: AzcopyStore, fittin
 
 
 def _fetch(
-    args: argparse.Namespace, member: Member, store: AzcopyStore, whole: Mapping[Id, JobManifest], fitting: list[Id]
+    args: argparse.Namespace,
+    member: Member,
+    store: AzcopyStore,
+    checkpoints: Mapping[Id, JobManifest],
+    fitting: list[Id],
 ) -> Answer:
     """The first of these; the ones after it only where the caller wants to fall back."""
     from ..job.checkpoint.restore import Damaged, fetch
 
     to, problems = os.path.abspath(args.to), []
     for id_ in fitting if args.fall_back else fitting[:1]:
-        if id_ not in whole:
+        if id_ not in checkpoints:
             raise CommandFailed(f"{id_.text}, which node 0 has chosen, is not whole any more: run another srun.")
         try:
             os.makedirs(to, exist_ok=True)
-            done = fetch(store, whole[id_], _ranks(args, member, whole[id_]), to, _host())
+            done = fetch(store, checkpoints[id_], _ranks(args, member, checkpoints[id_]), to, _host())
         except Damaged as error:
             problems.append(str(error))
             continue
         if args.latest_file:
-            write_file(os.path.join(to, args.latest_file), whole[id_].folder)
-        _note_restored(to, whole[id_].folder, id_.text, member.rank)
+            write_file(os.path.join(to, args.latest_file), checkpoints[id_].folder)
+        _note_restored(to, checkpoints[id_].folder, id_.text, member.rank)
         lines = [f"warning: {problem}" for problem in problems]
         lines.append(f"step {id_.step} ({id_.text}) is in {done.path}: {done.files} files, {done.size} bytes")
         lines += [f"what was there before is in {done.aside}"] if done.aside else []
@@ -242,20 +246,20 @@ def _fetch(
     return Answer(BAD, "\n".join([*problems, way]), {"restored": None, "step": None, "problems": problems})
 
 
-def _fitting(args: argparse.Namespace, whole: Mapping[Id, JobManifest]) -> list[Id]:
+def _fitting(args: argparse.Namespace, checkpoints: Mapping[Id, JobManifest]) -> list[Id]:
     """Those that are asked for, the newest first."""
-    newest = list(whole)[::-1]
+    newest = list(checkpoints)[::-1]
     if args.id:
         return [id_ for id_ in newest if id_.text == args.id]
     return [id_ for id_ in newest if args.step in (None, id_.step)]
 
 
-def _ranks(args: argparse.Namespace, member: Member, whole: JobManifest) -> list[int]:
-    if args.all or whole.shared:
-        return list(range(whole.id.world))
-    if whole.id.world != member.world:
+def _ranks(args: argparse.Namespace, member: Member, manifest: JobManifest) -> list[int]:
+    if args.all or manifest.shared:
+        return list(range(manifest.id.world))
+    if manifest.id.world != member.world:
         raise UsageError(
-            f"{whole.id.text} is of {whole.id.world} nodes, and this job has {member.world}: --all brings "
+            f"{manifest.id.text} is of {manifest.id.world} nodes, and this job has {member.world}: --all brings "
             "the parts of all nodes to each, for programs that can load another number of parts"
         )
     return [member.rank]
@@ -275,9 +279,9 @@ def _list(args: argparse.Namespace) -> Answer:
     from ..job.checkpoint.names import SHARDS, id_in
 
     with _Opened(args, None) as store:
-        whole = completed(store)
-        started = {id_ for id_ in (id_in(blob.name) for blob in store.list(SHARDS)) if id_} - set(whole)
-    newest = list(whole.values())[::-1]
+        checkpoints = completed(store)
+        started = {id_ for id_ in (id_in(blob.name) for blob in store.list(SHARDS)) if id_} - set(checkpoints)
+    newest = list(checkpoints.values())[::-1]
     lines = [f"step {one.id.step}: {one.size} bytes of {one.id.world} nodes, {one.id.text}" for one in newest]
     partly = sorted(started, key=lambda one: one.order, reverse=True)
     lines += [f"step {id_.step}: not whole, {id_.text}" for id_ in partly]
@@ -298,21 +302,21 @@ def _prune(args: argparse.Namespace) -> Answer:
     with _Opened(args, None) as store:
         keep = Keep(args.keep_last, args.keep_every, args.leftover_hours * 3600, attempt, branches=not args.branches)
         done = prune(store, keep)
-    removed, left, kept = ([id_.text for id_ in ids] for ids in (done.whole, done.leftovers, done.branches))
-    lines = [*(f"removed {text}" for text in removed), *(f"removed what was left of {text}" for text in left)]
+    removed, leftovers, kept = ([id_.text for id_ in ids] for ids in (done.whole, done.leftovers, done.branches))
+    lines = [*(f"removed {text}" for text in removed), *(f"removed what was left of {text}" for text in leftovers)]
     text = "\n".join([*(lines or ["nothing to remove"]), *map(branch_line, kept)])
-    return Answer(GOOD, text, {"removed": removed, "leftovers": left, "branches": kept})
+    return Answer(GOOD, text, {"removed": removed, "leftovers": leftovers, "branches": kept})
 
 
 def _status(args: argparse.Namespace) -> Answer:
     from ..job.checkpoint.state import read_statuses
 
-    found = read_statuses(args.folder)
-    if not found:
+    statuses = read_statuses(args.folder)
+    if not statuses:
         return Answer(UNKNOWN, f"nobody watches {args.folder}", {"nodes": []})
-    lines = [line for one in found for line in one.lines()]
-    good = all(one.good for one in found)
-    return Answer(GOOD if good else BAD, "\n".join(lines), {"nodes": [asdict(one) for one in found]})
+    lines = [line for one in statuses for line in one.lines()]
+    good = all(one.good for one in statuses)
+    return Answer(GOOD if good else BAD, "\n".join(lines), {"nodes": [asdict(one) for one in statuses]})
 
 
 class _Opened:
@@ -324,11 +328,11 @@ class _Opened:
         url = args.store or os.environ.get(STORE_VARIABLE, "")
         if not url:
             raise UsageError(f"{args.action} needs --store, or {STORE_VARIABLE} in the environment")
-        wish = StoreOptions(
+        options = StoreOptions(
             args.credential, args.client_id, args.sas_file, args.account_gbps, args.cap_mbps, args.azcopy, args.work
         )
         try:
-            self._store, self._folder = open_store(Root(args.root), url, wish, member.world if member else 1)
+            self._store, self._folder = open_store(Root(args.root), url, options, member.world if member else 1)
         except ValueError as error:
             from ..machine.config import ConfigError
 

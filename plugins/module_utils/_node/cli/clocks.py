@@ -39,51 +39,53 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
-    wanted = clocks.read_options(root)
+    options = clocks.read_options(root)
     if not root.is_this_machine:
         if args.action != "status":
             raise UsageError(f"clocks {args.action} works on the running machine only: leave out --root")
-        return Answer(UNKNOWN, f"the GPUs below {root.path} cannot be asked", {"wanted": _options(wanted), "gpus": []})
-    if args.action == "apply" and wanted is None:
+        return Answer(UNKNOWN, f"the GPUs below {root.path} cannot be asked", {"wanted": _options(options), "gpus": []})
+    if args.action == "apply" and options is None:
         text = f"there is no {FOLDER}/clocks.json: nothing to do"
         return Answer(GOOD, text, {"wanted": None, "changed": False, "gpus": []})
-    asked = clocks.ClockOptions(state="default", on_unsupported="warn") if args.action == "reset" else wanted
+    desired = clocks.ClockOptions(state="default", on_unsupported="warn") if args.action == "reset" else options
     try:
-        return _bring(root, asked, wanted, args.action == "status")
+        return _ensure(root, desired, options, args.action == "status")
     except GpuError as error:
-        return Answer(UNKNOWN, str(error), {"wanted": _options(wanted), "error": error.kind, "gpus": []})
+        return Answer(UNKNOWN, str(error), {"wanted": _options(options), "error": error.kind, "gpus": []})
 
 
-def _options(wanted: clocks.ClockOptions | None) -> dict[str, Any] | None:
-    return None if wanted is None else wanted.as_options()
+def _options(options: clocks.ClockOptions | None) -> dict[str, Any] | None:
+    return None if options is None else options.as_options()
 
 
-def _bring(root: Root, asked: clocks.ClockOptions | None, wanted: clocks.ClockOptions | None, looking: bool) -> Answer:
-    # Without a wish, status asks what it would take to have the defaults, and passes over the answer.
-    asking = asked or clocks.ClockOptions(state="default")
-    driver = connect(root, asking.timeout)
+def _ensure(
+    root: Root, desired: clocks.ClockOptions | None, options: clocks.ClockOptions | None, check: bool
+) -> Answer:
+    # Without settings, status asks what the defaults would need, and ignores the answer.
+    asked = desired or clocks.ClockOptions(state="default")
+    driver = connect(root, asked.timeout)
     try:
-        outcome = clocks.ensure(root, driver, asking, check_mode=looking)
+        outcome = clocks.ensure(root, driver, asked, check_mode=check)
     except (Locked, ValueError) as error:
-        return Answer(BAD, str(error), {"wanted": _options(wanted), "gpus": []})
+        return Answer(BAD, str(error), {"wanted": _options(options), "gpus": []})
     finally:
         driver.close()
     lost = any(gpu["failed"] for gpu in outcome.gpus)
-    off = bool(outcome.problems) or (looking and asked is not None and outcome.changed)
+    off = bool(outcome.problems) or (check and desired is not None and outcome.changed)
     data: dict[str, Any] = {
         "via": outcome.via,
-        "wanted": _options(wanted),
-        "as_wanted": not off if asked else None,
-        "changed": outcome.changed and not looking,
+        "wanted": _options(options),
+        "as_wanted": not off if desired else None,
+        "changed": outcome.changed and not check,
         "gpus": list(outcome.gpus),
         "problems": list(outcome.problems),
-        "warnings": list(outcome.warnings) if asked else [],
+        "warnings": list(outcome.warnings) if desired else [],
     }
-    change = "NOT as wanted" if looking else "changed"
-    lines = [_line(gpu, change if asked else "") for gpu in outcome.gpus]
-    lines += [f"failed: {problem}" for problem in outcome.problems] if asked else []
+    change = "NOT as wanted" if check else "changed"
+    lines = [_line(gpu, change if desired else "") for gpu in outcome.gpus]
+    lines += [f"failed: {problem}" for problem in outcome.problems] if desired else []
     lines += [f"warning: {warning}" for warning in data["warnings"]]
-    if asked is None:
+    if desired is None:
         lines.append(f"there is no {FOLDER}/clocks.json: no clocks are wanted")
     return Answer(BAD if off or lost else GOOD, "\n".join(lines), data)
 
@@ -100,7 +102,7 @@ def _line(gpu: Mapping[str, Any], change: str) -> str:
         parts.append("persistence mode off")
     if gpu["changed"]:
         parts.append(change)
-    return f"{where}: {', '.join(part for part in parts if part)}"
+    return f"{where}: {', '.join(word for word in parts if word)}"
 
 
 _SHOWN = (

@@ -52,11 +52,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _execute(args: argparse.Namespace) -> Answer:
-    wanted = {"status": 0, "sweep": 0, "folders": 0, "check": 1, "token": 1}.get(args.action)
-    if wanted is not None and len(args.words) != wanted:
-        raise UsageError(
-            f"{args.action} takes {wanted or 'no'} word{'' if wanted == 1 else 's'}, not {len(args.words)}"
-        )
+    count = {"status": 0, "sweep": 0, "folders": 0, "check": 1, "token": 1}.get(args.action)
+    if count is not None and len(args.words) != count:
+        raise UsageError(f"{args.action} takes {count or 'no'} word{'' if count == 1 else 's'}, not {len(args.words)}")
     if args.action == "check":
         return _check(args.words[0], args.nodes, args.in_job)
     if args.action == "token":
@@ -79,19 +77,19 @@ def _leftovers(options: EnrootOptions, root: Root) -> list[user_folders.Leftover
 
 def _status(options: EnrootOptions, root: Root) -> Answer:
     wrong, made = fits(root, run), read_record(root)
-    left = [found.path for found in _leftovers(options, root)]
+    paths = [leftover.path for leftover in _leftovers(options, root)]
     lines = [wrong or (f"pyxis {made.pyxis} fits Slurm {made.slurm}" if made else "")]
-    lines += [f"left behind: {path}" for path in left]
-    data = {"fits": not wrong, "reason": wrong, "pyxis": vars(made) if made else None, "leftovers": left}
+    lines += [f"left behind: {path}" for path in paths]
+    data = {"fits": not wrong, "reason": wrong, "pyxis": vars(made) if made else None, "leftovers": paths}
     return Answer(BAD if wrong else GOOD, "\n".join(lines), data)
 
 
 def _sweep(options: EnrootOptions, root: Root) -> Answer:
     if not root.is_this_machine:
         raise UsageError("sweep removes what is on this machine, and takes no --root")
-    found = _leftovers(options, root)
-    problems = user_folders.remove_leftovers(found, run)
-    paths = [left.path for left in found]
+    leftovers = _leftovers(options, root)
+    problems = user_folders.remove_leftovers(leftovers, run)
+    paths = [leftover.path for leftover in leftovers]
     text = "\n".join(
         [*(f"removed {path}" for path in paths if not any(path in words for words in problems)), *problems]
     )
@@ -117,9 +115,9 @@ def _check(image: str, nodes: int, in_job: bool) -> Answer:
         text = (answer.stdout.strip() or answer.stderr.strip()).replace("hpcnode containers: ", "")
         good = answer.rc == GOOD and bool(answer.stdout.strip())
         return Answer(GOOD if good else BAD, text or "the job gave no answer", {"image": image, "nodes": nodes})
-    host, said = check.probe(None, patient)
-    container, refused = check.probe(image, patient) if not said else ({}, "")
-    problems = [said or refused] if said or refused else check.judge(host, container)
+    host, failure = check.probe(None, patient)
+    container, refused = check.probe(image, patient) if not failure else ({}, "")
+    problems = [failure or refused] if failure or refused else check.judge(host, container)
     names = sorted({side.name for side in container.values()})
     text = (
         "; ".join(problems)

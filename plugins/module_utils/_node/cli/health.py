@@ -127,9 +127,9 @@ def report(root: Root) -> Answer:
     # Not above, nor below: a job waits for the prolog, and most ask the arbiter nothing.
     from ..health.report.send import send
 
-    said = send(root, run)
+    sent = send(root, run)
     return Answer(
-        command.GOOD if said.known else command.UNKNOWN, said.words, {"known": said.known, "told": said.words}
+        command.GOOD if sent.known else command.UNKNOWN, sent.words, {"known": sent.known, "told": sent.words}
     )
 
 
@@ -203,7 +203,7 @@ def _status(args: argparse.Namespace) -> Answer:
     status = command.BAD if FAIL in verdicts else command.GOOD
     if status == command.GOOD and (UNKNOWN in verdicts or not set(verdicts) - {SKIP}):
         status = command.UNKNOWN
-    told = [
+    lines = [
         *_of_documents(known),
         *(f"latched: {check}: {one.finding.summary}" for check in kept for one in kept[check]),
     ]
@@ -211,7 +211,7 @@ def _status(args: argparse.Namespace) -> Answer:
         "tiers": documents,
         "latched": {check: [one.finding.summary for one in held] for check, held in kept.items()},
     }
-    return Answer(status, "\n".join(told), data)
+    return Answer(status, "\n".join(lines), data)
 
 
 def _of_documents(known: Mapping[str, dict[str, object] | None]) -> Iterator[str]:

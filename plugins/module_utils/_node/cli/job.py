@@ -107,19 +107,19 @@ def _ask(root: Root, failure: Failure, seconds: float) -> Decided | None:
 def _status(_args: argparse.Namespace, root: Root) -> Answer:
     from ..job.hooks import scripts
 
-    found = scripts.status(root)
-    bad = any(one.bad for one in found)
-    return Answer(BAD if bad else GOOD, "\n".join(scripts.status_lines(found)), {"kinds": scripts.as_dict(found)})
+    kinds = scripts.status(root)
+    bad = any(one.bad for one in kinds)
+    return Answer(BAD if bad else GOOD, "\n".join(scripts.status_lines(kinds)), {"kinds": scripts.as_dict(kinds)})
 
 
 def _report(_args: argparse.Namespace, root: Root) -> Answer:
     from ..job.hooks.failures import report_all
     from ..machine.run import run
 
-    told = report_all(root, run)
-    lines = [one.summary for one in told] or ["no failure waits to be told"]
-    known = all(one.known for one in told)
-    return Answer(GOOD if known else UNKNOWN, "\n".join(lines), {"told": lines if told else []})
+    reported = report_all(root, run)
+    lines = [one.summary for one in reported] or ["no failure waits to be told"]
+    known = all(one.known for one in reported)
+    return Answer(GOOD if known else UNKNOWN, "\n".join(lines), {"told": lines if reported else []})
 
 
 def _scratch(args: argparse.Namespace, root: Root) -> Answer:

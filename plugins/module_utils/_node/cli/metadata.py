@@ -51,16 +51,16 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 
 def _answer(root: Root, action: str) -> Answer:
-    wanted = bool(read_guard(root)) and action != "detach"
+    enabled = bool(read_guard(root)) and action != "detach"
     users = read_users(root)
-    if action == "attach" and wanted:
+    if action == "attach" and enabled:
         connect.attach(root, users)
     elif action != "status":
         connect.detach(root)
-    if not wanted:
-        found = connect.is_attached(root)
-        words = f"the filter is {'still' if found else 'not'} attached"
-        return Answer(BAD if found else GOOD, words, {"attached": found, "problem": ""})
+    if not enabled:
+        attached = connect.is_attached(root)
+        words = f"the filter is {'still' if attached else 'not'} attached"
+        return Answer(BAD if attached else GOOD, words, {"attached": attached, "problem": ""})
     problem = connect.difference(root, users)
     return Answer(BAD if problem else GOOD, problem or "attached", {"attached": not problem, "problem": problem})
 

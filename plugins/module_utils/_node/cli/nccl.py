@@ -64,27 +64,27 @@ def _execute(args: argparse.Namespace) -> Answer:
     if args.vm_size:
         options = _for_size(options, args)
     try:
-        seen = inspect(options, configured=remembered is not None and options.state == PRESENT)
+        inspection = inspect(options, configured=remembered is not None and options.state == PRESENT)
     except SettingsError as error:
         raise ConfigError(f"{CONFIG_PATH}: {error}") from None
-    return _verdict(seen) if args.action == "verify" else _shown(seen, args.xml)
+    return _verdict(inspection) if args.action == "verify" else _shown(inspection, args.xml)
 
 
 def _for_size(options: NcclOptions, args: argparse.Namespace) -> NcclOptions:
     """The options for the size that was named: what this machine was told for its own must not be shown for another."""
-    if args.action == "show" and not _is_own(options, args):
+    if args.action == "show" and not _is_size_of_machine(options, args):
         options = NcclOptions(vm_sizes=options.vm_sizes, root=options.root)
     return replace(options, vm_size=args.vm_size)
 
 
-def _is_own(options: NcclOptions, args: argparse.Namespace) -> bool:
+def _is_size_of_machine(options: NcclOptions, args: argparse.Namespace) -> bool:
     root = Root(args.root)
     named, _name = size_facts(root, args.vm_size, options.vm_sizes)
     try:
-        own = vm_size_of(root, options.vm_size, ask=_ask_nobody)
+        of_machine = vm_size_of(root, options.vm_size, ask=_ask_nobody)
     except VmSizeNotTold:
         return False
-    return own.name == named.name
+    return of_machine.name == named.name
 
 
 def _apply(args: argparse.Namespace) -> Answer:
@@ -120,42 +120,44 @@ def _ask_nobody() -> dict[str, Any]:
     raise imds.ImdsError("it was not asked")
 
 
-def _verdict(seen: Inspection) -> Answer:
-    mismatches, unknown = seen.verdict.mismatches, seen.verdict.unknown
+def _verdict(inspection: Inspection) -> Answer:
+    mismatches, unknown = inspection.verdict.mismatches, inspection.verdict.unknown
     lines = [f"wrong: {mismatch}" for mismatch in mismatches] + [f"unknown: {what}" for what in unknown]
-    if seen.reason:
-        lines.append(seen.reason)
-    if not mismatches and not unknown and seen.topology:
-        lines.append(f"The topology of {seen.size.name} is true of this machine.")
+    if inspection.reason:
+        lines.append(inspection.reason)
+    if not mismatches and not unknown and inspection.topology:
+        lines.append(f"The topology of {inspection.size.name} is true of this machine.")
     data = {
-        "vm_size": seen.size.name,
+        "vm_size": inspection.size.name,
         "mismatches": [mismatch.as_dict() for mismatch in mismatches],
         "unknown": list(unknown),
-        "topology_reason": seen.reason,
+        "topology_reason": inspection.reason,
     }
-    if not seen.compared:
+    if not inspection.compared:
         lines.append("Nothing was compared.")
-    good = seen.compared and not unknown
+    good = inspection.compared and not unknown
     return Answer(BAD if mismatches else GOOD if good else UNKNOWN, "\n".join(lines), data)
 
 
-def _shown(seen: Inspection, xml_only: bool) -> Answer:
+def _shown(inspection: Inspection, xml_only: bool) -> Answer:
     data: dict[str, Any] = {
-        "vm_size": seen.size.name,
-        "family": seen.topology.family.name if seen.topology else None,
-        "topology": as_xml(seen.topology) if seen.topology else None,
-        "topology_reason": seen.reason,
-        "gpus": gpu_map(seen.topology) if seen.topology else [],
-        "environment": dict(seen.variables),
+        "vm_size": inspection.size.name,
+        "family": inspection.topology.family.name if inspection.topology else None,
+        "topology": as_xml(inspection.topology) if inspection.topology else None,
+        "topology_reason": inspection.reason,
+        "gpus": gpu_map(inspection.topology) if inspection.topology else [],
+        "environment": dict(inspection.variables),
     }
     if xml_only:
-        return Answer(GOOD if seen.topology else UNKNOWN, (data["topology"] or seen.reason).rstrip("\n"), data)
+        return Answer(
+            GOOD if inspection.topology else UNKNOWN, (data["topology"] or inspection.reason).rstrip("\n"), data
+        )
     rows = [("GPU", "ADDRESS", "NUMA NODE", "CPUS", "ADAPTERS")]
     for gpu in data["gpus"]:
         near = " ".join(hca["name"] for hca in gpu["hcas"]) or "none"
         rows.append((str(gpu["gpu"]), gpu["busid"], str(gpu["numa_node"]), gpu["cpus"], near))
-    parts = [seen.size.name, _columns(rows) if seen.topology else seen.reason]
-    parts.append("\n".join(f"{name}={value}" for name, value in seen.variables.items()) or "No variables.")
+    parts = [inspection.size.name, _columns(rows) if inspection.topology else inspection.reason]
+    parts.append("\n".join(f"{name}={value}" for name, value in inspection.variables.items()) or "No variables.")
     return Answer(GOOD, "\n\n".join(parts), data)
 
 

@@ -83,8 +83,8 @@ def _execute(args: argparse.Namespace) -> Answer:
     try:
         chosen = Selection(args.processes, args.pids, args.cgroup, args.job)
         check_wanted(bad if args.fail_on else (), bool(chosen))
-        wanted = PinningOptions(chosen, size, args.launcher, args.ranks, args.threads, args.masks, args.memory)
-        report = check(root, wanted, compute_processes)
+        options = PinningOptions(chosen, size, args.launcher, args.ranks, args.threads, args.masks, args.memory)
+        report = check(root, options, compute_processes)
     except UnknownLayout as error:
         return Answer(UNKNOWN, str(error), {"verdict": NOTHING_JUDGED, "problem": str(error)})
     except (AdviceError, NothingToJudge, SelectionError, UnknownFinding) as error:

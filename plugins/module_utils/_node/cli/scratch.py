@@ -52,54 +52,54 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
-    wanted = read_options(root)
-    if wanted is None:
+    options = read_options(root)
+    if options is None:
         reason = f"no {SETTINGS}: module hpcai.azure.nvme_raid writes it"
         return Answer(UNKNOWN, reason, {"state": "unknown", "reason": reason})
     if args.action != "down":
-        wanted = _as_promised(wanted, root)
+        options = _with_expected_count(options, root)
     if args.action == "status":
-        return _status(wanted, root, args.lock_timeout)
+        return _status(options, root, args.lock_timeout)
     if args.action == "up" and root.is_this_machine:
-        wait_for_disks(wanted, root, run, args.wait)
+        wait_for_disks(options, root, run, args.wait)
     goal = PRESENT if args.action == "up" else DOWN
-    done = ensure(goal, wanted, root, run, lock_timeout_s=args.lock_timeout, keeps_settings=True)
+    done = ensure(goal, options, root, run, lock_timeout_s=args.lock_timeout, keeps_settings=True)
     lines = [*done.steps, *(f"warning: {warning}" for warning in done.warnings)]
     lines.append(_summary(done) if goal == PRESENT else "the scratch is down")
     return Answer(GOOD, "\n".join(lines), _data(done, "up" if goal == PRESENT else "down"))
 
 
-def _as_promised(wanted: ScratchOptions, root: Root) -> ScratchOptions:
+def _with_expected_count(options: ScratchOptions, root: Root) -> ScratchOptions:
     """Hold the disks to the VM size's number where the settings name none; a size that is not known says nothing."""
     try:
-        return with_count(wanted, expected_disks(wanted, root))
+        return with_count(options, expected_disks(options, root))
     except (ConfigError, UnknownVmSize):
-        return wanted
+        return options
 
 
-def _status(wanted: ScratchOptions, root: Root, lock_timeout_s: float) -> Answer:
+def _status(options: ScratchOptions, root: Root, lock_timeout_s: float) -> Answer:
     try:
-        found = ensure(PRESENT, wanted, root, run, check=True, lock_timeout_s=lock_timeout_s, keeps_settings=True)
+        outcome = ensure(PRESENT, options, root, run, check=True, lock_timeout_s=lock_timeout_s, keeps_settings=True)
     except Refused as error:
         return Answer(BAD, f"refused: {error}", {"state": "refused", "reason": str(error)})
-    lines = [f"warning: {warning}" for warning in found.warnings]
-    if found.steps:
-        lines += ["the scratch is not up; 'hpcnode scratch up' would:", *(f"  {step}" for step in found.steps)]
-        return Answer(BAD, "\n".join(lines), _data(found, "not up"))
-    return Answer(GOOD, "\n".join([*lines, _summary(found)]), _data(found, "up"))
+    lines = [f"warning: {warning}" for warning in outcome.warnings]
+    if outcome.steps:
+        lines += ["the scratch is not up; 'hpcnode scratch up' would:", *(f"  {step}" for step in outcome.steps)]
+        return Answer(BAD, "\n".join(lines), _data(outcome, "not up"))
+    return Answer(GOOD, "\n".join([*lines, _summary(outcome)]), _data(outcome, "up"))
 
 
-def _summary(found: Outcome) -> str:
-    if not found.devices:
+def _summary(outcome: Outcome) -> str:
+    if not outcome.devices:
         return "no local NVMe disk is expected, and there is none"
-    size = f"{found.size_bytes / 1e12:.1f} TB" if found.size_bytes >= 1e11 else f"{found.size_bytes / 1e9:.1f} GB"
-    members = " ".join(device.rsplit("/", 1)[-1] for device in found.devices)
-    adopted = ", adopted" if found.adopted else ""
-    return f"{found.mountpoint} is up: {size} {found.filesystem} on {found.device} of {members}{adopted}"
+    size = f"{outcome.size_bytes / 1e12:.1f} TB" if outcome.size_bytes >= 1e11 else f"{outcome.size_bytes / 1e9:.1f} GB"
+    members = " ".join(device.rsplit("/", 1)[-1] for device in outcome.devices)
+    adopted = ", adopted" if outcome.adopted else ""
+    return f"{outcome.mountpoint} is up: {size} {outcome.filesystem} on {outcome.device} of {members}{adopted}"
 
 
-def _data(found: Outcome, state: str) -> dict[str, Any]:
-    return {"state": state, "warnings": list(found.warnings), **as_results(found)}
+def _data(outcome: Outcome, state: str) -> dict[str, Any]:
+    return {"state": state, "warnings": list(outcome.warnings), **as_results(outcome)}
 
 
 COMMAND = Command(

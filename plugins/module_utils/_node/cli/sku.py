@@ -18,7 +18,7 @@ from .command import GOOD, Answer, Command, UsageError
 
 _UNKNOWN = "unknown"
 _NONE = "none"
-_TOLD_APART = ("name", "thresholds", "contradictions", "sources")
+_SHOWN_SEPARATELY = ("name", "thresholds", "contradictions", "sources")
 
 _DESCRIPTION = """\
 Shows what a virtual machine of one size has: CPUs and NUMA nodes, GPUs and InfiniBand adapters with their PCI
@@ -50,9 +50,9 @@ def _execute(args: argparse.Namespace) -> Answer:
         data: dict[str, Any] = {"sizes": {name: facts_of(size) for name, size in sizes.items()}}
         text = _columns(_overview(sizes.values()))
     else:
-        size, found = size_facts(root, args.size)
-        data = {"vm_size": size.name, "origin": found.origin, "facts": facts_of(size)}
-        text = _one(size, found.origin, args.sources)
+        size, vm_size = size_facts(root, args.size)
+        data = {"vm_size": size.name, "origin": vm_size.origin, "facts": facts_of(size)}
+        text = _one(size, vm_size.origin, args.sources)
     if args.sources:
         data["sources"] = dict(SOURCES)
         if args.all:
@@ -87,7 +87,7 @@ def _one(size: VmSize, origin: str, with_sources: bool) -> str:
     facts = facts_of(size)
     rows: list[Sequence[str]] = []
     for key, value in facts.items():
-        if key not in _TOLD_APART:
+        if key not in _SHOWN_SEPARATELY:
             first, *others = _lines(key, value)
             rows.append((key, first, size.sources.get(key, "") if with_sources else ""))
             rows += [("", line, "") for line in others]
@@ -137,9 +137,9 @@ def _number(value: float) -> str:
 
 
 def _contradiction(entry: Mapping[str, Any]) -> str:
-    says = "; ".join(f"{letter}: {words}" for letter, words in entry["says"].items())
-    taken = f"{entry['taken']} was taken" if entry["taken"] else "none was taken"
-    return f"  {entry['about']}: {says}. Here {taken}: {entry['why']}"
+    statements = "; ".join(f"{letter}: {words}" for letter, words in entry["says"].items())
+    choice = f"{entry['taken']} was taken" if entry["taken"] else "none was taken"
+    return f"  {entry['about']}: {statements}. Here {choice}: {entry['why']}"
 
 
 def _used(size: VmSize) -> dict[str, str]:

@@ -100,15 +100,15 @@ def _spool(folder: str, root: Root) -> Answer:
 
 
 def _list(place: Place) -> Answer:
-    found = []
+    dumps = []
     for path in dumps_in(place.path):
         try:
             manifest = read_manifest(path)
         except Refused:
             continue
-        found.append({"dump": path, **{key: manifest[key] for key in ("cluster", "made_at", "slurm")}})
-    lines = [f"{one['dump']}  Slurm {one['slurm']}  {one['made_at']}" for one in found]
-    return Answer(GOOD, "\n".join(lines) or "no dump", {"dumps": found})
+        dumps.append({"dump": path, **{key: manifest[key] for key in ("cluster", "made_at", "slurm")}})
+    lines = [f"{one['dump']}  Slurm {one['slurm']}  {one['made_at']}" for one in dumps]
+    return Answer(GOOD, "\n".join(lines) or "no dump", {"dumps": dumps})
 
 
 COMMAND = Command(

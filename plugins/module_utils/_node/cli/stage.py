@@ -108,20 +108,20 @@ def _run(args: argparse.Namespace) -> Answer:
     from ..job.azcopy.work import keep
     from ..job.stage.apply import stage
 
-    wanted, tool = _prepare(args)
+    options, tool = _prepare(args)
     try:
-        listing = _agree(args, wanted, tool)
-        head = f"hpcnode stage: {wanted.word}: "
+        listing = _common_listing(args, options, tool)
+        head = f"hpcnode stage: {options.word}: "
         sys.stderr.write(f"{head}{len(listing.blobs)} blobs listed, listing {listing.digest}\n")
-        done = stage(wanted, tool, listing, lambda sight: _tell(f"{head}{sight.in_words()}\n"), args.every)
+        done = stage(options, tool, listing, lambda sight: _print_progress(f"{head}{sight.in_words()}\n"), args.every)
     except BaseException as error:
         raise _as_usage(_with_logs(error, tool)) from None
     if done.problem:
         keep(tool.folder)
     else:
         _sweep(tool)
-    data = {**asdict(done), "shard": list(wanted.shard)}
-    return Answer(BAD if done.problem else GOOD, f"{wanted.word}: {done.in_words()}", data)
+    data = {**asdict(done), "shard": list(options.shard)}
+    return Answer(BAD if done.problem else GOOD, f"{options.word}: {done.in_words()}", data)
 
 
 def _plan(args: argparse.Namespace) -> Answer:
@@ -129,15 +129,15 @@ def _plan(args: argparse.Namespace) -> Answer:
     from ..job.stage.options import names_for, paths_of, selected
     from ..job.stage.plan import quality_of
 
-    wanted, tool = _prepare(args)
+    options, tool = _prepare(args)
     from dataclasses import replace
 
     try:
-        listing = _listed(wanted, tool)
-        chosen = selected(listing.blobs, wanted.pattern)
-        paths_of(chosen, wanted.decompress)
-        count = wanted.shard[1]
-        shards = [names_for(chosen, replace(wanted, number=number))[0] for number in range(count)]
+        listing = _listed(options, tool)
+        chosen = selected(listing.blobs, options.pattern)
+        paths_of(chosen, options.decompress)
+        count = options.shard[1]
+        shards = [names_for(chosen, replace(options, number=number))[0] for number in range(count)]
     except BaseException as error:
         raise _as_usage(error) from None
     finally:
@@ -162,11 +162,11 @@ def _status(args: argparse.Namespace) -> Answer:
     from ..job.stage.manifest import read_manifests
     from ..job.stage.options import STATE
 
-    found = list(read_manifests(os.path.join(args.target, STATE)))
-    if not found:
+    manifests = list(read_manifests(os.path.join(args.target, STATE)))
+    if not manifests:
         return Answer(UNKNOWN, f"nothing was staged to {args.target}", {"shards": []})
     lines, shards = [], []
-    for header, staged in found:
+    for header, staged in manifests:
         total = sum(one.size for one in staged.values())
         lines.append(
             f"shard {header.number} of {header.count}: {len(staged)} files, {in_units(total)}, listing {header.digest}"
@@ -181,29 +181,28 @@ def _verify(args: argparse.Namespace) -> Answer:
     from ..job.stage.options import STATE
 
     try:
-        found = verify(args.target, os.path.join(args.target, STATE), args.full, args.workers or _workers())
+        result = verify(args.target, os.path.join(args.target, STATE), args.full, args.workers or _workers())
     except FileNotFoundError:
         return Answer(UNKNOWN, f"nothing was staged to {args.target}", {})
     except ValueError as error:
         raise _as_usage(error) from None
     how = "hashes" if args.full else "sizes"
-    text = (
-        f"{found.files} files, {in_units(found.size)} are as they were staged ({how} compared), listing {found.digest}"
-    )
-    if found.count:
-        more = f"\nand {found.count - len(found.problems)} more" if found.count > len(found.problems) else ""
-        text = "\n".join(found.problems) + more
-    return Answer(BAD if found.count else GOOD, text, asdict(found))
+    staged = f"{result.files} files, {in_units(result.size)}"
+    text = f"{staged} are as they were staged ({how} compared), listing {result.digest}"
+    if result.count:
+        more = f"\nand {result.count - len(result.problems)} more" if result.count > len(result.problems) else ""
+        text = "\n".join(result.problems) + more
+    return Answer(BAD if result.count else GOOD, text, asdict(result))
 
 
 def _clean(args: argparse.Namespace) -> Answer:
     from ..job.stage.options import STATE
 
     folder = os.path.join(args.target, STATE)
-    there = os.path.isdir(folder) and not os.path.islink(folder)
-    if there:
+    exists = os.path.isdir(folder) and not os.path.islink(folder)
+    if exists:
         shutil.rmtree(folder)
-    return Answer(GOOD, f"removed {folder}" if there else f"there is no {folder}", {"removed": there})
+    return Answer(GOOD, f"removed {folder}" if exists else f"there is no {folder}", {"removed": exists})
 
 
 def _make_folder(root: Root) -> Answer:
@@ -254,7 +253,7 @@ def _prepare(args: argparse.Namespace) -> tuple[StageOptions, Azcopy]:
     kind = args.credential or (SAS if args.sas_file else settings.credential)
     credential = credential_of(kind, args.client_id or settings.client_id, args.sas_file)
     folder = new_folder(_WORK, parent, str(number))
-    wanted = StageOptions(
+    options = StageOptions(
         place=place,
         target=os.path.abspath(args.target or "."),
         number=number,
@@ -266,29 +265,29 @@ def _prepare(args: argparse.Namespace) -> tuple[StageOptions, Azcopy]:
         processes=processes,
         workers=args.workers or _workers(),
     )
-    return wanted, Azcopy(folder, credential, limits, args.azcopy or settings.azcopy)
+    return options, Azcopy(folder, credential, limits, args.azcopy or settings.azcopy)
 
 
-def _agree(args: argparse.Namespace, wanted: StageOptions, tool: Azcopy) -> Listing:
+def _common_listing(args: argparse.Namespace, options: StageOptions, tool: Azcopy) -> Listing:
     """The listing that all nodes share; each its own where each has a disk of its own."""
     from ..job.azcopy.transfer import list_blobs
     from ..job.stage.listing import FILE, shared_listing, token_of
 
-    os.makedirs(wanted.state, exist_ok=True)
+    os.makedirs(options.state, exist_ok=True)
     token = "" if args.shard else token_of(os.environ)
-    first = wanted.number == 0 or wanted.everything
+    first = options.number == 0 or options.everything
     if args.relist and not token:
-        _remove(os.path.join(wanted.state, FILE))
+        _remove(os.path.join(options.state, FILE))
     return shared_listing(
-        wanted.state, first, token, lambda: list_blobs(tool, wanted.place), wanted.place.address, args.wait
+        options.state, first, token, lambda: list_blobs(tool, options.place), options.place.address, args.wait
     )
 
 
-def _listed(wanted: StageOptions, tool: Azcopy) -> Listing:
+def _listed(options: StageOptions, tool: Azcopy) -> Listing:
     from ..job.azcopy.transfer import list_blobs
     from ..job.stage.listing import Listing
 
-    return Listing(wanted.place.address, "", tuple(list_blobs(tool, wanted.place)))
+    return Listing(options.place.address, "", tuple(list_blobs(tool, options.place)))
 
 
 def _as_usage(error: BaseException) -> BaseException:
@@ -300,7 +299,7 @@ def _as_usage(error: BaseException) -> BaseException:
     return error
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     sys.stderr.write(line)
     sys.stderr.flush()
 

@@ -33,7 +33,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _execute(args: argparse.Namespace) -> Answer:
     try:
-        _wanted, result = disk.compare(Root(args.root), choose_interpreter(args.interpreter))
+        _expected, result = disk.compare(Root(args.root), choose_interpreter(args.interpreter))
     except ToolsError as error:
         return Answer(BAD, f"refused: {error}", {"changed": True, "reason": str(error)})
     if not result["changed"]:

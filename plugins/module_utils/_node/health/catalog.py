@@ -5,7 +5,7 @@
 """The health checks, by name, in the order in which they are run and shown.
 
 To add one: write a ``Check`` in the file of its subject in checks/, called as its name in capitals. Put it in its place
-in ``CATALOGUE``, and in ``BEFORE_A_JOB`` where it has the tier prolog, import its file below, and add the three tests
+in ``CATALOGUE``, and in ``PROLOG_NAMES`` where it has the tier prolog, import its file below, and add the three tests
 that tests/unit/.../health/test_catalog.py asks for: it fails, it passes, it cannot measure.
 """
 
@@ -123,7 +123,7 @@ CATALOGUE = (
 
 NAMES = tuple(name for name, _file in CATALOGUE)
 
-BEFORE_A_JOB = frozenset(
+PROLOG_NAMES = frozenset(
     (
         "vm_size",
         "gpu_count",
@@ -165,7 +165,7 @@ def all_checks() -> tuple[Check, ...]:
     return tuple(load(name) for name in NAMES)
 
 
-def chosen(tier: str, only: Sequence[str] = ()) -> tuple[Check, ...]:
+def select_checks(tier: str, only: Sequence[str] = ()) -> tuple[Check, ...]:
     """Return the checks of a tier in their order; of these names only, where there are any.
 
     :raises NoSuchCheck: a name is no check's, or the tier has none of them: a run without a check would find nothing.
@@ -173,11 +173,12 @@ def chosen(tier: str, only: Sequence[str] = ()) -> tuple[Check, ...]:
     for name in only:
         if name not in NAMES:
             raise NoSuchCheck(f"there is no check {name}: there are {', '.join(NAMES)}")
-    names = [name for name in NAMES if (not only or name in only) and (tier != PROLOG or name in BEFORE_A_JOB)]
-    found = tuple(check for check in map(load, names) if tier in check.tiers)
-    left = [name for name in only if name not in [check.name for check in found]]
-    if left:
-        raise NoSuchCheck(f"{', '.join(left)} is not in tier {tier}: 'hpcnode health --list' tells the tiers of each")
-    if not found:
+    names = [name for name in NAMES if (not only or name in only) and (tier != PROLOG or name in PROLOG_NAMES)]
+    checks = tuple(check for check in map(load, names) if tier in check.tiers)
+    missing = [name for name in only if name not in [check.name for check in checks]]
+    if missing:
+        others = ", ".join(missing)
+        raise NoSuchCheck(f"{others} is not in tier {tier}: 'hpcnode health --list' tells the tiers of each")
+    if not checks:
         raise NoSuchCheck(f"tier {tier} has no checks: this hpcnode is not whole, install it anew")
-    return found
+    return checks

@@ -118,7 +118,7 @@ class Answer:
     released: tuple[str, ...] = ()
 
 
-class CannotTell(RuntimeError):
+class CannotMeasure(RuntimeError):
     """A check may raise it where nothing can be measured; the message becomes the summary of an UNKNOWN."""
 
 
@@ -162,10 +162,10 @@ class Context:
     def known_size(self) -> VmSize:
         """The facts of the VM size, for a check that needs them.
 
-        :raises CannotTell: it is not known.
+        :raises CannotMeasure: it is not known.
         """
         if self.size is None:
-            raise CannotTell("the VM size of this machine is not known, so nothing says what it should have")
+            raise CannotMeasure("the VM size of this machine is not known, so nothing says what it should have")
         return self.size
 
 
@@ -282,23 +282,23 @@ def answer_as_dict(answer: Answer) -> dict[str, Any]:
     return asdict(answer)
 
 
-def answer_of(plain: Mapping[str, Any]) -> Answer:
+def answer_of(values: Mapping[str, Any]) -> Answer:
     """Return the answer that these plain values were."""
     known = {field.name for field in fields(Answer)}
-    given: dict[str, Any] = {key: value for key, value in plain.items() if key in known}
-    given["readings"] = tuple(Reading(**reading) for reading in plain["readings"])
-    given["findings"] = tuple(finding_of(finding) for finding in plain["findings"])
-    given["released"] = tuple(plain["released"])
+    given: dict[str, Any] = {key: value for key, value in values.items() if key in known}
+    given["readings"] = tuple(Reading(**reading) for reading in values["readings"])
+    given["findings"] = tuple(finding_of(finding) for finding in values["findings"])
+    given["released"] = tuple(values["released"])
     return Answer(**given)
 
 
-def finding_of(plain: Mapping[str, Any]) -> Finding:
+def finding_of(values: Mapping[str, Any]) -> Finding:
     """Return the finding that these plain values were, its words on one line.
 
     :raises TypeError: they were none.
     """
-    words = {key: " ".join(str(plain.get(key, "")).split()) for key in ("summary", "hint")}
-    return Finding(**{**plain, **words})
+    words = {key: " ".join(str(values.get(key, "")).split()) for key in ("summary", "hint")}
+    return Finding(**{**values, **words})
 
 
 def _require_valid(finding: Finding) -> None:

@@ -53,13 +53,13 @@ def load(*names: str) -> Any:
 
     :raises CudaError: none is; the message says why.
     """
-    said = ""
+    reason = ""
     for name in names:
         try:
             return ctypes.CDLL(name)
         except OSError as error:
-            said = str(error)
-    raise CudaError(NO_LIBRARY, f"{names[0]} cannot be used: {said}")
+            reason = str(error)
+    raise CudaError(NO_LIBRARY, f"{names[0]} cannot be used: {reason}")
 
 
 class Library:
@@ -84,11 +84,11 @@ class Library:
 
     def name_of(self, code: int) -> str:
         """Return the name of an error; its number where the library has none."""
-        said = ctypes.c_char_p()
+        text = ctypes.c_char_p()
         get_name = getattr(self._loaded, "cuGetErrorName", None)
-        if get_name is None or get_name(code, ctypes.byref(said)) or not said.value:
+        if get_name is None or get_name(code, ctypes.byref(text)) or not text.value:
             return f"error {code}"
-        return said.value.decode(errors="replace")
+        return text.value.decode(errors="replace")
 
 
 BUFFER = 512 << 20
@@ -149,7 +149,7 @@ class Device:
         finally:
             self.driver.call("cuMemFreeHost", pointer)
 
-    def can_reach(self, other: Device) -> bool:
+    def enable_peer_access(self, other: Device) -> bool:
         """Whether it can access the other GPU's memory; from then on it may."""
         able = ctypes.c_int()
         self.driver.call("cuDeviceCanAccessPeer", ctypes.byref(able), self._device, other._device)
@@ -200,13 +200,13 @@ def host_bandwidths(busid: str, cpus: CpuSet, library: str = DRIVER, size: int =
             os.sched_setaffinity(0, cpus)
         gpu = Device(busid, library)
         driver, length = gpu.driver, ctypes.c_size_t(size)
-        with gpu.memory(size) as there, gpu.host_memory(size) as here:
+        with gpu.memory(size) as gpu_buffer, gpu.host_memory(size) as host_buffer:
             return {
                 TO_GPU: gpu.bandwidth(
-                    lambda: driver.call("cuMemcpyHtoDAsync_v2", there, here, length, gpu.stream), size
+                    lambda: driver.call("cuMemcpyHtoDAsync_v2", gpu_buffer, host_buffer, length, gpu.stream), size
                 ),
                 TO_HOST: gpu.bandwidth(
-                    lambda: driver.call("cuMemcpyDtoHAsync_v2", here, there, length, gpu.stream), size
+                    lambda: driver.call("cuMemcpyDtoHAsync_v2", host_buffer, gpu_buffer, length, gpu.stream), size
                 ),
             }
     except CudaError as error:
@@ -233,7 +233,7 @@ def peer_bandwidths(busids: Sequence[str], library: str = DRIVER, size: int = BU
 
 
 def _read(reader: Device, owner: Device, size: int) -> float | None:
-    if not reader.can_reach(owner):
+    if not reader.enable_peer_access(owner):
         return None
     with owner.memory(size) as source, reader.memory(size) as target:
         arguments = (target, reader.context, source, owner.context, ctypes.c_size_t(size), reader.stream)
@@ -303,10 +303,10 @@ def _handle(gpu: Device, libraries: tuple[str, ...]) -> Iterator[Any]:
 
 def _wrong(gpu: Device, result: Any, edge: int, size: int) -> int:
     """Return how many elements are not the matrices' edge."""
-    with gpu.host_memory(size) as here:
-        gpu.driver.call("cuMemcpyDtoHAsync_v2", here, result, ctypes.c_size_t(size), gpu.stream)
+    with gpu.host_memory(size) as buffer:
+        gpu.driver.call("cuMemcpyDtoHAsync_v2", buffer, result, ctypes.c_size_t(size), gpu.stream)
         gpu.synchronize()
-        got = ctypes.string_at(here.value, size)
+        got = ctypes.string_at(buffer.value, size)
     # The upper half of the float, in the machine's order of bytes, which is little-endian on all of them.
     right = bytes(ctypes.c_float(edge))[2:]
     if got == right * (edge * edge):

@@ -20,13 +20,13 @@ from ..machine.pci import PciFacts, read_pci
 from ..machine.proc import ancestors, read_processes
 from ..machine.run import Result, last_line
 from ..sku.types import Threshold
-from .check import FAIL, UNKNOWN, WARN, CannotTell, Check, Context, Finding, Reading
+from .check import FAIL, UNKNOWN, WARN, CannotMeasure, Check, Context, Finding, Reading
 from .cuda import BROKEN
 
 DISTURBING: Mapping[str, Any] = {"while_busy": False}
-"""Of a check that must be alone: ``idle.must_be_idle`` asks for it."""
+"""Of a check that must be alone: ``must_be_idle`` asks for it."""
 WITH_PROGRAM: Mapping[str, Any] = {**DISTURBING, "program": ""}
-"""Of one that also runs a tool, which may lie elsewhere: ``tools.program_of`` asks for it."""
+"""Of one that also runs a tool, which may lie elsewhere: ``find_program`` asks for it."""
 
 
 _STEP = "slurmstepd: ["
@@ -39,27 +39,29 @@ def must_be_idle(context: Context, check: Check) -> None:
 
     The site's option ``while_busy`` of the check lets it go on at all times.
 
-    :raises CannotTell: a job runs here, or processes compute on the GPUs, or that cannot be told.
+    :raises CannotMeasure: a job runs here, or processes compute on the GPUs, or that cannot be told.
     """
     if context.option(check, "while_busy"):
         return
-    mine = ancestors(context.root, os.getpid())
+    own_chain = ancestors(context.root, os.getpid())
     steps = [
         process.command[len(_STEP) :].split("]")[0]
         for process in read_processes(context.root)
-        if process.command.startswith(_STEP) and process.pid not in mine and is_slurmstepd(context.root, process.pid)
+        if process.command.startswith(_STEP)
+        and process.pid not in own_chain
+        and is_slurmstepd(context.root, process.pid)
     ]
     if steps:
-        raise CannotTell(f"it would disturb job {steps[0]}, which runs here: drain the node and wait for its end")
+        raise CannotMeasure(f"it would disturb job {steps[0]}, which runs here: drain the node and wait for its end")
     if not nvidia_gpus(context.root):
         return
     computing = compute_processes(context.root)
     if computing is None:
-        raise CannotTell("whether somebody computes on the GPUs cannot be told: the driver does not say")
+        raise CannotMeasure("whether somebody computes on the GPUs cannot be told: the driver does not say")
     others = sorted(pid for pid in computing if pid != os.getpid())
     if others:
         which = ", ".join(map(str, others[:5])) + (" and more" if len(others) > 5 else "")
-        raise CannotTell(f"it would disturb what computes on the GPUs (process {which}): drain the node, or end it")
+        raise CannotMeasure(f"it would disturb what computes on the GPUs (process {which}): drain the node, or end it")
 
 
 OVERDUE, MISSING = 124, 127
@@ -71,7 +73,7 @@ _UNUSABLE = ("error while loading shared libraries", "No such file or directory"
 _FULL = ("out of memory", "Cannot allocate memory")
 
 
-def program_of(context: Context, check: Check, name: str, folders: Sequence[str] = ()) -> str | None:
+def find_program(context: Context, check: Check, name: str, folders: Sequence[str] = ()) -> str | None:
     """Return the path of a tool: the one in the site's option ``program``, else the first that is found.
 
     :param folders: where it is looked for before the folders of programs.
@@ -83,20 +85,20 @@ def program_of(context: Context, check: Check, name: str, folders: Sequence[str]
     return next((path for path in paths if context.root.exists(path)), None)
 
 
-def needed(context: Context, check: Check, name: str, folders: Sequence[str] = (), source: str = "") -> str:
+def required_program(context: Context, check: Check, name: str, folders: Sequence[str] = (), source: str = "") -> str:
     """Return the path of a tool without which nothing can be measured.
 
     :param source: where it comes from, for people.
-    :raises CannotTell: it is not there.
+    :raises CannotMeasure: it is not there.
     """
-    path = program_of(context, check, name, folders)
+    path = find_program(context, check, name, folders)
     if path is None:
         comes = f" ({source})" if source else ""
-        raise CannotTell(f"{name}{comes} is not installed, or set options.{check.name}.program in health_checks_*")
+        raise CannotMeasure(f"{name}{comes} is not installed, or set options.{check.name}.program in health_checks_*")
     return path
 
 
-def call(
+def run_tool(
     context: Context, command: Sequence[str], within_s: float, environment: Mapping[str, str] | None = None
 ) -> Result:
     """Run a tool, which is ended with exit status 124 when its time is over."""
@@ -106,7 +108,7 @@ def call(
     return context.run([*words, *command])
 
 
-def no_answer(context: Context, what: str, within_s: float, device: str = "") -> Finding:
+def timeout_finding(context: Context, what: str, within_s: float, device: str = "") -> Finding:
     """Return what it means that a measurement did not end in its time: twice running, it is the device's fault."""
     silent = _silent(what, device)
     before = bool(context.history.get(silent))
@@ -117,7 +119,7 @@ def no_answer(context: Context, what: str, within_s: float, device: str = "") ->
     return Finding(FAIL if before else UNKNOWN, words, device, hint)
 
 
-def answered(context: Context, what: str, device: str = "") -> None:
+def clear_timeout(context: Context, what: str, device: str = "") -> None:
     """Forget that a measurement did not end the last time."""
     if context.history.get(_silent(what, device)):
         context.history.keep(_silent(what, device), None)
@@ -127,7 +129,7 @@ def _silent(what: str, device: str) -> str:
     return f"silent: {what} {device}".strip()
 
 
-def refusal(context: Context, result: Result, what: str, within_s: float, device: str = "") -> Finding | None:
+def run_problem(context: Context, result: Result, what: str, within_s: float, device: str = "") -> Finding | None:
     """Return what is wrong with a run as such; None where it came to a good end.
 
     A tool that does not end in its time is UNKNOWN, and a FAIL when that happens twice running: then it is the device.
@@ -136,18 +138,18 @@ def refusal(context: Context, result: Result, what: str, within_s: float, device
     :param what: the tool and what it was to measure, for people.
     """
     if result.rc in (OVERDUE, KILLED_BY + 9):
-        return no_answer(context, what, within_s, device)
-    answered(context, what, device)
+        return timeout_finding(context, what, within_s, device)
+    clear_timeout(context, what, device)
     if result.rc == 0:
         return None
-    said = last_line(result)
-    whole = f"{result.stdout}\n{result.stderr}"
-    if result.rc in (126, MISSING) or any(words in whole for words in _UNUSABLE):
-        return Finding(UNKNOWN, f"{what} cannot be started: {said}", device, "Install it with its libraries")
-    if any(words in whole for words in _FULL):
+    reason = last_line(result)
+    output = f"{result.stdout}\n{result.stderr}"
+    if result.rc in (126, MISSING) or any(words in output for words in _UNUSABLE):
+        return Finding(UNKNOWN, f"{what} cannot be started: {reason}", device, "Install it with its libraries")
+    if any(words in output for words in _FULL):
         hint = "See what holds the memory: nvidia-smi, free"
-        return Finding(UNKNOWN, f"{what} found too little memory: {said}", device, hint)
-    return Finding(FAIL, f"{what} failed (exit status {result.rc}): {said}", device)
+        return Finding(UNKNOWN, f"{what} found too little memory: {reason}", device, hint)
+    return Finding(FAIL, f"{what} failed (exit status {result.rc}): {reason}", device)
 
 
 _NVIDIA = 0x10DE
@@ -156,12 +158,12 @@ _NVIDIA = 0x10DE
 def present_gpus(context: Context) -> list[PciFacts]:
     """Return the NVIDIA GPUs that PCI has, in their order.
 
-    :raises CannotTell: there is none.
+    :raises CannotMeasure: there is none.
     """
-    found = [device for device in read_pci(context.root) if device.is_gpu and device.vendor == _NVIDIA]
-    if not found:
-        raise CannotTell("PCI has no NVIDIA GPU, so there is nothing to be measured")
-    return found
+    gpus = [device for device in read_pci(context.root) if device.is_gpu and device.vendor == _NVIDIA]
+    if not gpus:
+        raise CannotMeasure("PCI has no NVIDIA GPU, so there is nothing to be measured")
+    return gpus
 
 
 def cpus_near(context: Context, gpu: PciFacts) -> CpuSet:
@@ -170,7 +172,7 @@ def cpus_near(context: Context, gpu: PciFacts) -> CpuSet:
     return next((node.cpus for node in nodes if node.id == gpu.numa_node), CpuSet())
 
 
-def ask_gpu(
+def measure_gpu(
     context: Context, what: str, within_s: float, function: Callable[[], Mapping[str, Any]], device: str = ""
 ) -> tuple[Mapping[str, Any], Finding | None]:
     """Return what a function of ``cuda`` measures, and what is wrong where it measures nothing.
@@ -180,10 +182,10 @@ def ask_gpu(
     try:
         answer = within(within_s, function)
     except Overdue:
-        return {}, no_answer(context, what, within_s, device)
+        return {}, timeout_finding(context, what, within_s, device)
     except Died as error:
         return {}, Finding(UNKNOWN, f"{what} could not be measured{_on(device)}: {error}", device)
-    answered(context, what, device)
+    clear_timeout(context, what, device)
     if "error" not in answer:
         return answer, None
     verdict = FAIL if answer["error"] in BROKEN else UNKNOWN
@@ -205,14 +207,14 @@ _TO_SIGMA = 0.6745
 _LEAST_FOR_OUTLIERS = 4
 
 
-def compared(readings: Sequence[Reading], threshold: Threshold | None, what: str, hint: str) -> list[Finding]:
+def limit_findings(readings: Sequence[Reading], threshold: Threshold | None, what: str, hint: str) -> list[Finding]:
     """Return a finding for each reading that misses its limit or is near it.
 
     :param readings: the values, whose ``limit`` is the threshold's.
     :param threshold: the limit; with ``warn`` None there is nothing near it.
     :param what: what was measured, for people.
     """
-    found = []
+    findings = []
     for reading in readings:
         value = float(reading.value)
         if threshold is None:
@@ -221,11 +223,11 @@ def compared(readings: Sequence[Reading], threshold: Threshold | None, what: str
         bound = "most" if threshold.at_most else "least"
         if _misses(value, threshold.limit, threshold.at_most):
             words = f"{figure}, and should be at {bound} {threshold.limit:g}"
-            found.append(Finding(FAIL, words, reading.device, hint))
+            findings.append(Finding(FAIL, words, reading.device, hint))
         elif threshold.warn is not None and _misses(value, threshold.warn, threshold.at_most):
             words = f"{figure}, near the limit of {threshold.limit:g}"
-            found.append(Finding(WARN, words, reading.device, "Watch it: good machines have a margin"))
-    return found
+            findings.append(Finding(WARN, words, reading.device, "Watch it: good machines have a margin"))
+    return findings
 
 
 def outliers(readings: Sequence[Reading], what: str) -> list[Finding]:
@@ -238,15 +240,15 @@ def outliers(readings: Sequence[Reading], what: str) -> list[Finding]:
         return []
     median = statistics.median(values)
     deviation = statistics.median(abs(value - median) for value in values)
-    found = []
+    findings = []
     for reading, value in zip(readings, values):
         behind = value - median if reading.at_most else median - value
         if behind > median * (MARGIN - 1) and _TO_SIGMA * behind > _SCORE * deviation:
             words = (
                 f"{what} of {reading.device} is {value:.4g} {reading.unit}, the median of this node's is {median:.4g}"
             )
-            found.append(Finding(WARN, words, reading.device, "Compare it with other nodes, and watch it"))
-    return found
+            findings.append(Finding(WARN, words, reading.device, "Compare it with other nodes, and watch it"))
+    return findings
 
 
 def _misses(value: float, limit: float, at_most: bool) -> bool:

@@ -33,7 +33,7 @@ LIMIT_S: Mapping[str, float] = {PROLOG: 10.0, PERIODIC: 38.0, EPILOG: 10.0, BOOT
 tier has the limits of its checks only."""
 GRACE_S = 0.5
 """What a check gets beyond its limit to answer that a tool of its own has not answered."""
-RUNNING = 2
+SILENT_RUNS_TO_FAIL = 2
 """How often running a driver or device must have been silent for that to be a failure."""
 
 
@@ -120,13 +120,13 @@ class _Tier:
             if answer:
                 answers[check.name] = answer
         while True:
-            left = [check for check in checks if check.name not in answers]
-            if not left:
+            pending = [check for check in checks if check.name not in answers]
+            if not pending:
                 return answers
-            if self._left() <= 0:
+            if self._remaining_s() <= 0:
                 words = f"the {LIMIT_S[self._tier]:g} s of tier {self._tier} were over before its turn"
-                return {**answers, **{check.name: not_run(words) for check in left}}
-            answers.update(self._by_a_child(left))
+                return {**answers, **{check.name: not_run(words) for check in pending}}
+            answers.update(self._by_a_child(pending))
 
     def _by_a_child(self, checks: Sequence[Check]) -> Iterator[tuple[str, Measured]]:
         """Yield what checks answer, up to the first one that does not, or for which there is no time left."""
@@ -137,9 +137,9 @@ class _Tier:
             return
         with working:
             for check in checks:
-                if self._left() <= 0:
+                if self._remaining_s() <= 0:
                     return
-                limit_s = min(check.limit_s, self._left())
+                limit_s = min(check.limit_s, self._remaining_s())
                 try:
                     message = working.answer(limit_s + GRACE_S)
                 except child.Overdue as error:
@@ -154,11 +154,11 @@ class _Tier:
         """Be the child."""
         gpus = self._machine.gpus(self._machine.root)
         for check in checks:
-            seconds = max(0.0, min(check.limit_s, self._left()))
+            seconds = max(0.0, min(check.limit_s, self._remaining_s()))
             history = self._known.history(check.name)
             yield as_message(measure(check, self._tier, self._machine, gpus, history, seconds, self._now, self._job))
 
-    def _left(self) -> float:
+    def _remaining_s(self) -> float:
         return self._deadline - time.monotonic()
 
 
@@ -188,14 +188,14 @@ def _without_measuring(check: Check, machine: Machine) -> Measured | None:
 def _judged(check: Check, measured: Measured, machine: Machine, known: State, boot_id: str, now: float) -> Result:
     answer = measured.answer
     times = known.unanswered.get(check.name, 0) + 1
-    if measured.silent and times >= RUNNING:
-        answer = replace(answer, findings=tuple(_broken(finding, times) for finding in answer.findings))
+    if measured.silent and times >= SILENT_RUNS_TO_FAIL:
+        answer = replace(answer, findings=tuple(_as_failure(finding, times) for finding in answer.findings))
     kept = state.latched_after(known.latched.get(check.name, ()), check, answer, boot_id, now)
-    held = () if check.name in machine.settings.off else state.unseen(kept, answer)
+    held = () if check.name in machine.settings.off else state.not_found_again(kept, answer)
     return judge(check, answer, machine.settings, held, measured.seconds, measured.details)
 
 
-def _broken(finding: Any, times: int) -> Any:
+def _as_failure(finding: Any, times: int) -> Any:
     """Not answering is an answer, the second time."""
     if finding.verdict != UNKNOWN:
         return finding

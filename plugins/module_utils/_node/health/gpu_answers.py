@@ -15,7 +15,7 @@ from typing import Callable, Union
 
 from ..machine.gpu import GpuError, GpuHealth
 from ..machine.gpu.facts import DIED, NO_ANSWER
-from .check import UNKNOWN, Answer, CannotTell, Context, Finding, Reading
+from .check import UNKNOWN, Answer, CannotMeasure, Context, Finding, Reading
 
 Observation = Union[Reading, Finding]
 Judge = Callable[[GpuHealth], Iterable[Observation]]
@@ -27,7 +27,7 @@ _SEE_COUNT = "Check gpu_count says what is the matter with it"
 def read_gpus(context: Context) -> tuple[GpuHealth, ...]:
     """Return the GPUs.
 
-    :raises CannotTell: the driver cannot be asked, or knows no GPU.
+    :raises CannotMeasure: the driver cannot be asked, or knows no GPU.
     :raises GpuError: it does not answer.
     """
     try:
@@ -35,9 +35,9 @@ def read_gpus(context: Context) -> tuple[GpuHealth, ...]:
     except GpuError as error:
         if error.kind in (NO_ANSWER, DIED):
             raise
-        raise CannotTell(f"the GPUs' driver cannot be asked: {error}") from None
+        raise CannotMeasure(f"the GPUs' driver cannot be asked: {error}") from None
     if not gpus:
-        raise CannotTell("the driver knows no GPU")
+        raise CannotMeasure("the driver knows no GPU")
     return gpus
 
 
@@ -47,10 +47,10 @@ def judge_each(context: Context, what: str, field: str, judge: Judge, good: str,
     :param what: what a GPU must tell, as words of a sentence.
     :param field: the field of ``GpuHealth`` that it is in.
     """
-    told: list[Observation] = []
+    observations: list[Observation] = []
     for gpu in read_gpus(context):
-        told += unreadable(gpu) or list(judge(gpu)) or [not_reported(gpu, what, field)]
-    return gather(told, good, limit)
+        observations += unreadable(gpu) or list(judge(gpu)) or [not_reported(gpu, what, field)]
+    return gather(observations, good, limit)
 
 
 def unreadable(gpu: GpuHealth) -> list[Observation]:
@@ -66,16 +66,16 @@ def not_reported(gpu: GpuHealth, what: str, field: str) -> Finding:
     return Finding(UNKNOWN, f"{gpu.label} does not tell {what}{why}", gpu.device)
 
 
-def gather(told: Sequence[Observation], good: str, limit: str = "") -> Answer:
+def gather(observations: Sequence[Observation], good: str, limit: str = "") -> Answer:
     """Return readings and findings as an answer."""
     return Answer(
         good,
-        tuple(one for one in told if isinstance(one, Reading)),
-        tuple(findings_in(told)),
+        tuple(one for one in observations if isinstance(one, Reading)),
+        tuple(findings_in(observations)),
         limit,
     )
 
 
-def findings_in(told: Iterable[Observation]) -> list[Finding]:
+def findings_in(observations: Iterable[Observation]) -> list[Finding]:
     """Return the findings without the readings."""
-    return [one for one in told if isinstance(one, Finding)]
+    return [one for one in observations if isinstance(one, Finding)]

@@ -20,7 +20,7 @@ from ..machine.root import Root
 LIMIT_S = 10.0
 """Seconds that one question may take: with persistence mode the driver answers in milliseconds, without it the first
 question starts all the GPUs."""
-PATIENCE_S = 2 * LIMIT_S + 8
+CHECK_LIMIT_S = 2 * LIMIT_S + 8
 """Seconds that a check needs which may be the first to ask: twice the limit, and to give up who does not answer."""
 
 _Answer = TypeVar("_Answer")
@@ -53,11 +53,11 @@ class Gpus:
 
     def versions(self) -> tuple[str, str]:
         """Return the versions of the driver and of its library, the latter empty where it cannot be told."""
-        return self._once("versions", lambda driver: driver.versions())
+        return self._cached("versions", lambda driver: driver.versions())
 
     def all(self) -> tuple[GpuHealth, ...]:
         """Return the GPUs' health, by index; those that cannot be read have ``problem`` set."""
-        return self._once("health", _read_health)
+        return self._cached("health", _read_health)
 
     def readable(self) -> tuple[GpuHealth, ...]:
         """Return the health of those GPUs that could be read."""
@@ -65,18 +65,18 @@ class Gpus:
 
     def links(self) -> tuple[NvLinks, ...]:
         """Return the state of the NVLinks of those GPUs that could be read."""
-        wanted = [gpu.index for gpu in self.readable()]
-        return self._once("links", lambda driver: driver.links(wanted) if wanted else ())
+        indexes = [gpu.index for gpu in self.readable()]
+        return self._cached("links", lambda driver: driver.links(indexes) if indexes else ())
 
     def inforoms(self) -> dict[int, bool | str | None]:
         """Return for each GPU that could be read whether its InfoROM is as it was written; None if that cannot be told,
         a text if asking failed."""
-        wanted = [gpu.index for gpu in self.readable()]
-        return self._once("inforoms", lambda driver: driver.inforoms(wanted) if wanted else {})
+        indexes = [gpu.index for gpu in self.readable()]
+        return self._cached("inforoms", lambda driver: driver.inforoms(indexes) if indexes else {})
 
     def facts(self) -> tuple[GpuFacts, ...]:
         """Return what ``gpu_clocks`` knows of the GPUs."""
-        return self._once("facts", lambda driver: driver.read())
+        return self._cached("facts", lambda driver: driver.read())
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -84,21 +84,21 @@ class Gpus:
             self._driver.close()
             self._driver = None
 
-    def _once(self, what: str, ask: Callable[[Driver], _Answer]) -> _Answer:
+    def _cached(self, what: str, ask: Callable[[Driver], _Answer]) -> _Answer:
         if "driver" in self._known:
             raise self._known["driver"]
         if what not in self._known:
             try:
-                self._known[what] = self._twice(ask)
+                self._known[what] = self._with_one_retry(ask)
             except GpuError as error:
                 # Who did not answer twice is not asked again in this run, whatever the question.
                 self._known["driver" if error.kind == NO_ANSWER else what] = error
-        found: _Answer | GpuError = self._known["driver" if "driver" in self._known else what]
-        if isinstance(found, GpuError):
-            raise found
-        return found
+        answer: _Answer | GpuError = self._known["driver" if "driver" in self._known else what]
+        if isinstance(answer, GpuError):
+            raise answer
+        return answer
 
-    def _twice(self, ask: Callable[[Driver], _Answer]) -> _Answer:
+    def _with_one_retry(self, ask: Callable[[Driver], _Answer]) -> _Answer:
         try:
             return ask(self._connected())
         except GpuError as error:

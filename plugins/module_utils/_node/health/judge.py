@@ -61,28 +61,28 @@ def judge(
 
     :param held: findings of earlier runs that are kept and were not found again.
     """
-    given = Result(check.name, PASS, answer.good or "as it should be", answer, seconds=seconds, details=details or {})
+    result = Result(check.name, PASS, answer.good or "as it should be", answer, seconds=seconds, details=details or {})
     if answer.skipped and not answer.findings and not held:
-        return replace(given, verdict=SKIP, summary=answer.skipped)
+        return replace(result, verdict=SKIP, summary=answer.skipped)
     answer = _with_numbers_only(answer)
     if not answer.findings and not answer.readings and not answer.skipped:
         nothing = Finding(UNKNOWN, "it measured nothing, which is a defect of this check")
         answer = replace(answer, findings=(nothing,))
-    softened = [_softened(check, finding, settings) for finding in (*answer.findings, *held)]
-    given = replace(given, answer=replace(answer, findings=tuple(softened)))
+    softened = [_with_warn_only(check, finding, settings) for finding in (*answer.findings, *held)]
+    result = replace(result, answer=replace(answer, findings=tuple(softened)))
     if not softened:
-        return given
+        return result
     verdict = worst([finding.verdict for finding in softened])
     # What the node is to blame for goes before what a user's job has left.
-    found = sorted(
+    deciding = sorted(
         (finding for finding in softened if finding.verdict == verdict), key=lambda finding: finding.cause == USER
     )
-    first = found[0]
-    of_first = [finding for finding in found if finding.cause == first.cause]
+    first = deciding[0]
+    of_first = [finding for finding in deciding if finding.cause == first.cause]
     action = max((_action(check, finding) for finding in of_first), key=ACTIONS.index)
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    more = f" (and {len(deciding) - 1} more)" if len(deciding) > 1 else ""
     return replace(
-        given,
+        result,
         verdict=verdict,
         summary=f"{first.summary}{more}",
         hint=first.hint or (CURES.get(action, "") if verdict == FAIL and first.cause == NODE else ""),
@@ -107,7 +107,7 @@ def _fault(check: Check, finding: Finding) -> str:
     return check.fault if finding.verdict == FAIL and finding.cause == NODE else ""
 
 
-def _softened(check: Check, finding: Finding, settings: Settings) -> Finding:
+def _with_warn_only(check: Check, finding: Finding, settings: Settings) -> Finding:
     if finding.verdict != FAIL or check.name not in settings.warn_only:
         return finding
     return replace(finding, verdict=WARN, hint=finding.hint or f"It is a warning only, by warn_only in {FILE}")

@@ -113,13 +113,13 @@ def look_for(context: Context, signs: Sequence[Sign], reading: str, good: str) -
     read = new_records(context)
     if read.records is None:
         return Answer(findings=read.findings)
-    found = matches(read.records, signs)
+    matched = matches(read.records, signs)
     findings = []
-    for sign, device in found:
-        stamps = [record.stamp for record in found[sign, device]]
+    for sign, device in matched:
+        stamps = [record.stamp for record in matched[sign, device]]
         if not sign.bearable or too_many(context.history, sign, device, stamps):
             findings.append(sign.finding(device))
-    count = sum(len(records) for records in found.values())
+    count = sum(len(records) for records in matched.values())
     return Answer(good, (Reading(reading, count),), (*dict.fromkeys(findings), *read.findings))
 
 
@@ -128,14 +128,14 @@ def matches(records: Iterable[Record], signs: Sequence[Sign]) -> dict[tuple[Sign
 
     A record is no more than one sign: the first that it fits.
     """
-    found: dict[tuple[Sign, str], list[Record]] = {}
+    matched: dict[tuple[Sign, str], list[Record]] = {}
     for record in records:
         for sign in signs:
             match = sign.pattern.match(record.text)
             if match:
-                found.setdefault((sign, next(filter(None, match.groups()), "")), []).append(record)
+                matched.setdefault((sign, next(filter(None, match.groups()), "")), []).append(record)
                 break
-    return found
+    return matched
 
 
 def too_many(history: History, sign: Sign, device: str, stamps: Sequence[int]) -> bool:

@@ -18,7 +18,7 @@ from ..machine.root import Root
 from ..machine.run import CommandFailed, Result
 from ..sku.lookup import UnknownVmSize
 from ..sku.types import VmSize
-from .check import FAIL, REBOOT, UNKNOWN, Answer, CannotTell, Check, Context, Finding, History, answer_as_dict
+from .check import FAIL, REBOOT, UNKNOWN, Answer, CannotMeasure, Check, Context, Finding, History, answer_as_dict
 from .gpus import Gpus
 from .settings import Settings
 
@@ -96,10 +96,10 @@ def measure(
     try:
         answer = check.measure(context)
         answer_as_dict(answer)
-        silent = run.silent and check.asks_device and _could_not_tell(answer)
+        silent = run.silent and check.asks_device and _is_unknown(answer)
     except GpuError as error:
         answer, silent = _of_the_driver(error, machine.size), error.kind in SILENT
-    except (CannotTell, ConfigError, UnknownVmSize, CommandFailed, OSError) as error:
+    except (CannotMeasure, ConfigError, UnknownVmSize, CommandFailed, OSError) as error:
         answer, silent = _unknown(str(error)), run.silent and check.asks_device
     except BaseException as error:
         words = f"{type(error).__name__}: {error}: this is a defect of hpcnode"
@@ -135,12 +135,12 @@ def _unknown(words: str, hint: str = "") -> Answer:
     return Answer(findings=(Finding(UNKNOWN, " ".join(words.split()), hint=hint),))
 
 
-def _could_not_tell(answer: Answer) -> bool:
+def _is_unknown(answer: Answer) -> bool:
     return any(finding.verdict == UNKNOWN for finding in answer.findings)
 
 
 def _of_the_driver(error: GpuError, size: VmSize | None) -> Answer:
-    """A driver that cannot work fails where GPUs are promised; all else could not be measured."""
+    """A driver that cannot work fails where GPUs are expected; all else could not be measured."""
     if error.kind in _BROKEN and size is not None and size.gpu_count:
         hint = "See 'dmesg' for why, then drain the node and restart the machine"
         return Answer(findings=(Finding(FAIL, str(error), hint=hint, action=REBOOT),))

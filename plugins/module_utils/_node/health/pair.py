@@ -85,7 +85,7 @@ def next_step(nodes: Sequence[str], trials: Iterable[Trial] = (), known_good: Se
     """
     if len({*nodes, *known_good}) < 2:
         raise ValueError("a run over several nodes needs two of them at least")
-    known = _Known(tuple(dict.fromkeys(nodes)), tuple(trials), tuple(dict.fromkeys(known_good)))
+    known = _Evidence(tuple(dict.fromkeys(nodes)), tuple(trials), tuple(dict.fromkeys(known_good)))
     groups: tuple[tuple[str, ...], ...] = tuple(known.pairs())
     failing: list[tuple[str, ...]] = []
     if not groups:
@@ -101,7 +101,7 @@ def next_step(nodes: Sequence[str], trials: Iterable[Trial] = (), known_good: Se
     )
 
 
-class _Known:
+class _Evidence:
     """What the trials say."""
 
     def __init__(self, nodes: tuple[str, ...], trials: tuple[Trial, ...], known_good: tuple[str, ...]) -> None:
@@ -161,7 +161,7 @@ class _Known:
                 free.remove(partner)
                 yield node, partner
         if not self.partners:
-            yield from self._among_themselves(alone)
+            yield from self._untried_pairs(alone)
         # What failed once between two good ones is tried once more.
         for first, second in self._links(1):
             if (first, second) not in self.links and first in free and second in free:
@@ -172,15 +172,15 @@ class _Known:
     def _in_pairs_so_far(self, node: str) -> int:
         return sum(node in trial.nodes and len(trial.members) == 2 for trial in self.trials)
 
-    def _among_themselves(self, nodes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def _untried_pairs(self, nodes: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield pairs that have not been tried, each node in one of them."""
         # The one that was left over last time comes first.
-        left = sorted(nodes, key=self._in_pairs_so_far)
-        while left:
-            node = left.pop(0)
-            partner = next((other for other in left if not self.tried((node, other))), None)
+        waiting = sorted(nodes, key=self._in_pairs_so_far)
+        while waiting:
+            node = waiting.pop(0)
+            partner = next((other for other in waiting if not self.tried((node, other))), None)
             if partner is not None:
-                left.remove(partner)
+                waiting.remove(partner)
                 yield node, partner
 
     def narrowed(self) -> tuple[tuple[tuple[str, ...], ...], list[tuple[str, ...]]]:
@@ -202,39 +202,40 @@ class _Known:
 
     def _smaller(self, group: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         """Return the groups that this one is to be cut into next; none where all were tried and worked."""
-        half = len(group) // 2
-        left, right = group[:half], group[half:]
+        middle = len(group) // 2
+        first, second = group[:middle], group[middle:]
+        quarter = middle // 2
         for one, other in (
-            (left, right),
-            (left[: half // 2] + right[: half // 2], left[half // 2 :] + right[half // 2 :]),
-            (left[: half // 2] + right[half // 2 :], left[half // 2 :] + right[: half // 2]),
+            (first, second),
+            (first[:quarter] + second[:quarter], first[quarter:] + second[quarter:]),
+            (first[:quarter] + second[quarter:], first[quarter:] + second[:quarter]),
         ):
-            cut = tuple(part for part in (one, other) if len(part) > 1 and part != group and not self.tried(part))
+            cut = tuple(half for half in (one, other) if len(half) > 1 and half != group and not self.tried(half))
             if cut:
                 return cut
         return ()
 
 
-def _words(known: _Known, groups: Sequence[Sequence[str]], failing: Sequence[Sequence[str]]) -> str:
-    said = []
+def _words(known: _Evidence, groups: Sequence[Sequence[str]], failing: Sequence[Sequence[str]]) -> str:
+    clauses = []
     if known.bad:
-        said.append(f"{_listed(known.bad)} {'fails' if len(known.bad) == 1 else 'fail'} with each node tried")
-    said += [f"{first} and {second} work with others, but not with each other" for first, second in known.links]
-    said += [f"{_listed(group)} fail together, and no smaller group of them was seen to fail" for group in failing]
+        clauses.append(f"{_listed(known.bad)} {'fails' if len(known.bad) == 1 else 'fail'} with each node tried")
+    clauses += [f"{first} and {second} work with others, but not with each other" for first, second in known.links]
+    clauses += [f"{_listed(group)} fail together, and no smaller group of them was seen to fail" for group in failing]
     if groups:
-        said.append(f"{len(groups)} {'group' if len(groups) == 1 else 'groups'} to try next")
+        clauses.append(f"{len(groups)} {'group' if len(groups) == 1 else 'groups'} to try next")
     elif known.suspects and not known.partners and _failed_at_all(known):
-        said.append(
+        clauses.append(
             "no two nodes work together: two nodes need a third, good one to compare with"
             if len(known.nodes) == 2
             else "no two nodes work together: look at what all share: settings, program, network"
         )
     elif known.suspects:
-        said.append(f"nothing can be said of {_listed(known.suspects)}: too few runs with good nodes came about")
-    return "; ".join(said) or "all nodes work with each other"
+        clauses.append(f"nothing can be said of {_listed(known.suspects)}: too few runs with good nodes came about")
+    return "; ".join(clauses) or "all nodes work with each other"
 
 
-def _failed_at_all(known: _Known) -> bool:
+def _failed_at_all(known: _Evidence) -> bool:
     return any(len(trial.members) == 2 for trial in known.failed)
 
 

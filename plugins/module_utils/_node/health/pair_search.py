@@ -115,18 +115,18 @@ def trial(nodes: Sequence[str], rc: int, stdout: str, stderr: str, limit: float 
     """
     members = tuple(nodes)
     outcome = nccl_tests.parse(stdout)
-    said = f"{stdout}\n{stderr}"
+    output = f"{stdout}\n{stderr}"
     if outcome.wrong:
         return Trial(members, FAIL, outcome.bus_bandwidth, f"{outcome.wrong} wrong values")
-    if rc in _UNUSABLE or any(words in said for words in _NOT_THE_NODES):
+    if rc in _UNUSABLE or any(words in output for words in _NOT_THE_NODES):
         return Trial(members, UNKNOWN, None, _last(stderr) or _last(stdout) or "it was not started")
     if rc in (124, 137):
         if _QUEUED in stderr and _ALLOCATED not in stderr:
             return Trial(members, UNKNOWN, None, "it waited for the nodes until its time was over")
         return Trial(members, FAIL, None, "it did not end in its time")
     if rc:
-        own = _failure(stderr) or _last(stderr, _OF_SLURM) or _last(stdout)
-        return Trial(members, FAIL, None, own or _last(stderr) or f"exit status {rc}")
+        reason = _failure(stderr) or _last(stderr, _OF_SLURM) or _last(stdout)
+        return Trial(members, FAIL, None, reason or _last(stderr) or f"exit status {rc}")
     value = outcome.bus_bandwidth
     if value is None:
         return Trial(members, UNKNOWN, None, "it ended well, but printed no bandwidth")
@@ -160,7 +160,7 @@ RunFor = Callable[[Sequence[str], float], Result]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RunOptions:
     """How to measure.
 
     :ivar gpus: GPUs of a node; each gets a task of its own.
@@ -182,7 +182,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What came of it."""
 
     trials: tuple[Trial, ...]
@@ -190,13 +190,13 @@ class Found:
     rounds: int
 
 
-def left_out(known: Mapping[str, NodeState], jobs: Iterable[Job], names: Iterable[str]) -> dict[str, str]:
+def unavailable_nodes(known: Mapping[str, NodeState], jobs: Iterable[Job], names: Iterable[str]) -> dict[str, str]:
     """Return the nodes that cannot be measured now, with the reason. Pure. No job is ever disturbed."""
-    there = list(jobs)
+    running = list(jobs)
     reasons: dict[str, str] = {}
     for name in names:
         node = known.get(name)
-        busy = [str(job) for job in there if name in job.nodes]
+        busy = [str(job) for job in running if name in job.nodes]
         if node is None:
             reasons[name] = "slurmctld does not know it"
         elif busy:
@@ -211,7 +211,7 @@ def left_out(known: Mapping[str, NodeState], jobs: Iterable[Job], names: Iterabl
     return reasons
 
 
-def search(nodes: Sequence[str], wanted: Wanted, run: RunFor, known_good: Sequence[str] = ()) -> Found:
+def search(nodes: Sequence[str], options: RunOptions, run: RunFor, known_good: Sequence[str] = ()) -> SearchResult:
     """Run pairs, and then what they give rise to, until there is nothing more to learn. Where all pairs work, all nodes
     together are tried at last: some faults show only there.
 
@@ -227,31 +227,31 @@ def search(nodes: Sequence[str], wanted: Wanted, run: RunFor, known_good: Sequen
             untried = all(done.members != frozenset(everybody) for done in trials)
             sound = not (step.bad or step.links or step.unclear or step.groups_failing)
             if len(everybody) < 3 or not untried or not sound:
-                return Found(tuple(trials), step, rounds)
+                return SearchResult(tuple(trials), step, rounds)
             groups = (everybody,)
         rounds += 1
         with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(groups))) as pool:
-            trials += pool.map(lambda group: _try(group, wanted, run), groups)
+            trials += pool.map(lambda group: _try(group, options, run), groups)
 
 
 def in_words(done: Trial) -> str:
     """Return a run in one line, for people."""
-    told = done.why or (f"{done.value:.4g} GB/s" if done.value is not None else "")
-    return f"{compress(sorted(done.nodes))}: {done.verdict}" + (f", {told}" if told else "")
+    detail = done.why or (f"{done.value:.4g} GB/s" if done.value is not None else "")
+    return f"{compress(sorted(done.nodes))}: {done.verdict}" + (f", {detail}" if detail else "")
 
 
-def _try(group: Sequence[str], wanted: Wanted, run: RunFor) -> Trial:
+def _try(group: Sequence[str], options: RunOptions, run: RunFor) -> Trial:
     words = command(
         group,
-        wanted.gpus,
-        wanted.size,
-        program=wanted.program,
-        environment=wanted.environment,
-        limit_s=wanted.seconds,
-        mpi=wanted.mpi,
-        options=wanted.srun,
+        options.gpus,
+        options.size,
+        program=options.program,
+        environment=options.environment,
+        limit_s=options.seconds,
+        mpi=options.mpi,
+        options=options.srun,
     )
-    done = run(words, wanted.seconds + _SPARE_S)
+    done = run(words, options.seconds + _SPARE_S)
     # The known limits are those of two nodes.
-    limit = wanted.at_least if len(group) == 2 else None
-    return trial(group, done.rc, done.stdout, done.stderr, limit, wanted.gpus)
+    limit = options.at_least if len(group) == 2 else None
+    return trial(group, done.rc, done.stdout, done.stderr, limit, options.gpus)

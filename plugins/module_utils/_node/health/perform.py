@@ -13,14 +13,14 @@ from typing import Any
 
 from ..machine.root import Root
 from . import prometheus, record
-from .catalog import chosen
+from .catalog import select_checks
 from .check import FAIL, PROLOG, SKIP, UNKNOWN, WARN, Check, Result
 from .engine import TierRun, machine_of, run_tier
 from .judge import worst
 from .measure import Machine, TimedRun
 from .settings import source_in_words
 
-GOOD, BAD, COULD_NOT_TELL = 0, 1, 2
+GOOD, BAD, INDETERMINATE = 0, 1, 2
 """Exit statuses, as hpcnode has them."""
 
 
@@ -32,7 +32,7 @@ def status_of(run: TierRun) -> int:
     if FAIL in verdicts:
         return BAD
     # Where all checks were skipped, nothing was found to be good.
-    return COULD_NOT_TELL if UNKNOWN in verdicts or not set(verdicts) - {SKIP} else GOOD
+    return INDETERMINATE if UNKNOWN in verdicts or not set(verdicts) - {SKIP} else GOOD
 
 
 def as_document(run: TierRun, node: Mapping[str, str]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def as_document(run: TierRun, node: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _of_check(result: Result) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": result.name,
         "verdict": result.verdict,
         "summary": result.summary,
@@ -63,7 +63,7 @@ def _of_check(result: Result) -> dict[str, Any]:
         "findings": [asdict(finding) for finding in result.answer.findings],
         "readings": [asdict(reading) for reading in result.answer.readings],
     }
-    return {**told, "details": dict(result.details)} if result.details else told
+    return {**entry, "details": dict(result.details)} if result.details else entry
 
 
 def of_check(check: Check, machine: Machine) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Performed:
     document: dict[str, Any]
 
     @property
-    def whole(self) -> dict[str, Any]:
+    def recorded_document(self) -> dict[str, Any]:
         """The document with what the frame of hpcnode sets, as the record has it."""
         return record.with_header(self.status, self.document)
 
@@ -122,7 +122,7 @@ def perform(tier: str, only: Sequence[str], root: Root, run: TimedRun, collectio
     :raises NoSuchCheck: a name is no check's, or none of the tier's.
     :raises KeyboardInterrupt: this process was told to end.
     """
-    checks = chosen(tier, only)
+    checks = select_checks(tier, only)
     machine = machine_of(root, run)
     done = run_tier(tier, checks, machine, job)
     node = record.node_of(root, machine.size.name if machine.size else "", collection)

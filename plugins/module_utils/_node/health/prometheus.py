@@ -68,8 +68,8 @@ def as_text(document: Mapping[str, Any]) -> str:
     for name, samples in _metrics(document).items():
         lines += [f"# HELP hpcai_health_{name} {_HELP[name]}", f"# TYPE hpcai_health_{name} gauge"]
         for labels, value in samples.items():
-            told = ",".join(f'{label}="{words.translate(_ESCAPES)}"' for label, words in labels)
-            lines.append(f"hpcai_health_{name}{{{told}}} {_number(value)}")
+            labelled = ",".join(f'{label}="{words.translate(_ESCAPES)}"' for label, words in labels)
+            lines.append(f"hpcai_health_{name}{{{labelled}}} {_number(value)}")
     return "\n".join(lines) + "\n"
 
 
@@ -110,13 +110,13 @@ def _limits(which: Labels, readings: Sequence[Mapping[str, Any]]) -> Samples:
     of_name: dict[str, list[float | None]] = {}
     for one in readings:
         of_name.setdefault(one["name"], []).append(one["limit"])
-    found = {}
+    limit_samples = {}
     for one in readings:
         if one["limit"] is not None:
             limits = of_name[one["name"]]
             labels = _labels(one, with_device=len(limits) == 1 or len(set(limits)) > 1)
-            found[(*which, *labels, ("bound", "max" if one["at_most"] else "min"))] = float(one["limit"])
-    return found
+            limit_samples[(*which, *labels, ("bound", "max" if one["at_most"] else "min"))] = float(one["limit"])
+    return limit_samples
 
 
 def _number(value: float) -> str:

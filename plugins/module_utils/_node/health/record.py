@@ -83,9 +83,9 @@ def _path(tier: str) -> str:
 def _node_name(root: Root) -> str:
     """What slurmd is called: as its environment file tells it, else as was found out at the last start."""
     try:
-        told = slurmd_env.read(root)
-        if told:
-            return told.node_name
+        env = slurmd_env.read(root)
+        if env:
+            return env.node_name
         joining = remembered(root)
     except ConfigError:
         return ""

@@ -30,38 +30,38 @@ def read_settings(root: Root) -> Settings:
 
     :raises ConfigError: the file cannot be used, or names what no check knows; the message says what to do.
     """
-    said = read_config(root, CONFIG) or {}
-    wrong = list(problems_of(said))
+    settings = read_config(root, CONFIG) or {}
+    wrong = list(problems_of(settings))
     if wrong:
         raise ConfigError(f"{root.at(FILE)}: {'; '.join(wrong)}: {_MEND}.")
     return Settings(
-        off=tuple(said.get(OFF) or ()),
-        warn_only=tuple(said.get("warn_only") or ()),
-        limits=said.get("limits") or {},
-        options=said.get("options") or {},
-        prometheus=said.get("prometheus"),
+        off=tuple(settings.get(OFF) or ()),
+        warn_only=tuple(settings.get("warn_only") or ()),
+        limits=settings.get("limits") or {},
+        options=settings.get("options") or {},
+        prometheus=settings.get("prometheus"),
     )
 
 
-def problems_of(said: Mapping[str, Any], off: str = OFF) -> Iterator[str]:
+def problems_of(settings: Mapping[str, Any], off: str = OFF) -> Iterator[str]:
     """Yield what is wrong with settings, each in words that begin with the key.
 
     :param off: the name of the key ``OFF``.
     """
-    yield from unknown_names("", said, (off, "warn_only", "limits", "options", "prometheus"), "key")
+    yield from unknown_names("", settings, (off, "warn_only", "limits", "options", "prometheus"), "key")
     for key in (off, "warn_only"):
-        listed = said.get(key) or []
+        listed = settings.get(key) or []
         if _is_list_of_strings(listed):
             yield from unknown_names(f"{key}: ", listed, catalog.NAMES, "check")
         else:
             yield f"{key} is no list of names of checks"
-    if said.get("limits") or said.get("options"):
+    if settings.get("limits") or settings.get("options"):
         # Not before: a job waits for its prolog, which reads the settings and loads the checks of its tier only.
         checks = catalog.all_checks()
         limits = dict.fromkeys(name for check in checks for name in check.limits)
-        yield from _limit_problems(said.get("limits") or {}, limits)
-        yield from _option_problems(said.get("options") or {}, {check.name: check.options for check in checks})
-    folder = said.get("prometheus")
+        yield from _limit_problems(settings.get("limits") or {}, limits)
+        yield from _option_problems(settings.get("options") or {}, {check.name: check.options for check in checks})
+    folder = settings.get("prometheus")
     if folder is not None and (not isinstance(folder, str) or (folder and not folder.startswith("/"))):
         yield f"prometheus is {folder!r} and no absolute path of a folder"
 
@@ -100,10 +100,10 @@ def unknown_names(where: str, names: Collection[object], known: Collection[str],
     """
     for name in names:
         if name not in known:
-            yield f"{where}there is no {what} {name}{_instead(str(name), known)}"
+            yield f"{where}there is no {what} {name}{_suggestion(str(name), known)}"
 
 
-def _instead(name: str, known: Collection[str]) -> str:
+def _suggestion(name: str, known: Collection[str]) -> str:
     # Not above: a job waits for its prolog.
     import difflib
 

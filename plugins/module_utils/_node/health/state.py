@@ -67,10 +67,10 @@ def latched_in_boot(kept: Iterable[Latched], boot_id: str) -> tuple[Latched, ...
     return tuple(latched for latched in kept if not boot_id or latched.boot_id == boot_id)
 
 
-def unseen(kept: Iterable[Latched], answer: Answer) -> tuple[Finding, ...]:
+def not_found_again(kept: Iterable[Latched], answer: Answer) -> tuple[Finding, ...]:
     """Return what is kept and was not found again."""
-    seen = {_identity(finding) for finding in answer.findings}
-    return tuple(latched.finding for latched in kept if _identity(latched.finding) not in seen)
+    found_again = {_identity(finding) for finding in answer.findings}
+    return tuple(latched.finding for latched in kept if _identity(latched.finding) not in found_again)
 
 
 def _identity(finding: Finding) -> tuple[str, str, str]:

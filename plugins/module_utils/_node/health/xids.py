@@ -58,11 +58,11 @@ class Xid:
 def _all(
     severity: str, action: str, sources: str, meanings: Mapping[int | tuple[int, ...], str], cause: str = NODE
 ) -> dict[int, Xid]:
-    found = {}
+    xids = {}
     for numbers, meaning in meanings.items():
         for number in numbers if isinstance(numbers, tuple) else (numbers,):
-            found[number] = Xid(number, meaning, severity, action, sources, cause)
-    return found
+            xids[number] = Xid(number, meaning, severity, action, sources, cause)
+    return xids
 
 
 _COPY_ENGINES = (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))

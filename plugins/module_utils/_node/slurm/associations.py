@@ -58,7 +58,7 @@ class Step:
     after: str
 
 
-def wanted_book(accounts: Mapping[str, Any], qos: Mapping[str, Any]) -> Book:
+def desired_book(accounts: Mapping[str, Any], qos: Mapping[str, Any]) -> Book:
     """Return what the settings ask for.
 
     :raises BadSetting: they make no sense.
@@ -67,11 +67,11 @@ def wanted_book(accounts: Mapping[str, Any], qos: Mapping[str, Any]) -> Book:
     # sacctmgr writes all names in lower case.
     for name, given in qos.items():
         book.qos[str(name).lower()] = given_settings(f"QOS {name}", _mapping(f"QOS {name}", given), QOS)
-    _take(book, accounts, _KEPT_ACCOUNT)
+    _add_accounts(book, accounts, _KEPT_ACCOUNT)
     return book
 
 
-def _take(book: Book, accounts: Mapping[str, Any], parent: str) -> None:
+def _add_accounts(book: Book, accounts: Mapping[str, Any], parent: str) -> None:
     for spelled, settings in accounts.items():
         name = str(spelled).lower()
         where = f"account {name}"
@@ -82,19 +82,19 @@ def _take(book: Book, accounts: Mapping[str, Any], parent: str) -> None:
             book.accounts[name] = parent
         users = _pop(given, "users") or {}
         children = _pop(given, "accounts") or {}
-        told = ((key, _pop(given, key)) for key in ("description", "organization"))
-        book.described[name] = {key: str(value).lower() for key, value in told if value is not None}
+        texts = ((key, _pop(given, key)) for key in ("description", "organization"))
+        book.described[name] = {key: str(value).lower() for key, value in texts if value is not None}
         book.limits[(name,)] = given_settings(where, dict(given.values()), ASSOCIATION)
         if not isinstance(users, Mapping):
             users = {user: {} for user in users}
-        for user, own in users.items():
-            _take_user(book, name, str(user).lower(), _mapping(f"user {user} of {where}", own))
-        _take(book, _mapping(f"accounts below {name}", children), name)
+        for user, user_settings in users.items():
+            _add_user(book, name, str(user).lower(), _mapping(f"user {user} of {where}", user_settings))
+        _add_accounts(book, _mapping(f"accounts below {name}", children), name)
 
 
-def _take_user(book: Book, account: str, user: str, own: Mapping[str, Any]) -> None:
+def _add_user(book: Book, account: str, user: str, settings: Mapping[str, Any]) -> None:
     where = f"user {user} of account {account}"
-    given = _by_lower(own)
+    given = _by_lower(settings)
     is_default, level = _pop(given, "default"), _pop(given, "adminlevel")
     if level is not None:
         named = next((one for one in _ADMIN_LEVELS if one.lower() == str(level).lower()), None)
@@ -167,61 +167,61 @@ def _settings(known: Mapping[str, int], values: Sequence[str]) -> dict[str, str]
     return {name: canonical(name, kind, value) for (name, kind), value in zip(known.items(), values)}
 
 
-def plan(cluster: str, found: Book, wanted: Book, purge: bool = False) -> tuple[Step, ...]:
+def plan(cluster: str, current: Book, desired: Book, purge: bool = False) -> tuple[Step, ...]:
     """Return what to do, in order. Pure."""
     steps: list[Step] = []
-    if not found.has_cluster:
+    if not current.has_cluster:
         steps.append(Step(("add", "cluster", cluster), "", f"cluster {cluster}"))
-    steps += _plan_qos(found, wanted)
-    for name in wanted.described:
-        steps += _plan_account(cluster, found, wanted, name)
-    for key in wanted.limits:
+    steps += _plan_qos(current, desired)
+    for name in desired.described:
+        steps += _plan_account(cluster, current, desired, name)
+    for key in desired.limits:
         if len(key) == 2:
-            steps += _plan_user(cluster, found, wanted, key)
-    steps += _plan_people(cluster, found, wanted, purge)
+            steps += _plan_user(cluster, current, desired, key)
+    steps += _plan_people(cluster, current, desired, purge)
     if purge:
-        steps += _plan_purge(cluster, found, wanted)
+        steps += _plan_purge(cluster, current, desired)
     return tuple(steps)
 
 
-def _plan_qos(found: Book, wanted: Book) -> Iterable[Step]:
+def _plan_qos(current: Book, desired: Book) -> Iterable[Step]:
     # All names first: one may preempt another that comes later.
-    for name in wanted.qos:
-        if name not in found.qos:
+    for name in desired.qos:
+        if name not in current.qos:
             yield Step(("add", "qos", name), "", f"QOS {name}")
-    for name, settings in wanted.qos.items():
+    for name, settings in desired.qos.items():
         words = ("modify", "qos", "where", f"name={name}", "set")
-        yield from _change(f"QOS {name}", QOS, found.qos.get(name, {}), settings, words)
+        yield from _change(f"QOS {name}", QOS, current.qos.get(name, {}), settings, words)
 
 
-def _plan_account(cluster: str, found: Book, wanted: Book, name: str) -> Iterable[Step]:
+def _plan_account(cluster: str, current: Book, desired: Book, name: str) -> Iterable[Step]:
     words: tuple[str, ...]
-    told = wanted.described[name]
-    parent = wanted.accounts.get(name)
-    if parent is not None and name not in found.accounts:
+    texts = desired.described[name]
+    parent = desired.accounts.get(name)
+    if parent is not None and name not in current.accounts:
         words = ("add", "account", name, f"cluster={cluster}", f"parent={parent}")
-        yield Step((*words, *(f"{k.title()}={v}" for k, v in told.items())), "", f"account {name} of {parent}")
+        yield Step((*words, *(f"{k.title()}={v}" for k, v in texts.items())), "", f"account {name} of {parent}")
     else:
-        known = found.described.get(name, {})
-        if parent is not None and found.accounts[name] != parent:
+        known = current.described.get(name, {})
+        if parent is not None and current.accounts[name] != parent:
             words = ("modify", "account", "where", f"name={name}", f"cluster={cluster}", "set", f"parent={parent}")
-            yield Step(words, f"account {name} of {found.accounts[name]}", f"account {name} of {parent}")
-        for key, value in told.items():
+            yield Step(words, f"account {name} of {current.accounts[name]}", f"account {name} of {parent}")
+        for key, value in texts.items():
             if known.get(key, "") != value:
                 words = ("modify", "account", "where", f"name={name}", "set", f"{key.title()}={value}")
                 yield Step(words, f"account {name}: {key} {known.get(key, '')}", f"account {name}: {key} {value}")
     words = ("modify", "account", "where", f"name={name}", f"cluster={cluster}", "set")
-    before = found.limits.get((name,), {})
-    yield from _change(f"account {name}", ASSOCIATION, before, wanted.limits[(name,)], words)
+    before = current.limits.get((name,), {})
+    yield from _change(f"account {name}", ASSOCIATION, before, desired.limits[(name,)], words)
 
 
-def _plan_user(cluster: str, found: Book, wanted: Book, key: Key) -> Iterable[Step]:
+def _plan_user(cluster: str, current: Book, desired: Book, key: Key) -> Iterable[Step]:
     account, user = key
     label = f"user {user} of account {account}"
-    if key not in found.limits:
+    if key not in current.limits:
         yield Step(("add", "user", user, f"account={account}", f"cluster={cluster}"), "", label)
     words = ("modify", "user", "where", f"name={user}", f"account={account}", f"cluster={cluster}", "set")
-    yield from _change(label, ASSOCIATION, found.limits.get(key, {}), wanted.limits[key], words)
+    yield from _change(label, ASSOCIATION, current.limits.get(key, {}), desired.limits[key], words)
 
 
 def _change(
@@ -238,15 +238,15 @@ def _change(
         )
 
 
-def _plan_people(cluster: str, found: Book, wanted: Book, purge: bool) -> Iterable[Step]:
+def _plan_people(cluster: str, current: Book, desired: Book, purge: bool) -> Iterable[Step]:
     words: tuple[str, ...]
-    for user in dict.fromkeys(key[1] for key in wanted.limits if len(key) == 2):
-        mine = [key[0] for key in wanted.limits if key[1:] == (user,)]
+    for user in dict.fromkeys(key[1] for key in desired.limits if len(key) == 2):
+        accounts = [key[0] for key in desired.limits if key[1:] == (user,)]
         # Of a user who is new, sacctmgr takes the first account.
-        before = found.defaults.get(user, mine[0])
+        before = current.defaults.get(user, accounts[0])
         # A user without a default account, which a purge may leave, could start no job without naming one.
-        stays = before in mine or (not purge and (before, user) in found.limits)
-        account = wanted.defaults.get(user, before if stays else mine[0])
+        stays = before in accounts or (not purge and (before, user) in current.limits)
+        account = desired.defaults.get(user, before if stays else accounts[0])
         if before != account:
             words = (
                 "modify",
@@ -260,24 +260,24 @@ def _plan_people(cluster: str, found: Book, wanted: Book, purge: bool) -> Iterab
             yield Step(
                 words, f"user {user}: default account {before or '-'}", f"user {user}: default account {account}"
             )
-    for user, level in wanted.admins.items():
-        known = found.admins.get(user, "None")
+    for user, level in desired.admins.items():
+        known = current.admins.get(user, "None")
         if known != level:
             words = ("modify", "user", "where", f"name={user}", "set", f"AdminLevel={level}")
             yield Step(words, f"user {user}: AdminLevel {known}", f"user {user}: AdminLevel {level}")
 
 
-def _plan_purge(cluster: str, found: Book, wanted: Book) -> Iterable[Step]:
-    for key in found.limits:
-        if len(key) == 2 and key not in wanted.limits and key != (_KEPT_ACCOUNT, _KEPT_USER):
+def _plan_purge(cluster: str, current: Book, desired: Book) -> Iterable[Step]:
+    for key in current.limits:
+        if len(key) == 2 and key not in desired.limits and key != (_KEPT_ACCOUNT, _KEPT_USER):
             words = ("delete", "user", "where", f"name={key[1]}", f"account={key[0]}", f"cluster={cluster}")
             yield Step(words, f"user {key[1]} of account {key[0]}", "")
-    gone = [name for name in found.accounts if name not in wanted.accounts and name != _KEPT_ACCOUNT]
+    gone = [name for name in current.accounts if name not in desired.accounts and name != _KEPT_ACCOUNT]
     # Children before their parents.
-    for name in sorted(gone, key=lambda name: -_depth(name, found.accounts)):
+    for name in sorted(gone, key=lambda name: -_depth(name, current.accounts)):
         yield Step(("delete", "account", "where", f"name={name}", f"cluster={cluster}"), f"account {name}", "")
-    for name in found.qos:
-        if name not in wanted.qos and name != _KEPT_QOS:
+    for name in current.qos:
+        if name not in desired.qos and name != _KEPT_QOS:
             yield Step(("delete", "qos", "where", f"name={name}"), f"QOS {name}", "")
 
 
@@ -289,16 +289,16 @@ def _depth(name: str, parents: Mapping[str, str]) -> int:
 
 
 def apply(steps: Iterable[Step], run: Run) -> list[str]:
-    """Carry out the plan, and return what sacctmgr said of each step: it takes some refusals for successes.
+    """Carry out the plan, and return what sacctmgr answered to each step: it takes some refusals for successes.
 
     :raises CommandFailed: sacctmgr refused.
     """
-    said = []
+    answers = []
     for step in steps:
         answer = run(["sacctmgr", "--immediate", *step.words])
         words = " ".join(f"{answer.stderr} {answer.stdout}".split())
         if answer.rc != 0:
-            told = f"'sacctmgr {' '.join(step.words)}' failed (exit status {answer.rc}): {words or 'nothing'}"
-            raise CommandFailed(told)
-        said.append(words)
-    return said
+            problem = f"'sacctmgr {' '.join(step.words)}' failed (exit status {answer.rc}): {words or 'nothing'}"
+            raise CommandFailed(problem)
+        answers.append(words)
+    return answers

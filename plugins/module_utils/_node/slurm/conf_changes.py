@@ -32,7 +32,7 @@ NODES_BY_RECONFIGURE: Release = (24, 11)
 """slurm.conf(5) asks for restarts until 24.05, and from 24.11 on for "restarting or reconfiguring"."""
 
 _MANUAL = "slurm.conf(5)"
-_PLAIN = "a restart takes every key, and jobs go on; slurmd.c loads some plugins at its start alone"
+_RESTART_SOURCE = "a restart takes every key, and jobs go on; slurmd.c loads some plugins at its start alone"
 
 
 class Need(IntEnum):
@@ -101,7 +101,7 @@ def effect_of(key: str, release: Release) -> Effect:
         slurmd = Need.RESTART if key in _NEVER_BY_RECONFIGURE_SLURMD or key == "selecttype" else Need.RECONFIGURE
         return Effect(slurmctld, slurmd, source, loses) if Need.RESTART in (slurmctld, slurmd) else _RECONFIGURE
     slurmd = Need.RESTART if key in _RESTARTS_SLURMD else Need.RECONFIGURE
-    return Effect(Need.RESTART, slurmd, _PLAIN, loses)
+    return Effect(Need.RESTART, slurmd, _RESTART_SOURCE, loses)
 
 
 def effect_of_nodes(release: Release) -> Effect:
@@ -115,8 +115,8 @@ def effect_of_nodes(release: Release) -> Effect:
     return Effect(Need.RESTART, Need.RECONFIGURE, f"{_MANUAL}, NODE CONFIGURATION: restarting slurmctld")
 
 
-def effect_of_own_hardware(release: Release) -> Effect:
-    """Return what a change of its own processors, memory or GRES needs on a node."""
+def effect_of_hardware(release: Release) -> Effect:
+    """Return what a change of a node's processors, memory or GRES needs on that node."""
     if release >= NODES_BY_RECONFIGURE:
         return effect_of_nodes(release)
     return Effect(Need.RESTART, Need.RESTART, f"{_MANUAL}, NODE CONFIGURATION: restarting slurmctld and slurmd")
@@ -243,11 +243,11 @@ def _digest(text: str) -> str:
 
 def find_changes(before: Snapshot, after: Snapshot, release: Release) -> list[Change]:
     """Return in what two states of the files differ, and what each difference needs. Pure."""
-    found = []
+    changes = []
     for name in sorted({*before.entries, *after.entries}):
         if _folded(before.entries).get(name.lower()) != _folded(after.entries).get(name.lower()):
-            found.append(_change_of(name, name in after.entries, release))
-    return [*found, *_node_changes(_each_node(before.nodes), _each_node(after.nodes), release)]
+            changes.append(_change_of(name, name in after.entries, release))
+    return [*changes, *_node_changes(_each_node(before.nodes), _each_node(after.nodes), release)]
 
 
 def _folded(entries: Mapping[str, str]) -> dict[str, str]:
@@ -255,10 +255,10 @@ def _folded(entries: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): digest for name, digest in entries.items()}
 
 
-def _change_of(name: str, is_there: bool, release: Release) -> Change:
-    what = f"{name} {'changed' if is_there else 'was removed'}"
+def _change_of(name: str, is_present: bool, release: Release) -> Change:
+    what = f"{name} {'changed' if is_present else 'was removed'}"
     if name.startswith(_PARTITION):
-        return Change(what, effect_of_partitions(not is_there), "" if is_there else name[len(_PARTITION) :])
+        return Change(what, effect_of_partitions(not is_present), "" if is_present else name[len(_PARTITION) :])
     if name == _OTHERS:
         return Change(what, effect_of_nodes(release))
     if name.startswith(f"{_MAIN} "):
@@ -288,34 +288,34 @@ def _node_changes(before: Mapping[str, str], after: Mapping[str, str], release: 
     ]
 
 
-def part_for_slurmd(snapshot: Snapshot, release: Release) -> dict[str, dict[str, str]]:
-    """Return that part of a state for whose change a slurmd must be restarted, in a form that can be sent to nodes."""
+def restart_relevant(snapshot: Snapshot, release: Release) -> dict[str, dict[str, str]]:
+    """Return the entries whose change requires a restart of slurmd, in a form that can be sent to nodes."""
     entries = {
         name: digest
         for name, digest in snapshot.entries.items()
         if _change_of(name, True, release).effect.slurmd is Need.RESTART
     }
-    restarts = effect_of_own_hardware(release).slurmd is Need.RESTART
+    restarts = effect_of_hardware(release).slurmd is Need.RESTART
     return {"entries": entries, "hardware": dict(snapshot.hardware) if restarts else {}}
 
 
-def part_for_node(part: Mapping[str, Mapping[str, str]], node: str) -> dict[str, str]:
-    """Return what of that part concerns one node."""
-    entries = dict(part.get("entries", {}))
-    own = _each_node(part.get("hardware", {})).get(node)
-    return {**entries, _own_line(node): own} if own else entries
+def restart_relevant_for(relevant: Mapping[str, Mapping[str, str]], node: str) -> dict[str, str]:
+    """Return those of the entries that concern one node."""
+    entries = dict(relevant.get("entries", {}))
+    digest = _each_node(relevant.get("hardware", {})).get(node)
+    return {**entries, _node_line(node): digest} if digest else entries
 
 
-def _own_line(node: str) -> str:
+def _node_line(node: str) -> str:
     return f"slurm.conf NodeName={node}"
 
 
-def part_changes(before: Mapping[str, str], after: Mapping[str, str], node: str, release: Release) -> list[Change]:
-    """Return in what a node's part differs."""
+def restart_changes(before: Mapping[str, str], after: Mapping[str, str], node: str, release: Release) -> list[Change]:
+    """Return the differences of two states of a node's entries."""
     names: Iterable[str] = sorted({*before, *after})
     return [
-        Change(f"{name} changed", effect_of_own_hardware(release))
-        if name == _own_line(node)
+        Change(f"{name} changed", effect_of_hardware(release))
+        if name == _node_line(node)
         else _change_of(name, name in after, release)
         for name in names
         if before.get(name) != after.get(name)

@@ -74,19 +74,19 @@ def parse_conf(text: str) -> SlurmConf:
     """Return what the text of a slurm.conf says."""
     settings: dict[str, str] = {}
     names: dict[str, str] = {}
-    found: dict[str, dict[str, Words]] = {_NODE: {}, _PARTITION: {}}
+    by_kind: dict[str, dict[str, Words]] = {_NODE: {}, _PARTITION: {}}
     defaults: dict[str, dict[str, str]] = {_NODE: {}, _PARTITION: {}}
     others = []
     for line in meaningful_lines(text):
         first = next(_WORD.finditer(line), None)
         kind = first["key"].lower() if first else ""
-        if kind in found:
+        if kind in by_kind:
             words = words_of(line)
             listed = words.pop(kind)
             if listed.upper() == "DEFAULT":
                 defaults[kind].update(words)
             else:
-                found[kind].update(_each(listed, {**defaults[kind], **words}))
+                by_kind[kind].update(_each(listed, {**defaults[kind], **words}))
         elif kind in _LINES:
             others.append(line)
         else:
@@ -94,7 +94,7 @@ def parse_conf(text: str) -> SlurmConf:
                 key, value = word["key"].lower(), word["value"].strip('"')
                 names[key] = word["key"]
                 settings[key] = f"{settings[key]}\n{value}" if key in settings else value
-    return SlurmConf(settings, names, found[_NODE], found[_PARTITION], tuple(others))
+    return SlurmConf(settings, names, by_kind[_NODE], by_kind[_PARTITION], tuple(others))
 
 
 def _each(listed: str, words: Words) -> dict[str, Words]:

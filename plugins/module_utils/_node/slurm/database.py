@@ -42,8 +42,8 @@ class Refused(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What there should be.
+class DatabaseOptions:
+    """The database and its server, as they should be.
 
     :ivar datadir: where the server keeps its data; empty for its own place.
     :ivar settings: settings of the server that come over the recommended ones; None leaves one out.
@@ -74,62 +74,63 @@ class Server:
     granted: bool = False
 
 
-def check(wanted: Wanted) -> None:
+def check(options: DatabaseOptions) -> None:
     """Refuse what cannot work.
 
     :raises Refused: a name or a path makes no sense.
     """
-    for what, name in (("name", wanted.name), ("user", wanted.user)):
+    for what, name in (("name", options.name), ("user", options.user)):
         if not _NAME.fullmatch(name):
             raise Refused(f"{what} must be letters, digits and underscores, not {name!r}.")
-    if wanted.datadir and (not wanted.datadir.startswith("/") or os.path.normpath(wanted.datadir) != wanted.datadir):
-        raise Refused(f"datadir must be an absolute path without '..', not {wanted.datadir!r}.")
-    if wanted.datadir.startswith(tuple(f"{path}/" for path in _HIDDEN)):
-        raise Refused(f"datadir {wanted.datadir} is hidden from mariadb.service (ProtectHome): choose another place.")
+    datadir = options.datadir
+    if datadir and (not datadir.startswith("/") or os.path.normpath(datadir) != datadir):
+        raise Refused(f"datadir must be an absolute path without '..', not {datadir!r}.")
+    if datadir.startswith(tuple(f"{path}/" for path in _HIDDEN)):
+        raise Refused(f"datadir {datadir} is hidden from mariadb.service (ProtectHome): choose another place.")
 
 
-def settings_change(wanted: Wanted, root: Root) -> FileChange:
+def settings_change(options: DatabaseOptions, root: Root) -> FileChange:
     """Return what becomes of the settings' file."""
     settings: dict[str, str | None] = {**_sized(root), **_RECOMMENDED}
-    if wanted.datadir:
-        settings["datadir"] = wanted.datadir
-    settings.update(wanted.settings)
+    if options.datadir:
+        settings["datadir"] = options.datadir
+    settings.update(options.settings)
     lines = [f"{name} = {value}" for name, value in settings.items() if value is not None]
     head = "# Written by the module hpcai.azure.slurm_database, which overwrites it.\n[mysqld]\n"
-    return change_of(root.at(wanted.settings_file), head + "\n".join(lines) + "\n")
+    return change_of(root.at(options.settings_file), head + "\n".join(lines) + "\n")
 
 
 def _sized(root: Root) -> dict[str, str]:
-    found = re.search(r"^MemTotal:\s+(\d+) kB", root.text("/proc/meminfo") or "", re.MULTILINE)
-    memory = int(found[1]) // 1024 if found else 0
+    total = re.search(r"^MemTotal:\s+(\d+) kB", root.text("/proc/meminfo") or "", re.MULTILINE)
+    memory = int(total[1]) // 1024 if total else 0
     # In steps, because two boots of one machine do not see the same memory to the last kilobyte.
     pool = max(_LEAST_POOL_MIB, min(_POOL_MIB, int(memory * _POOL_SHARE)) // 128 * 128)
     return {"innodb_buffer_pool_size": f"{pool}M", "innodb_log_file_size": f"{pool // 4}M"}
 
 
-def is_new_place(wanted: Wanted, root: Root) -> bool:
+def is_new_place(options: DatabaseOptions, root: Root) -> bool:
     """Whether the server's own tables have to be made in the chosen place first.
 
     :raises Refused: something else lies there.
     """
-    if not wanted.datadir or root.exists(f"{wanted.datadir}/mysql"):
+    if not options.datadir or root.exists(f"{options.datadir}/mysql"):
         return False
-    strange = [name for name in root.entries(wanted.datadir) if name != "lost+found"]
+    strange = [name for name in root.entries(options.datadir) if name != "lost+found"]
     if strange:
         raise Refused(
-            f"{wanted.datadir} is no MariaDB's datadir and not empty ({', '.join(strange[:3])}): empty it, or choose "
+            f"{options.datadir} is no MariaDB's datadir and not empty ({', '.join(strange[:3])}): empty it, or choose "
             "another place."
         )
     return True
 
 
-def read_server(wanted: Wanted, run: Run) -> Server:
+def read_server(options: DatabaseOptions, run: Run) -> Server:
     """Ask the server; one that does not run answers nothing."""
     place = run(_sql("SELECT @@datadir"))
     if place.rc != 0:
         return Server()
-    db, user = wanted.name, wanted.user
-    found = must(
+    db, user = options.name, options.user
+    answers = must(
         run(
             _sql(
                 f"SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name='{db}';"
@@ -140,56 +141,56 @@ def read_server(wanted: Wanted, run: Run) -> Server:
             )
         )
     ).stdout.split("\n")
-    return Server(place.stdout.strip().rstrip("/"), found[0] != "0", int(found[1]), found[2], found[3] != "0")
+    return Server(place.stdout.strip().rstrip("/"), answers[0] != "0", int(answers[1]), answers[2], answers[3] != "0")
 
 
-def check_move(wanted: Wanted, server: Server) -> None:
+def check_move(options: DatabaseOptions, server: Server) -> None:
     """Refuse to leave a database behind.
 
     :raises Refused: the server runs in another place and has this database.
     """
-    if wanted.datadir and server.datadir and server.datadir != wanted.datadir and server.tables:
+    if options.datadir and server.datadir and server.datadir != options.datadir and server.tables:
         raise Refused(
-            f"The database {wanted.name} lies in {server.datadir}, and would be left behind: dump it, "
-            f"stop slurmdbd and mariadb, move {server.datadir} to {wanted.datadir}, and run this again."
+            f"The database {options.name} lies in {server.datadir}, and would be left behind: dump it, "
+            f"stop slurmdbd and mariadb, move {server.datadir} to {options.datadir}, and run this again."
         )
 
 
-def plan_sql(wanted: Wanted, server: Server) -> tuple[str, ...]:
+def plan_sql(options: DatabaseOptions, server: Server) -> tuple[str, ...]:
     """Return the statements that are missing. Pure."""
-    account = f"'{wanted.user}'@'localhost'"
+    account = f"'{options.user}'@'localhost'"
     statements = []
     if not server.has_database:
-        statements.append(f"CREATE DATABASE `{wanted.name}`")
+        statements.append(f"CREATE DATABASE `{options.name}`")
     if not server.plugin:
         statements.append(f"CREATE USER {account} IDENTIFIED VIA unix_socket")
     elif server.plugin != "unix_socket":
         statements.append(f"ALTER USER {account} IDENTIFIED VIA unix_socket")
     if not server.granted:
-        statements.append(f"GRANT ALL ON `{wanted.name}`.* TO {account}")
+        statements.append(f"GRANT ALL ON `{options.name}`.* TO {account}")
     return tuple(statements)
 
 
-def make_place(wanted: Wanted, root: Root, run: Run) -> None:
+def make_place(options: DatabaseOptions, root: Root, run: Run) -> None:
     """Make the server's own tables in the chosen place.
 
     :raises CommandFailed: that failed; nothing is left of it.
     """
-    folder = root.at(wanted.datadir)
-    was_there = os.path.isdir(folder)
+    folder = root.at(options.datadir)
+    existed = os.path.isdir(folder)
     os.makedirs(folder, mode=0o755, exist_ok=True)
     try:
         if root.is_this_machine:
             shutil.chown(folder, "mysql", "mysql")
         os.chmod(folder, 0o700)
         if selinux.is_enabled(root):
-            label(wanted.datadir, run)
+            label(options.datadir, run)
         must(
             run(
                 [
                     "mariadb-install-db",
                     "--user=mysql",
-                    f"--datadir={wanted.datadir}",
+                    f"--datadir={options.datadir}",
                     "--skip-test-db",
                     "--auth-root-authentication-method=socket",
                 ]
@@ -200,7 +201,7 @@ def make_place(wanted: Wanted, root: Root, run: Run) -> None:
             path = os.path.join(folder, name)
             if name != "lost+found":
                 shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-        if not was_there:
+        if not existed:
             os.rmdir(folder)
         raise
 

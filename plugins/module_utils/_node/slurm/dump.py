@@ -84,9 +84,9 @@ def _fill(folder: str, place: Place, run: Run, moment: str) -> None:
         os.chmod(path, 0o600)
         rows = count_rows(place.database, place.cluster, run)
         files[DATABASE] = {}
-    for name, told in files.items():
+    for name, entry in files.items():
         path = os.path.join(folder, name)
-        told.update(sha256=digest(path), bytes=os.path.getsize(path))
+        entry.update(sha256=digest(path), bytes=os.path.getsize(path))
         _sync(path)
     manifest = {
         "schema": SCHEMA,
@@ -160,8 +160,8 @@ def _check_room(place: Place, run: Run) -> None:
         needed += int(
             must(run(["mariadb", "--batch", "--skip-column-names", f"--execute={size}"])).stdout.split(".")[0]
         )
-    found = os.statvfs(place.path)
-    free = found.f_bavail * found.f_frsize
+    file_system = os.statvfs(place.path)
+    free = file_system.f_bavail * file_system.f_frsize
     if free < needed:
         raise Refused(
             f"{place.path} has {free >> 20} MiB free, and a dump needs {needed >> 20} MiB. "

@@ -24,7 +24,7 @@ _NO_COMPARISON = "config_overrides"
 
 
 @dataclass(frozen=True)
-class Seen:
+class NodeHardware:
     """What a node has.
 
     :ivar counts: slurmd's own figures, by the names that ``slurmd -C`` gives them.
@@ -48,8 +48,8 @@ def read_counts(run: Run) -> dict[str, int]:
 def parse_counts(printed: str) -> dict[str, int]:
     """Return the figures that ``slurmd -C`` printed."""
     line = next((line for line in printed.splitlines() if line.startswith("NodeName=")), "")
-    found = {name: re.search(rf"(?:^| ){name}=(\d+)", line) for name in _COUNTS}
-    return {name: int(count[1]) for name, count in found.items() if count}
+    matches = {name: re.search(rf"(?:^| ){name}=(\d+)", line) for name in _COUNTS}
+    return {name: int(count[1]) for name, count in matches.items() if count}
 
 
 def missing_files(gres_conf: str, node: str, root: Root) -> list[str]:
@@ -77,26 +77,26 @@ def _paths(pattern: str) -> list[str]:
         return []
 
 
-def from_result(result: Mapping[str, Any]) -> Seen:
+def from_result(result: Mapping[str, Any]) -> NodeHardware:
     """Return what the module slurmd found on a node."""
-    return Seen(result.get("hardware") or {}, result.get("missing_files") or (), result.get("waits") or ())
+    return NodeHardware(result.get("hardware") or {}, result.get("missing_files") or (), result.get("waits") or ())
 
 
-def differences(conf: SlurmConf, node: str, seen: Seen) -> list[str]:
+def differences(conf: SlurmConf, node: str, reported: NodeHardware) -> list[str]:
     """Return what a node lacks of what slurm.conf says of it, one text each. Pure.
 
     What slurm.conf does not say is not compared, for then it is what slurmctld made of the rest. More than configured
     is no difference. Slurm's own words about a node, in its reason, are never looked at: they may be of another time.
     """
     parameters = conf.settings.get("slurmdparameters", "").lower().split(",")
-    missing = [f"{path} is missing" for path in seen.missing_files]
+    missing = [f"{path} is missing" for path in reported.missing_files]
     words = conf.nodes.get(node)
     if words is None or _NO_COMPARISON in parameters:
         return missing
-    found = list(_lower(words, seen.counts, _memory_share(conf, words)))
+    differing = list(_lower(words, reported.counts, _memory_share(conf, words)))
     if not any(parameter in parameters for parameter in _LAYOUT_PARAMETERS):
-        found += _other_layout(words, seen.counts)
-    return found + missing
+        differing += _other_layout(words, reported.counts)
+    return differing + missing
 
 
 def _memory_share(conf: SlurmConf, words: Words) -> float:
@@ -126,16 +126,16 @@ def _other_layout(words: Words, counts: Mapping[str, int]) -> Iterable[str]:
     sockets = words.get("sockets")
     if not sockets and words.get("socketsperboard", "").isdecimal() and words.get("boards", "1").isdecimal():
         sockets = str(int(words["socketsperboard"]) * int(words.get("boards", "1")))
-    said = {"sockets": sockets or "", **{key: words.get(key, "") for key in ("corespersocket", "threadspercore")}}
+    stated = {"sockets": sockets or "", **{key: words.get(key, "") for key in ("corespersocket", "threadspercore")}}
     for key, count in has.items():
-        configured = said[key.lower()]
+        configured = stated[key.lower()]
         if configured.isdecimal() and count and count != int(configured):
             yield f"{key} is {count}, configured {configured}"
 
 
-def reason_against(conf: SlurmConf, node: str, seen: Seen) -> str | None:
+def reason_against(conf: SlurmConf, node: str, reported: NodeHardware) -> str | None:
     """Return for what reason a node should not get jobs; None if there is none. Pure."""
-    found = differences(conf, node, seen)
-    if found:
-        return f"{HARDWARE} {'; '.join(found)}"
-    return f"{SLURMD_WAITS} {'; '.join(seen.waits)}" if seen.waits else None
+    differing = differences(conf, node, reported)
+    if differing:
+        return f"{HARDWARE} {'; '.join(differing)}"
+    return f"{SLURMD_WAITS} {'; '.join(reported.waits)}" if reported.waits else None

@@ -81,10 +81,10 @@ def _words(hostlist: str) -> list[str]:
 
 
 def _numbers(ranges: str, hostlist: str) -> Iterator[str]:
-    for part in ranges.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+    for word in ranges.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
         if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
-            raise HostlistError(f"range {part!r} in host list {hostlist!r} is malformed.")
+            raise HostlistError(f"range {word!r} in host list {hostlist!r} is malformed.")
         first, last = match[1], match[2] or match[1]
         for number in range(int(first), int(last) + 1):
             yield str(number).zfill(len(first))

@@ -43,10 +43,10 @@ class Account:
 class Facts:
     """What is there.
 
-    :ivar users: uid and primary gid by name, of the wanted accounts.
-    :ivar groups: gid by name, of the wanted accounts' groups.
-    :ivar uid_owners: whose each wanted uid is.
-    :ivar gid_owners: whose each wanted gid is.
+    :ivar users: uid and primary gid by name, of the accounts.
+    :ivar groups: gid by name, of the accounts' groups.
+    :ivar uid_owners: the owner of each uid of the accounts.
+    :ivar gid_owners: the owner of each gid of the accounts.
     :ivar has_steps: whether a job runs here.
     """
 
@@ -70,10 +70,10 @@ class Plan:
     commands: tuple[tuple[str, ...], ...] = ()
 
 
-def read_facts(wanted: Sequence[Account], root: Root) -> Facts:
+def read_facts(accounts: Sequence[Account], root: Root) -> Facts:
     """Read what is there, from whatever keeps the machine's accounts."""
     users, groups, uid_owners, gid_owners = {}, {}, {}, {}
-    for account in wanted:
+    for account in accounts:
         for user in (_user(account.name), _user(account.uid)):
             if user:
                 uid_owners[user.pw_uid] = user.pw_name
@@ -102,14 +102,14 @@ def _group(name: str | int) -> grp.struct_group | None:
         return None
 
 
-def plan(facts: Facts, wanted: Sequence[Account]) -> Plan:
+def plan(facts: Facts, accounts: Sequence[Account]) -> Plan:
     """Return what gives the accounts their ids. Pure.
 
     :raises CannotChange: an id is another account's, or a job runs here and ids would have to change.
     """
     moved: list[Account] = []
     commands: list[tuple[str, ...]] = []
-    for account in wanted:
+    for account in accounts:
         name = account.name
         for kind, number, owners in (("uid", account.uid, facts.uid_owners), ("gid", account.gid, facts.gid_owners)):
             owner = owners.get(number)
@@ -146,8 +146,8 @@ def _ids(facts: Facts, account: Account) -> str:
 
 def actions(made: Plan) -> list[str]:
     """Return what a plan does, in words."""
-    told = [f"give the files of {account.name} to {account.uid}:{account.gid}" for account in made.moved]
-    return [*told, *(" ".join(command) for command in made.commands)]
+    given_away = [f"give the files of {account.name} to {account.uid}:{account.gid}" for account in made.moved]
+    return [*given_away, *(" ".join(command) for command in made.commands)]
 
 
 def apply(made: Plan, facts: Facts, root: Root, run: Run, more_paths: Sequence[str] = ()) -> None:
@@ -179,9 +179,9 @@ def give(path: str, uids: Mapping[int | None, int], gids: Mapping[int | None, in
     :raises OSError: something could not be given away.
     """
     for entry in _below(path):
-        there = os.lstat(entry)
-        uid, gid = uids.get(there.st_uid, there.st_uid), gids.get(there.st_gid, there.st_gid)
-        if (uid, gid) != (there.st_uid, there.st_gid):
+        status = os.lstat(entry)
+        uid, gid = uids.get(status.st_uid, status.st_uid), gids.get(status.st_gid, status.st_gid)
+        if (uid, gid) != (status.st_uid, status.st_gid):
             os.lchown(entry, uid, gid)
 
 

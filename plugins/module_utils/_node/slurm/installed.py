@@ -35,8 +35,8 @@ class NotThisSlurm(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is wanted of a machine.
+class SlurmOptions:
+    """Which Slurm a machine should have.
 
     :ivar functions: what it is: controller, login, compute, accounting.
     :ivar source: distribution, repository or preinstalled.
@@ -56,32 +56,32 @@ class Wanted:
     may_upgrade: bool = False
 
 
-def read_version(wanted: Wanted, run: Run) -> str | None:
+def read_version(options: SlurmOptions, run: Run) -> str | None:
     """Return the version of the Slurm that is installed; None if there is none that can be told.
 
     The package database comes first. Slurm's clients do not tell their version without a configuration ("Could not
     establish a configuration source"), its daemons do.
     """
     asked: list[Sequence[str]] = []
-    if wanted.client:
-        asked.append(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}\n", wanted.client])
-        asked.append(["rpm", "--query", "--queryformat", "%{VERSION}\n", wanted.client])
-    asked += [[f"{wanted.prefix}/sbin/{daemon}", "-V"] for daemon in ("slurmd", "slurmctld")]
-    asked.append([f"{wanted.prefix}/bin/sinfo", "--version"])
+    if options.client:
+        asked.append(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}\n", options.client])
+        asked.append(["rpm", "--query", "--queryformat", "%{VERSION}\n", options.client])
+    asked += [[f"{options.prefix}/sbin/{daemon}", "-V"] for daemon in ("slurmd", "slurmctld")]
+    asked.append([f"{options.prefix}/bin/sinfo", "--version"])
     for command in asked:
         answer = run(command)
         # dpkg still knows the version of a package that was removed and left its settings.
         if answer.rc != 0 or answer.stdout.startswith(("config-files", "not-installed")):
             continue
-        found = _VERSION.search(answer.stdout)
-        if found:
-            return found[1]
+        match = _VERSION.search(answer.stdout)
+        if match:
+            return match[1]
     return None
 
 
-def matches(version: str, wanted: str) -> bool:
-    """Whether a version is the wanted one, of which only the beginning may be given, or which may name a revision."""
-    return not wanted or f"{version}.".startswith(f"{wanted.split('-')[0]}.")
+def matches(version: str, required: str) -> bool:
+    """Whether a version is the required one, of which only the beginning may be given, or which may name a revision."""
+    return not required or f"{version}.".startswith(f"{required.split('-')[0]}.")
 
 
 def read_record(root: Root) -> dict[str, Any]:
@@ -93,24 +93,24 @@ def read_record(root: Root) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def check_before(wanted: Wanted, record: dict[str, Any], version: str | None, root: Root) -> None:
+def check_before(options: SlurmOptions, record: dict[str, Any], version: str | None, root: Root) -> None:
     """Check, before anything is installed, that nothing would be upgraded unasked, and that what must be there is.
 
     :raises NotThisSlurm: otherwise.
     """
-    if wanted.source == PREINSTALLED:
-        _check_preinstalled(wanted, root)
-    if version is None or wanted.may_upgrade:
+    if options.source == PREINSTALLED:
+        _check_preinstalled(options, root)
+    if version is None or options.may_upgrade:
         return
-    before = record.get("source") or wanted.source
-    if before != wanted.source:
+    before = record.get("source") or options.source
+    if before != options.source:
         raise NotThisSlurm(
-            f"Slurm {version} is installed from '{before}', and slurm_source is '{wanted.source}'. To change that is "
+            f"Slurm {version} is installed from '{before}', and slurm_source is '{options.source}'. To change that is "
             f"an upgrade, which is done in an order (slurmdbd, slurmctld, slurmd): {_HOW}"
         )
-    if not matches(version, wanted.version):
+    if not matches(version, options.version):
         raise NotThisSlurm(
-            f"Slurm {version} is installed, and slurm_version is '{wanted.version}'. An upgrade is done in an order "
+            f"Slurm {version} is installed, and slurm_version is '{options.version}'. An upgrade is done in an order "
             f"(slurmdbd, slurmctld, slurmd): {_HOW}"
         )
 
@@ -118,12 +118,12 @@ def check_before(wanted: Wanted, record: dict[str, Any], version: str | None, ro
 _HOW = "see 'Upgrading' in guide_slurm_packages, then set slurm_upgrade: true."
 
 
-def _check_preinstalled(wanted: Wanted, root: Root) -> None:
-    needed = [*ALWAYS, *(name for function in wanted.functions for name in NEEDED[function])]
-    missing = [f"{wanted.prefix}/{name}" for name in needed if not _is_there(wanted.prefix, name, root)]
+def _check_preinstalled(options: SlurmOptions, root: Root) -> None:
+    needed = [*ALWAYS, *(name for function in options.functions for name in NEEDED[function])]
+    missing = [f"{options.prefix}/{name}" for name in needed if not _exists(options.prefix, name, root)]
     missing += [
         f"{unit} (in {', '.join(UNIT_FOLDERS)})"
-        for unit in ("munge.service", *(UNITS[name] for name in wanted.functions if name in UNITS))
+        for unit in ("munge.service", *(UNITS[name] for name in options.functions if name in UNITS))
         if not any(root.exists(f"{folder}/{unit}") for folder in UNIT_FOLDERS)
     ]
     if missing:
@@ -133,38 +133,38 @@ def _check_preinstalled(wanted: Wanted, root: Root) -> None:
         )
 
 
-def _is_there(prefix: str, name: str, root: Root) -> bool:
+def _exists(prefix: str, name: str, root: Root) -> bool:
     # munge is the distribution's wherever Slurm lies.
     return any(root.exists(f"{place}/{name}") for place in ((prefix, "/usr") if name == "sbin/munged" else (prefix,)))
 
 
-def record_of(wanted: Wanted, record: dict[str, Any], version: str | None) -> str:
+def record_of(options: SlurmOptions, record: dict[str, Any], version: str | None) -> str:
     """Return the text of the record, which keeps what earlier runs installed for other functions. Pure."""
-    told = {
-        "functions": sorted({*record.get("functions", []), *wanted.functions}),
-        "packages": sorted({*_strings(record.get("packages")), *wanted.packages}),
-        "source": wanted.source,
+    merged = {
+        "functions": sorted({*record.get("functions", []), *options.functions}),
+        "packages": sorted({*_strings(record.get("packages")), *options.packages}),
+        "source": options.source,
         "version": version,
     }
-    return f"{json.dumps(told, indent=4, sort_keys=True)}\n"
+    return f"{json.dumps(merged, indent=4, sort_keys=True)}\n"
 
 
 def _strings(value: object) -> Iterable[str]:
     return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
-def check_after(wanted: Wanted, version: str | None) -> None:
+def check_after(options: SlurmOptions, version: str | None) -> None:
     """Check what was installed.
 
-    :raises NotThisSlurm: it cannot be told, or it is another version than the wanted one.
+    :raises NotThisSlurm: it cannot be told, or it is another version than the required one.
     """
     if version is None:
         raise NotThisSlurm(
-            f"Slurm's version cannot be told: neither the package database nor {wanted.prefix}/sbin/slurmd -V, "
-            f"{wanted.prefix}/sbin/slurmctld -V or {wanted.prefix}/bin/sinfo --version says it. Is Slurm there?"
+            f"Slurm's version cannot be told: neither the package database nor {options.prefix}/sbin/slurmd -V, "
+            f"{options.prefix}/sbin/slurmctld -V or {options.prefix}/bin/sinfo --version says it. Is Slurm there?"
         )
-    if not matches(version, wanted.version):
+    if not matches(version, options.version):
         raise NotThisSlurm(
-            f"slurm_version is '{wanted.version}', but Slurm {version} is what is there now. Set slurm_version to a "
+            f"slurm_version is '{options.version}', but Slurm {version} is what is there now. Set slurm_version to a "
             "version that the source has."
         )

@@ -76,10 +76,10 @@ def jobs_on(names: Iterable[str], run: Run) -> list[Job]:
 
     :raises CommandFailed: slurmctld does not answer, or told of a job in a way that cannot be read.
     """
-    wanted = list(names)
-    if not wanted:
+    listed = list(names)
+    if not listed:
         return []
-    command = ["squeue", "--noheader", "--noconvert", f"--states={_ON_A_NODE}", f"--nodelist={compress(wanted)}"]
+    command = ["squeue", "--noheader", "--noconvert", f"--states={_ON_A_NODE}", f"--nodelist={compress(listed)}"]
     shown = must(run([*command, "--format=%A|%u|%T|%N"])).stdout
     return parse_jobs(shown)
 
@@ -108,13 +108,13 @@ def busy(known: Mapping[str, NodeState], names: Iterable[str], jobs: Iterable[Jo
     A node counts also where only its state says so: squeue and slurmctld's states are two looks at different times.
     """
     listed = list(jobs)
-    found: dict[str, list[str]] = {}
+    busy_nodes: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
-        there = [str(job) for job in listed if name in job.nodes]
+        on_node = [str(job) for job in listed if name in job.nodes]
         node = known.get(name)
-        if there or (node is not None and any(state in _BUSY for state in node.states)):
-            found[name] = there
-    return found
+        if on_node or (node is not None and any(state in _BUSY for state in node.states)):
+            busy_nodes[name] = on_node
+    return busy_nodes
 
 
 RESERVATION = "hpcai-new-nodes"

@@ -109,12 +109,12 @@ def given_settings(where: str, given: Mapping[str, Any], known: Mapping[str, int
     full.update({short: name for short, name in _ALIASES.items() if name in known})
     settings: dict[str, str] = {}
     for name, value in given.items():
-        found = full.get(str(name).lower())
-        if found is None:
+        full_name = full.get(str(name).lower())
+        if full_name is None:
             raise BadSetting(f"{where}: {name} is no setting here; known are {', '.join(sorted(known))}.")
-        if found in settings:
-            raise BadSetting(f"{where}: {found} is given twice.")
-        settings[found] = canonical(f"{where}: {name}", known[found], value)
+        if full_name in settings:
+            raise BadSetting(f"{where}: {full_name} is given twice.")
+        settings[full_name] = canonical(f"{where}: {name}", known[full_name], value)
     return settings
 
 
@@ -150,20 +150,20 @@ def words_to_set(name: str, kind: int, before: str, after: str) -> str:
     return f"{name}={_CLEAR}"
 
 
-def _whole(value: Any) -> str:
+def _whole_number(value: Any) -> str:
     return str(int(str(value)))
 
 
 def _resources(value: Any) -> str:
     pairs = value if isinstance(value, Mapping) else _pairs(",".join(value) if _is_list(value) else str(value))
-    wanted = {str(name).lower(): str(count).strip() for name, count in pairs.items() if count is not None}
-    return ",".join(f"{name}={_counted(name, count)}" for name, count in sorted(wanted.items()) if count != _CLEAR)
+    counts = {str(name).lower(): str(count).strip() for name, count in pairs.items() if count is not None}
+    return ",".join(f"{name}={_counted(name, count)}" for name, count in sorted(counts.items()) if count != _CLEAR)
 
 
 def _counted(name: str, count: str) -> str:
     """Memory is shown in the largest unit that fits: 102400 MiB as 100G."""
     if name not in ("mem", "vmem"):
-        return _whole(count)
+        return _whole_number(count)
     number, unit = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgtp]?)b?", count.lower()).groups()  # type: ignore[union-attr]
     mebibytes = float(number) * _UNITS[unit or "m"] / 2**20
     for letter, size in (("P", 2**30), ("T", 2**20), ("G", 2**10)):
@@ -173,38 +173,38 @@ def _counted(name: str, count: str) -> str:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    return {name.strip(): count.strip() for name, count in (part.split("=", 1) for part in text.split(",") if part)}
+    return {name.strip(): count.strip() for name, count in (pair.split("=", 1) for pair in text.split(",") if pair)}
 
 
 def _minutes(value: Any) -> str:
     """MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, DAYS-HOURS:MINUTES, DAYS-HOURS:MINUTES:SECONDS."""
-    found = _DURATION.fullmatch(str(value).strip())
-    if not found:
+    match = _DURATION.fullmatch(str(value).strip())
+    if not match:
         raise ValueError
-    parts = [int(part) for part in found["rest"].split(":")]
-    if found["days"] is not None:
-        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    fields = [int(field) for field in match["rest"].split(":")]
+    if match["days"] is not None:
+        hours, minutes, seconds = (*fields, 0, 0)[:3]
     else:
-        hours, minutes, seconds = {1: (0, *parts, 0), 2: (0, *parts), 3: tuple(parts)}[len(parts)]
-    return str(int(found["days"] or 0) * 1440 + hours * 60 + minutes + (1 if seconds >= 30 else 0))
+        hours, minutes, seconds = {1: (0, *fields, 0), 2: (0, *fields), 3: tuple(fields)}[len(fields)]
+    return str(int(match["days"] or 0) * 1440 + hours * 60 + minutes + (1 if seconds >= 30 else 0))
 
 
 def _seconds(value: Any) -> str:
     """A number is of seconds; sacctmgr shows [DAYS-]HOURS:MINUTES:SECONDS."""
     days, dash, rest = str(value).rpartition("-")
     total = 0
-    for part in rest.split(":"):
-        total = total * 60 + int(part)
+    for field in rest.split(":"):
+        total = total * 60 + int(field)
     return str(total + (int(days) * 86400 if dash else 0))
 
 
 def _share(value: Any) -> str:
-    return "parent" if str(value).lower() == "parent" else _whole(value)
+    return "parent" if str(value).lower() == "parent" else _whole_number(value)
 
 
 def _names(value: Any) -> str:
-    parts = value if _is_list(value) else str(value).split(",")
-    return ",".join(sorted({str(part).strip().lower() for part in parts if str(part).strip()}))
+    names = value if _is_list(value) else str(value).split(",")
+    return ",".join(sorted({str(name).strip().lower() for name in names if str(name).strip()}))
 
 
 def _number(value: Any) -> str:
@@ -216,7 +216,7 @@ def _is_list(value: Any) -> bool:
 
 
 _FORMS: Sequence[Callable[[Any], str]] = (
-    _whole,
+    _whole_number,
     _resources,
     _minutes,
     _seconds,

@@ -56,20 +56,20 @@ def process_of(service: str, root: Root, run: Run) -> Process | None:
 
 
 def read_record(name: str, process: Process | None, root: Root) -> dict[str, Any] | None:
-    """Return what the process has taken; None if nobody wrote that down for this very process."""
+    """Return what the process has loaded; None if nobody wrote that down for this very process."""
     try:
         record = json.loads(root.text(f"{FOLDER}/{name}.taken.json") or "null")
     except ValueError:
         return None
     if process is None or not isinstance(record, dict) or record.get("schema") != _SCHEMA:
         return None
-    taken = record.get("taken")
-    return taken if record.get("process") == process.identity and isinstance(taken, dict) else None
+    loaded = record.get("taken")
+    return loaded if record.get("process") == process.identity and isinstance(loaded, dict) else None
 
 
-def write_record(name: str, process: Process, taken: dict[str, Any], root: Root) -> None:
-    """Write down what the process has taken."""
-    record = {"schema": _SCHEMA, "process": process.identity, "taken": taken}
+def write_record(name: str, process: Process, loaded: dict[str, Any], root: Root) -> None:
+    """Write down what the process has loaded."""
+    record = {"schema": _SCHEMA, "process": process.identity, "taken": loaded}
     write_file(root.at(f"{FOLDER}/{name}.taken.json"), json.dumps(record, indent=1, sort_keys=True) + "\n", mode=0o600)
 
 

@@ -19,9 +19,9 @@ LONGEST_REASON = 200
 
 def as_reason(text: str, longest: int = LONGEST_REASON) -> str:
     """Return the text as Slurm's tools show it whole: one line of plain characters, not too long, without quotes."""
-    plain = " ".join(text.replace('"', "'").split()).encode("ascii", "replace").decode()
-    plain = "".join(letter if letter.isprintable() else "?" for letter in plain)
-    return plain if len(plain) <= longest else f"{plain[: longest - 3].rstrip()}..."
+    line = " ".join(text.replace('"', "'").split()).encode("ascii", "replace").decode()
+    line = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return line if len(line) <= longest else f"{line[: longest - 3].rstrip()}..."
 
 
 _NAME = re.compile(r"NodeName=(\S+) ")
@@ -217,11 +217,11 @@ def plan(
     left_out: dict[str, str] = {}
     unfit: dict[str, tuple[str, ...]] = {}
     judged = judged or {}
-    wanted_out, wanted_in = list(keep_out), list(put_to_work)
-    for name in wanted_out:
-        if name in nodes and not _is_taken(nodes[name], prefix):
+    drain_names, resume_names = list(keep_out), list(put_to_work)
+    for name in drain_names:
+        if name in nodes and not _is_out_by_decision(nodes[name], prefix):
             drain.append(name)
-    for name in wanted_in:
+    for name in resume_names:
         node, reason = nodes.get(name), judged.get(name)
         if node is None or (not node.out and not reason):
             continue
@@ -232,7 +232,7 @@ def plan(
             resume.append(name)
         elif node.drained or node.answers:
             left_out[name] = node.reason
-    missing = tuple(name for name in [*wanted_out, *wanted_in] if name not in nodes)
+    missing = tuple(name for name in [*drain_names, *resume_names] if name not in nodes)
     return Plan(tuple(drain), tuple(resume), left_out, missing, unfit)
 
 
@@ -247,7 +247,7 @@ def absent_to_set_down(nodes: Mapping[str, NodeState], absent: Iterable[str]) ->
     )
 
 
-def _is_taken(node: NodeState, prefix: str) -> bool:
+def _is_out_by_decision(node: NodeState, prefix: str) -> bool:
     """Whether the node is out by a decision, ours or somebody else's: to drain it would only hide the reason."""
     return node.drained or (node.out and not node.is_nobodys_decision and not node.reason.startswith(prefix))
 

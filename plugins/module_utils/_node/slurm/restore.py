@@ -42,8 +42,8 @@ _ANSWER_S = 900
 
 
 @dataclass(frozen=True)
-class Found:
-    """What there is before.
+class CurrentState:
+    """What the host has before the restore.
 
     :ivar release: the Slurm that is installed.
     :ivar has_jobs: slurmctld's state knows of jobs.
@@ -62,10 +62,10 @@ def choose(source: str, cluster: str) -> str:
     """
     if os.path.isfile(os.path.join(source, "manifest.json")):
         return os.path.realpath(source)
-    found = dumps_in(source, cluster)
-    if not found:
+    dumps = dumps_in(source, cluster)
+    if not dumps:
         raise Refused(f"{source} is no dump, and has none of the cluster {cluster}: give the folder that has.")
-    return os.path.realpath(found[-1])
+    return os.path.realpath(dumps[-1])
 
 
 def is_done(source: str, root: Root) -> bool:
@@ -78,19 +78,19 @@ def is_done(source: str, root: Root) -> bool:
     return bool(done) and asked in (done, os.path.dirname(done))
 
 
-def read_found(place: Place, run: Run) -> Found:
+def read_current_state(place: Place, run: Run) -> CurrentState:
     """Look at what there is.
 
     :raises CommandFailed: the database server does not answer.
     """
-    return Found(
+    return CurrentState(
         installed_release(place, run),
         bool(place.state) and has_jobs(place.state, run),
         count_rows(place.database, place.cluster, run) if place.database else None,
     )
 
 
-def check(manifest: Mapping[str, Any], place: Place, found: Found, force: bool) -> None:
+def check(manifest: Mapping[str, Any], place: Place, current: CurrentState, force: bool) -> None:
     """Refuse what would lose something or cannot work. Pure.
 
     :raises Refused: it says what to do.
@@ -100,34 +100,34 @@ def check(manifest: Mapping[str, Any], place: Place, found: Found, force: bool) 
             f"The dump is of the cluster {manifest['cluster']}, and this one is {place.cluster}: "
             "choose another dump, or set slurm_cluster_name."
         )
-    if not found.release:
+    if not current.release:
         raise Refused("Slurm is not installed here: install slurmctld or slurmdbd first.")
-    apart = releases_apart(manifest["slurm"], found.release)
+    apart = releases_apart(manifest["slurm"], current.release)
     if apart < 0:
         raise Refused(
-            f"The dump is of Slurm {manifest['slurm']}, and {found.release} is installed, which cannot read "
+            f"The dump is of Slurm {manifest['slurm']}, and {current.release} is installed, which cannot read "
             f"what a newer one wrote: install Slurm {manifest['slurm']}."
         )
-    if apart > accepted(found.release):
+    if apart > accepted(current.release):
         raise Refused(
-            f"The dump is of Slurm {manifest['slurm']}, and {found.release} reads what is at most "
-            f"{accepted(found.release)} releases older: restore with a release between them, and upgrade from there."
+            f"The dump is of Slurm {manifest['slurm']}, and {current.release} reads what is at most "
+            f"{accepted(current.release)} releases older: restore with a release between them, and upgrade from there."
         )
     lacking = [
         name
         for name, needed in ((STATE, place.state), (DATABASE, place.database))
         if needed and name not in manifest["files"]
     ]
-    if len(lacking) == len([part for part in (place.state, place.database) if part]):
+    if len(lacking) == len([path for path in (place.state, place.database) if path]):
         raise Refused(f"The dump has nothing of what belongs on this host ({', '.join(lacking)}).")
     if force:
         return
-    if found.has_jobs and STATE in manifest["files"]:
+    if current.has_jobs and STATE in manifest["files"]:
         raise Refused(f"{place.state} knows of jobs, which would be lost. If that is meant, say so by force.")
-    if found.rows and DATABASE in manifest["files"]:
+    if current.rows and DATABASE in manifest["files"]:
         raise Refused(
-            f"The database {place.database} has {found.rows} jobs of {place.cluster}, which would be lost. If that is "
-            "meant, say so by force."
+            f"The database {place.database} has {current.rows} jobs of {place.cluster}, which would be lost. If "
+            "that is meant, say so by force."
         )
 
 
@@ -183,7 +183,7 @@ def _unpack(path: str, state: str) -> list[str]:
             with open(target, "xb", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
                 shutil.copyfileobj(content, file)
             os.chmod(target, member.mode & 0o700)
-    _own(fresh)
+    _give_to_slurm(fresh)
     shutil.rmtree(old, ignore_errors=True)
     replaced = os.path.isdir(state)
     if replaced:
@@ -192,7 +192,7 @@ def _unpack(path: str, state: str) -> list[str]:
     return [old] if replaced else []
 
 
-def _own(folder: str) -> None:
+def _give_to_slurm(folder: str) -> None:
     try:
         account = pwd.getpwnam("slurm")
     except KeyError as error:
@@ -234,5 +234,5 @@ def restore(
     """
     dump = choose(source, place.cluster)
     manifest = read_manifest(dump)
-    check(manifest, place, read_found(place, run), force)
+    check(manifest, place, read_current_state(place, run), force)
     return dump, (() if check_only else apply(dump, manifest, place, root, run, start))

@@ -28,10 +28,10 @@ def wrong_labels(paths: Sequence[str], root: Root, run: Run) -> list[str]:
 
     :raises CommandFailed: SELinux is enabled, and restorecon cannot tell.
     """
-    there = [path for path in paths if root.exists(path)]
-    if not there or not is_enabled(root):
+    present = [path for path in paths if root.exists(path)]
+    if not present or not is_enabled(root):
         return []
-    return [found["path"] for found in _WOULD.finditer(must(run(["restorecon", "-n", "-v", "-R", *there])).stdout)]
+    return [match["path"] for match in _WOULD.finditer(must(run(["restorecon", "-n", "-v", "-R", *present])).stdout)]
 
 
 def relabel(paths: Sequence[str], run: Run) -> None:

@@ -31,7 +31,7 @@ class Facts:
     """slurmctld, and its files.
 
     :ivar process: the running process; None if there is none.
-    :ivar held: what that process has taken of the files; None if that cannot be told.
+    :ivar held: what that process has loaded of the files; None if that cannot be told.
     :ivar on_disk: what the files say now.
     """
 
@@ -70,23 +70,23 @@ def read_facts(root: Root, run: Run, folder: str = FOLDER) -> Facts:
     return Facts(service, process, _held(process, on_disk, root, folder), on_disk, read_release(run))
 
 
-def foresee(facts: Facts, pending: Mapping[str, str], root: Root, folder: str = FOLDER) -> tuple[Facts, dict[str, str]]:
+def preview(facts: Facts, pending: Mapping[str, str], root: Root, folder: str = FOLDER) -> tuple[Facts, dict[str, str]]:
     """Return the facts, and the digests of the shipped files, as if these files had been written; for check mode.
 
     :param pending: texts by name of the file; an empty one stands for a file that would be removed.
     """
     with tempfile.TemporaryDirectory() as made:
-        there = Root(made)
-        os.makedirs(there.at(folder))
+        future = Root(made)
+        os.makedirs(future.at(folder))
         for name in conf_changes.SHIPPED_FILES:
             text = pending[name] if name in pending else root.text(f"{folder}/{name}")
             if text:
-                with open(there.at(f"{folder}/{name}"), "w", encoding="utf-8") as file:
+                with open(future.at(f"{folder}/{name}"), "w", encoding="utf-8") as file:
                     file.write(text)
-        written = conf_changes.file_digests(there, folder)
+        written = conf_changes.file_digests(future, folder)
         digests = {name: written[name] for name in written if name in pending}
         kept = {name: digest for name, digest in conf_changes.file_digests(root, folder).items() if name not in pending}
-        return replace(facts, on_disk=conf_changes.read_snapshot(there, folder)), {**kept, **digests}
+        return replace(facts, on_disk=conf_changes.read_snapshot(future, folder)), {**kept, **digests}
 
 
 def _held(process: loaded_config.Process | None, on_disk: Snapshot, root: Root, folder: str) -> Snapshot | None:
@@ -112,10 +112,10 @@ def plan(facts: Facts, may_come: bool = False, pending: bool = False) -> Plan:
     if facts.held is None:
         unknown = "it runs since before a file changed, and who started it left no record of what it has taken"
         return Plan(_with("restart", base.verbs), (*base.reasons, unknown))
-    found = conf_changes.find_changes(facts.held, facts.on_disk, facts.release)
-    reasons = tuple(f"{change.what} ({change.effect.source})" for change in found if change.effect.slurmctld)
-    losing = tuple(change for change in found if change.effect.loses_jobs)
-    need = max((change.effect.slurmctld for change in found), default=Need.NOTHING)
+    changes = conf_changes.find_changes(facts.held, facts.on_disk, facts.release)
+    reasons = tuple(f"{change.what} ({change.effect.source})" for change in changes if change.effect.slurmctld)
+    losing = tuple(change for change in changes if change.effect.loses_jobs)
+    need = max((change.effect.slurmctld for change in changes), default=Need.NOTHING)
     if need is Need.RESTART or "restart" in base.verbs:
         return Plan(_with("restart", base.verbs), base.reasons + reasons, losing)
     if need is Need.RECONFIGURE:
@@ -160,9 +160,9 @@ def apply(made: Plan, facts: Facts, timeout_s: float, root: Root, run: Run) -> N
         raise CommandFailed(f"slurmctld does not answer after {timeout_s:g} s: {problem}")
     process = loaded_config.process_of(SERVICE, root, run)
     if process:
-        wanted = asdict(facts.on_disk)
-        if process != facts.process or loaded_config.read_record(SERVICE, process, root) != wanted:
-            loaded_config.write_record(SERVICE, process, wanted, root)
+        snapshot = asdict(facts.on_disk)
+        if process != facts.process or loaded_config.read_record(SERVICE, process, root) != snapshot:
+            loaded_config.write_record(SERVICE, process, snapshot, root)
 
 
 def for_slurmd(facts: Facts, files: Mapping[str, str], *, handed_out: bool = False) -> dict[str, Any]:
@@ -175,5 +175,5 @@ def for_slurmd(facts: Facts, files: Mapping[str, str], *, handed_out: bool = Fal
         "release": list(facts.release),
         "files": dict(files),
         "handed_out": handed_out,
-        "part": conf_changes.part_for_slurmd(facts.on_disk, facts.release),
+        "part": conf_changes.restart_relevant(facts.on_disk, facts.release),
     }

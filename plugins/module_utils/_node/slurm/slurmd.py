@@ -32,8 +32,8 @@ class Facts:
     """slurmd of a node.
 
     :ivar node: its name in Slurm; empty if it has none yet.
-    :ivar held: what, of the part that needs a restart, the running process started with; None if that cannot be told.
-    :ivar wanted: what it would start with now; None if the controller did not say and nothing is held.
+    :ivar held: the entries that need a restart, as the running process started with them; None if that cannot be told.
+    :ivar expected: the same, as it would start with them now; None if the controller did not say and nothing is held.
     :ivar has_jobs: a job's step runs here.
     """
 
@@ -41,7 +41,7 @@ class Facts:
     process: loaded_config.Process | None
     node: str
     held: Mapping[str, str] | None
-    wanted: Mapping[str, str] | None
+    expected: Mapping[str, str] | None
     release: Release
     has_jobs: bool
 
@@ -71,26 +71,27 @@ def read_facts(files: Sequence[str], controller: Mapping[str, Any], root: Root, 
     release = (int(stated[0]), int(stated[1])) if stated else slurmctld.read_release(run)
     env = slurmd_env.read(root)
     node = env.node_name if env else ""
-    now_held = _part_held(node, release, root, held)
-    wanted = conf_changes.part_for_node(controller["part"], node) if controller.get("part") else now_held
-    return Facts(service, process, node, _started_with(process, now_held, root, held), wanted, release, _has_jobs(root))
+    held_entries = _read_held(node, release, root, held)
+    expected = conf_changes.restart_relevant_for(controller["part"], node) if controller.get("part") else held_entries
+    started_with = _started_with(process, held_entries, root, held)
+    return Facts(service, process, node, started_with, expected, release, _has_jobs(root))
 
 
-def _part_held(node: str, release: Release, root: Root, held: str) -> dict[str, str] | None:
+def _read_held(node: str, release: Release, root: Root, held: str) -> dict[str, str] | None:
     if not root.exists(f"{held}/slurm.conf"):
         return None
-    part = conf_changes.part_for_slurmd(conf_changes.read_snapshot(root, held), release)
-    return conf_changes.part_for_node(part, node)
+    relevant = conf_changes.restart_relevant(conf_changes.read_snapshot(root, held), release)
+    return conf_changes.restart_relevant_for(relevant, node)
 
 
 def _started_with(
-    process: loaded_config.Process | None, now_held: dict[str, str] | None, root: Root, held: str
+    process: loaded_config.Process | None, held_entries: dict[str, str] | None, root: Root, held: str
 ) -> dict[str, str] | None:
     record = loaded_config.read_record(SERVICE, process, root)
     if record is not None:
         return record
     files = [f"{held}/{name}" for name in conf_changes.SHIPPED_FILES]
-    return now_held if process and loaded_config.started_after(process, files, root, grace_s=_FETCH_S) else None
+    return held_entries if process and loaded_config.started_after(process, files, root, grace_s=_FETCH_S) else None
 
 
 def _has_jobs(root: Root) -> bool:
@@ -105,22 +106,22 @@ def plan(facts: Facts, may_come: bool = False, pending: bool = False) -> Plan:
     :raises CommandFailed: there is no such unit.
     """
     base = daemon.plan(facts.service, daemon.Wanted(running=True, enabled=True), may_come, pending)
-    if facts.process is None or facts.service.at_rest or facts.wanted is None:
+    if facts.process is None or facts.service.at_rest or facts.expected is None:
         return Plan(base.verbs, base.reasons)
     if facts.held is None:
         reason = "it was told to reconfigure since its start, and nobody wrote down what it started with"
         return Plan(_with_restart(base.verbs), (*base.reasons, reason))
-    found = conf_changes.part_changes(facts.held, facts.wanted, facts.node, facts.release)
-    reasons = tuple(f"{change.what} ({change.effect.source})" for change in found)
-    if facts.has_jobs and any(change.effect.needs_idle_node for change in found):
+    changes = conf_changes.restart_changes(facts.held, facts.expected, facts.node, facts.release)
+    reasons = tuple(f"{change.what} ({change.effect.source})" for change in changes)
+    if facts.has_jobs and any(change.effect.needs_idle_node for change in changes):
         # Not even for another reason: whatever restarts slurmd brings the change with it.
         verbs = tuple(verb for verb in base.verbs if verb != "restart")
-        return Plan(verbs, base.reasons if verbs else (), tuple(_waiting(found)))
-    return Plan(_with_restart(base.verbs) if found else base.verbs, base.reasons + reasons)
+        return Plan(verbs, base.reasons if verbs else (), tuple(_waiting(changes)))
+    return Plan(_with_restart(base.verbs) if changes else base.verbs, base.reasons + reasons)
 
 
-def _waiting(found: Sequence[Change]) -> list[str]:
-    return [f"{change.what} and needs a node without jobs" for change in found if change.effect.needs_idle_node]
+def _waiting(changes: Sequence[Change]) -> list[str]:
+    return [f"{change.what} and needs a node without jobs" for change in changes if change.effect.needs_idle_node]
 
 
 def _with_restart(verbs: Sequence[str]) -> tuple[str, ...]:
@@ -151,13 +152,13 @@ def apply(made: Plan, facts: Facts, settle_s: float, root: Root, run: Run, held:
         # It has fetched its files anew, unless there was nobody to fetch them from.
         files = [f"{held}/slurm.conf"]
         fetched = wait_until(lambda: not loaded_config.started_after(process, files, root), _CACHE_S)
-        started_with = _part_held(facts.node, facts.release, root, held) if fetched else None
+        started_with = _read_held(facts.node, facts.release, root, held) if fetched else None
     if started_with is not None and loaded_config.read_record(SERVICE, process, root) != dict(started_with):
         loaded_config.write_record(SERVICE, process, dict(started_with), root)
 
 
-def tell(made: Plan, facts: Facts, root: Root, run: Run, held: str = HELD) -> dict[str, Any]:
-    """Return what the controller wants to know of the node."""
+def describe(made: Plan, facts: Facts, root: Root, run: Run, held: str = HELD) -> dict[str, Any]:
+    """Return what the controller compares: files, hardware, and why slurmd waits for its restart."""
     try:
         counts = hardware.read_counts(run)
     except CommandFailed:

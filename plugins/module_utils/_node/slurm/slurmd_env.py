@@ -70,8 +70,8 @@ def slurmd_options(node_name: str, controllers: Iterable[str]) -> str:
 
 def slurmd_env(node_name: str, controllers: Iterable[str]) -> str:
     """Return the text of the file, as a node writes it. The role slurm writes the same last line."""
-    wanted = slurmd_options(node_name, controllers)
-    return f'{HEADER}\n{_AS_WRITTEN}{wanted}\nSLURMD_OPTIONS="{wanted}"\n'
+    options = slurmd_options(node_name, controllers)
+    return f'{HEADER}\n{_AS_WRITTEN}{options}\nSLURMD_OPTIONS="{options}"\n'
 
 
 def is_ours(root: Root) -> bool:

@@ -50,7 +50,7 @@ def protect(folder: str, root: Root, run: Run) -> bool:
             f"{folder} stays as it is while {len(jobs)} jobs run; the next start of slurmd without jobs mends it"
         )
     os.makedirs(root.at(folder), mode=0o755, exist_ok=True)
-    found = os.stat(root.at(folder))
+    original = os.stat(root.at(folder))
     os.makedirs(root.at(os.path.dirname(IMAGE)), mode=0o755, exist_ok=True)
     handle = os.open(root.at(IMAGE), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -59,8 +59,8 @@ def protect(folder: str, root: Root, run: Run) -> bool:
         os.close(handle)
     must(run(["mkfs.ext4", "-q", "-F", "-m", str(_RESERVED_PERCENT), "-N", str(INODES), IMAGE]))
     must(run(["mount", "-o", "loop,nosuid,nodev", IMAGE, folder]))
-    os.chown(root.at(folder), found.st_uid, found.st_gid)
-    os.chmod(root.at(folder), found.st_mode & 0o7777)
+    os.chown(root.at(folder), original.st_uid, original.st_gid)
+    os.chmod(root.at(folder), original.st_mode & 0o7777)
     if selinux.is_enabled(root):
         selinux.relabel([folder], run)
     return True

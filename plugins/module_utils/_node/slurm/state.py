@@ -71,8 +71,8 @@ def read_place(root: Root) -> Place | None:
 
 def release_of(program: str, run: Run) -> str:
     """Return the release of an installed daemon, e.g. ``22.05``; empty where it is not installed."""
-    found = _VERSION.search(run([program, "-V"]).stdout)
-    return found[1] if found else ""
+    match = _VERSION.search(run([program, "-V"]).stdout)
+    return match[1] if match else ""
 
 
 def installed_release(place: Place, run: Run) -> str:
@@ -96,21 +96,21 @@ def accepted(release: str) -> int:
 def _ordinal(release: str) -> int:
     if release in _FIRST:
         return _FIRST.index(release)
-    found = re.fullmatch(r"(\d\d)\.(05|11)", release)
-    if not found or int(found[1]) < 24:
+    match = re.fullmatch(r"(\d\d)\.(05|11)", release)
+    if not match or int(match[1]) < 24:
         raise Refused(f"{release!r} is no release of Slurm that is known here.")
-    return len(_FIRST) + 2 * (int(found[1]) - 24) + (found[2] == "11")
+    return len(_FIRST) + 2 * (int(match[1]) - 24) + (match[2] == "11")
 
 
 def dumps_in(folder: str, cluster: str = "") -> list[str]:
     """Return the paths of complete dumps, oldest first."""
-    found = []
+    dumps = []
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         match = _DUMP.fullmatch(name)
         path = os.path.join(folder, name)
         if match and (not cluster or match["cluster"] == cluster) and os.path.isfile(os.path.join(path, MANIFEST)):
-            found.append((match["time"], path))
-    return [path for _time, path in sorted(found)]
+            dumps.append((match["time"], path))
+    return [path for _time, path in sorted(dumps)]
 
 
 def read_manifest(dump: str) -> Mapping[str, Any]:
@@ -121,12 +121,12 @@ def read_manifest(dump: str) -> Mapping[str, Any]:
     path = os.path.join(dump, MANIFEST)
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            manifest = json.load(file)
     except (OSError, ValueError) as error:
         raise Refused(f"{dump} is no dump: {error}.") from error
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         raise Refused(f"{path} has another form than this version reads (schema {SCHEMA}).")
-    return found
+    return manifest
 
 
 def check_files(dump: str, manifest: Mapping[str, Any]) -> None:
@@ -134,19 +134,19 @@ def check_files(dump: str, manifest: Mapping[str, Any]) -> None:
 
     :raises Refused: one is damaged.
     """
-    for name, told in manifest["files"].items():
+    for name, entry in manifest["files"].items():
         path = os.path.join(dump, name)
-        if not os.path.isfile(path) or digest(path) != told["sha256"]:
+        if not os.path.isfile(path) or digest(path) != entry["sha256"]:
             raise Refused(f"{path} is damaged: it is not the file that the manifest describes. Take another dump.")
 
 
 def digest(path: str) -> str:
     """Return the sha256 of a file."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+            sha256.update(block)
+    return sha256.hexdigest()
 
 
 def has_jobs(state: str, run: Run) -> bool:

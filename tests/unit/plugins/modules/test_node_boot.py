@@ -27,7 +27,7 @@ def have(monkeypatch: pytest.MonkeyPatch) -> Have:
 
     def install(*steps: tuple[str, str, bool, tuple[str, ...]]) -> list[tuple[str, bool]]:
         made = {
-            name: engine.Ran(
+            name: engine.StepRun(
                 Step(name, "", blocking, 5, lambda _context: Outcome(PASS, "")),
                 Outcome(verdict, f"{name} is so", "mend it" if verdict in (FAIL, UNKNOWN) else "", changes, {"n": 1}),
                 0.5,
@@ -35,7 +35,7 @@ def have(monkeypatch: pytest.MonkeyPatch) -> Have:
             for name, verdict, blocking, changes in steps
         }
 
-        def perform(step: Step, _root: Any, _run: Any, check: bool = False) -> engine.Ran:
+        def perform(step: Step, _root: Any, _run: Any, check: bool = False) -> engine.StepRun:
             noted.append((step.name, check))
             return made[step.name]
 

@@ -45,7 +45,7 @@ def have(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Callable[..
             return Check(name, name, name, TIERS, lambda _context: answer)
 
         monkeypatch.setattr(catalog, "NAMES", verdicts)
-        monkeypatch.setattr(catalog, "BEFORE_A_JOB", frozenset(verdicts))
+        monkeypatch.setattr(catalog, "PROLOG_NAMES", frozenset(verdicts))
         monkeypatch.setattr(catalog, "load", check)
 
     return install

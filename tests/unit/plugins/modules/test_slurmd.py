@@ -31,7 +31,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr(core, "read_facts", read_facts)
     monkeypatch.setattr(core, "apply", lambda made, *_rest: played["applied"].append(made.verbs))
-    monkeypatch.setattr(core, "tell", lambda made, *_rest: {"waits": list(made.waits)})
+    monkeypatch.setattr(core, "describe", lambda made, *_rest: {"waits": list(made.waits)})
     return played
 
 
@@ -68,7 +68,7 @@ def test_check_mode_foresees_what_the_node_would_hold(
     options: dict[str, Any],
     held: str,
 ) -> None:
-    monkeypatch.setattr(core, "tell", lambda *_arguments: {"held": {"slurm.conf": "old"}})
+    monkeypatch.setattr(core, "describe", lambda *_arguments: {"held": {"slurm.conf": "old"}})
     assert run_module(slurmd.main, controller=controller, **options)["node"]["held"] == {"slurm.conf": held}
 
 

@@ -31,29 +31,29 @@ _AGAIN = "Mend that, then 'hpcnode boot run access'"
 
 
 def _perform(context: Context) -> Outcome:
-    told = slurmd_env.read(context.root)
-    if told is None:
+    env = slurmd_env.read(context.root)
+    if env is None:
         return Outcome(SKIP, f"no slurmd runs here: {slurmd_env.ENV_FILE} is not there")
     cluster = cluster_of(context.root)
     if cluster and LOGIN in cluster.functions:
         return Outcome(SKIP, "this is a login node too, where people need no job")
-    wanted = read_options(context.root, told.node_name)
-    if wanted is None:
+    options = read_options(context.root, env.node_name)
+    if options is None:
         return Outcome(SKIP, f"no {SETTINGS}, so people log in without a job")
     admin = remembered_admin(context.root)
     if admin is None:
         return Outcome(FAIL, f"{_OPEN}: the metadata service has not said who this machine's admin is", _AGAIN)
-    wanted = replace(wanted, admins=tuple(dict.fromkeys([*wanted.admins, admin])), me=admin)
+    options = replace(options, admins=tuple(dict.fromkeys([*options.admins, admin])), me=admin)
     try:
-        made = plan(context.root, wanted, context.run, may_come=False)
+        made = plan(context.root, options, context.run, may_come=False)
     except (PamProblem, UserProblem) as error:
         return Outcome(FAIL, f"{_OPEN}: {error}", _AGAIN)
     if not context.check:
         apply_all(made.files)
-    hidden = remount_proc(context.root, wanted, context.run, context.check)
+    hidden = remount_proc(context.root, options, context.run, context.check)
     changes = tuple(f"{'write' if change.after is not None else 'remove'} {change.path}" for change in made.files)
     changes += tuple(hidden)
-    admins = ", ".join([*wanted.admins, *(f"%{group}" for group in wanted.admin_groups)])
+    admins = ", ".join([*options.admins, *(f"%{group}" for group in options.admin_groups)])
     return Outcome(PASS, f"who has no job here and is none of {admins} is refused by sshd", changes=changes)
 
 

@@ -16,15 +16,15 @@ _ACTION = "'hpcnode clocks status' shows each GPU; 'hpcnode boot run clocks' tri
 
 
 def _perform(context: Context) -> Outcome:
-    wanted = clocks.read_options(context.root)
-    if wanted is None:
+    options = clocks.read_options(context.root)
+    if options is None:
         return Outcome(SKIP, f"no clocks are wanted: there is no {_SETTINGS}")
     if not nvidia_gpus(context.root):
         return Outcome(SKIP, "there is no NVIDIA GPU")
     try:
-        driver = connect(context.root, wanted.timeout)
+        driver = connect(context.root, options.timeout)
         try:
-            done = clocks.ensure(context.root, driver, wanted, check_mode=context.check)
+            done = clocks.ensure(context.root, driver, options, check_mode=context.check)
         finally:
             driver.close()
     except GpuError as error:

@@ -48,11 +48,11 @@ def _sweep(options: EnrootOptions, context: Context) -> tuple[list[str], list[st
     marker = context.root.at(user_folders.SWEPT)
     if os.path.exists(marker):
         return [], []
-    found = user_folders.leftovers(options.data_folder, options.pyxis_runtime_path, context.root)
-    removed = [f"remove {left.path}" for left in found]
+    leftovers = user_folders.leftovers(options.data_folder, options.pyxis_runtime_path, context.root)
+    removed = [f"remove {leftover.path}" for leftover in leftovers]
     if context.check:
         return removed, []
-    problems = user_folders.remove_leftovers(found, context.run)
+    problems = user_folders.remove_leftovers(leftovers, context.run)
     if not problems:
         write_file(marker, "")
     return removed, problems

@@ -13,7 +13,7 @@ from ...setup.directories.ensure import ensure
 from ...setup.directories.options import SETTINGS, DirectoryOptions, read_options
 from ...setup.directories.plan import MOUNT
 from ...sku import UnknownVmSize
-from ..size import promised_size
+from ..size import expected_size
 from ..step import Context, Outcome, Step
 
 _LOCK_S = 30.0
@@ -21,14 +21,14 @@ _MOUNT_LATE_S = 60.0
 
 
 def _perform(context: Context) -> Outcome:
-    wanted = read_options(context.root)
-    if wanted is None:
+    options = read_options(context.root)
+    if options is None:
         return Outcome(SKIP, f"no {SETTINGS}, so no directories are asked for")
     try:
-        done = _ensure(wanted, context)
+        done = _ensure(options, context)
     except (UnknownVmSize, VmSizeNotTold):
-        if promised_size(context.root) is None:
-            return Outcome(SKIP, f"no compute node, and {wanted.mountpoint} is not mounted")
+        if expected_size(context.root) is None:
+            return Outcome(SKIP, f"no compute node, and {options.mountpoint} is not mounted")
         raise
     details = {
         "kind": done.kind,
@@ -44,13 +44,13 @@ def _perform(context: Context) -> Outcome:
     if done.warnings:
         action = "" if done.kind == MOUNT else "Jobs that need a fast scratch belong on a VM size with NVMe disks"
         return Outcome(WARN, "; ".join(done.warnings), action, done.actions, details)
-    number = len(wanted.folders)
+    number = len(options.folders)
     return Outcome(PASS, f"{done.mountpoint}: {number} directories are as they should be", "", done.actions, details)
 
 
-def _ensure(wanted: DirectoryOptions, context: Context) -> Done:
+def _ensure(options: DirectoryOptions, context: Context) -> Done:
     return ensure(
-        wanted,
+        options,
         context.root,
         context.run,
         context.check,

@@ -18,7 +18,7 @@ from ...machine.rdma import read_ports
 from ...machine.run import Run, wait_until
 from ...machine.unit_state import UnitState, read_unit
 from ...sku import VmSize
-from ..size import promised_size
+from ..size import expected_size
 from ..step import Context, Outcome, Step, at_boot, outcome_of
 
 _PAUSE_S = 2.0
@@ -28,11 +28,11 @@ _ON_ITS_WAY = ("active", "activating", "reloading")
 
 
 def _perform(context: Context) -> Outcome:
-    size = promised_size(context.root)
+    size = expected_size(context.root)
     if size is None:
         return Outcome(SKIP, "this is no compute node, and nobody says which VM size it has")
     if not size.nvswitch and not size.hca_count:
-        return Outcome(SKIP, f"{size.name} promises neither NVSwitch nor InfiniBand")
+        return Outcome(SKIP, f"{size.name} is expected to have neither NVSwitch nor InfiniBand")
     changes = _start(context) if size.nvswitch else ()
     _wait(context, size)
     manager = read_unit(MANAGER, context.run) if size.nvswitch else None
@@ -83,14 +83,14 @@ def _wait(context: Context, size: VmSize) -> None:
 
 def _of_manager(state: UnitState, run: Run) -> Iterator[Finding]:
     """Yield what is wrong with the fabric manager, with its last words where it ended."""
-    for found in findings_in(judge_manager(state)):
-        said = ""
-        if found.verdict == FAIL and state.load == "loaded":
+    for finding in findings_in(judge_manager(state)):
+        last_line = ""
+        if finding.verdict == FAIL and state.load == "loaded":
             last = run(
                 ["journalctl", "--boot", f"--unit={MANAGER}", "--no-pager", "--quiet", "--output=cat", "--lines=1"]
             )
-            said = last.stdout.strip() if last.rc == 0 else ""
-        yield replace(found, summary=f"{found.summary}: {said}") if said else found
+            last_line = last.stdout.strip() if last.rc == 0 else ""
+        yield replace(finding, summary=f"{finding.summary}: {last_line}") if last_line else finding
 
 
 STEP = Step("fabric", "Fabric manager and InfiniBand of this node", blocking=True, limit_s=150, perform=_perform)

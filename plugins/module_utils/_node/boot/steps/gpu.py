@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The GPUs: driver loaded, answering, and all there that the VM size promises."""
+"""The GPUs: driver loaded, answering, and as many as the VM size is expected to have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...health.checks.gpu_count import (
     judge_nvidia,
     missing_on_bus,
     read_amd,
-    why_none,
+    reason_without_gpus,
 )
 from ...health.checks.gpu_identity import judge_driver
 from ...health.checks.gpu_state import judge_persistence
@@ -33,7 +33,7 @@ from ...machine.run import wait_until
 from ...machine.unit_state import read_unit
 from ...setup.gpu_boot import DAEMON, GpuSettings, read_settings
 from ...sku import UnknownVmSize, VmSize
-from ..size import promised_size
+from ..size import expected_size
 from ..step import Context, Outcome, Step, outcome_of
 
 _BUS_S = 20.0
@@ -50,7 +50,7 @@ def _perform(context: Context) -> Outcome:
         return Outcome(SKIP, "this is no compute node, and nobody says which VM size it has")
     expected = expected_gpus(settings.gpu_count, size)
     if expected is None or not expected.count:
-        return Outcome(SKIP, why_none(expected, size))
+        return Outcome(SKIP, reason_without_gpus(expected, size))
     if is_amd(context.root, size):
         return _amd(context, expected)
     return _nvidia(context, expected, settings, bool(size and size.hca_count))
@@ -58,7 +58,7 @@ def _perform(context: Context) -> Outcome:
 
 def _size(root: Root, settings: GpuSettings) -> VmSize | None:
     try:
-        return promised_size(root)
+        return expected_size(root)
     except (ConfigError, UnknownVmSize):
         # The settings say what matters here.
         if settings.gpu_count is not None:
@@ -99,7 +99,7 @@ def _nvidia(context: Context, expected: ExpectedGpus, settings: GpuSettings, wit
         changes, findings = (*changes, *peer), [*findings, *doubts]
     # The daemon keeps the driver's state, whatever the GPUs' persistence mode.
     if not read_unit(DAEMON, context.run).is_active:
-        findings += [found for gpu in gpus for found in findings_in(judge_persistence(gpu))]
+        findings += [finding for gpu in gpus for finding in findings_in(judge_persistence(gpu))]
     described = [{name: getattr(gpu, name) for name in _DESCRIBED} for gpu in gpus]
     details.update(via=Driver.via, driver=version, library=library, gpus=described)
     names = sorted({gpu.name for gpu in gpus if gpu.name})

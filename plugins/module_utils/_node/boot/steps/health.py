@@ -13,7 +13,7 @@ from ...health.perform import perform as perform_tier
 from ...health.report.files import is_set_up, read_settings
 from ...machine.run import run as run_command
 from ...version import VERSION
-from ..size import promised_size
+from ..size import expected_size
 from ..step import Context, Outcome, Step, at_boot, outcome_of
 
 
@@ -26,7 +26,7 @@ def perform(context: Context, run: TimedRun = run_command) -> Outcome:
         return Outcome(SKIP, "the role hpcai.azure.health_checks has set up no checks here")
     if not read_settings(context.root).boot:
         return Outcome(SKIP, "health_checks_report.boot turns it off")
-    if promised_size(context.root) is None:
+    if expected_size(context.root) is None:
         return Outcome(SKIP, "this is no compute node, and nobody says which VM size it has")
     if context.check:
         return Outcome(SKIP, "check mode measures nothing")
@@ -37,10 +37,10 @@ def perform(context: Context, run: TimedRun = run_command) -> Outcome:
 def judge(done: TierRun) -> Outcome:
     """Return the step's outcome: it fails only for a check that may keep slurmd from starting."""
     findings = [
-        found
+        finding
         for check, result in zip(done.checks, done.results)
         if result.verdict in (FAIL, UNKNOWN, WARN)
-        for found in at_boot(
+        for finding in at_boot(
             check,
             [Finding(result.verdict, f"{result.name}: {result.summary}", hint=result.hint)],
             BOOT,

@@ -42,8 +42,8 @@ Ask = Callable[[float], "dict[str, Any]"]
 
 
 @dataclass
-class _Found:
-    """What is said at the end, collected on the way."""
+class _Notes:
+    """What goes into the outcome, collected on the way."""
 
     changes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -62,22 +62,22 @@ def perform(context: Context, ask: Ask | None = None) -> Outcome:
     :raises ConfigError: the cluster's settings cannot be used.
     :raises StepFailed: nobody says what this machine is.
     """
-    root, found = context.root, _Found()
+    root, notes = context.root, _Notes()
     known = remembered_instance(root)
     compute, silence = _ask(context, ask)
-    foreign = compute is not None and _is_anothers(root, known, compute)
+    foreign = compute is not None and _is_of_another_machine(root, known, compute)
     if compute is None:
-        settings, name = _without_answer(root, known, silence, found)
+        settings, name = _without_answer(root, known, silence, notes)
     else:
-        settings, name = _settle(context, compute, foreign, found)
-    outcome = _judged(root, settings, compute, found)
+        settings, name = _identify(context, compute, foreign, notes)
+    outcome = _judged(root, settings, compute, notes)
     if settings and settings.is_compute:
-        _tell_slurmd(context, settings, name, foreign, found)
+        _write_slurmd_env(context, settings, name, foreign, notes)
     elif root.exists(ENV_FILE) and (foreign or is_ours(root)):
-        found.changes.append(f"removed {ENV_FILE}: this machine is no compute node of a cluster")
+        notes.changes.append(f"removed {ENV_FILE}: this machine is no compute node of a cluster")
         if not context.check:
             remove_file(root.at(ENV_FILE))
-    return replace(outcome, changes=tuple(found.changes), details=found.details)
+    return replace(outcome, changes=tuple(notes.changes), details=notes.details)
 
 
 def _ask(context: Context, ask: Ask | None) -> tuple[dict[str, Any] | None, str]:
@@ -105,42 +105,42 @@ def _all_known(root: Root) -> bool:
     return bool(known.get("vm_size")) and is_same_machine(root, known) and remembered(root) is not None
 
 
-def _settle(
-    context: Context, compute: Mapping[str, Any], foreign: bool, found: _Found
+def _identify(
+    context: Context, compute: Mapping[str, Any], foreign: bool, notes: _Notes
 ) -> tuple[ClusterSettings | None, str | None]:
     """Return the cluster and the node's name, and write down what the service said."""
     root = context.root
     name = own_node_name(compute)
-    found.details.update({"vm_id": compute.get("vmId"), "instance": compute.get("name"), "node": name})
+    notes.details.update({"vm_id": compute.get("vmId"), "instance": compute.get("name"), "node": name})
     if not context.check:
         remember(root, compute)
     written = settings_written(root)
-    told = None
+    from_user_data = None
     if written is None or foreign:
-        told = _told(compute, found)
+        from_user_data = _settings_in_user_data(compute, notes)
     if foreign:
-        found.warn("this disk was another machine's", "Generalise an image before it is captured (playbooks/image.yml)")
-        if written and told:
-            found.changes.append(f"set {SETTINGS_FILE} aside, which another machine had")
+        notes.warn("this disk was another machine's", "Generalise an image before it is captured (playbooks/image.yml)")
+        if written and from_user_data:
+            notes.changes.append(f"set {SETTINGS_FILE} aside, which another machine had")
             if not context.check:
                 os.replace(root.at(SETTINGS_FILE), root.at(SET_ASIDE))
             written = None
     if not context.check:
-        remember_joining(root, str(compute.get("vmId") or ""), Joining(name or "", told))
-    return written or told, name
+        remember_joining(root, str(compute.get("vmId") or ""), Joining(name or "", from_user_data))
+    return written or from_user_data, name
 
 
-def _told(compute: Mapping[str, Any], found: _Found) -> ClusterSettings | None:
+def _settings_in_user_data(compute: Mapping[str, Any], notes: _Notes) -> ClusterSettings | None:
     from ...machine.imds import settings_in
 
     stated, why = settings_in(str(compute.get("userData") or ""))
     if stated is None:
-        found.details["user_data"] = why
+        notes.details["user_data"] = why
         return None
     return settings_from(stated, FROM_USER_DATA, "'hpcai' in the machine's user data")
 
 
-def _is_anothers(root: Root, known: Mapping[str, Any], compute: Mapping[str, Any]) -> bool:
+def _is_of_another_machine(root: Root, known: Mapping[str, Any], compute: Mapping[str, Any]) -> bool:
     """Whether this disk was another machine's: an image carries its first machine's files along."""
     if known.get("vm_id") and compute.get("vmId"):
         return str(known["vm_id"]).lower() != str(compute["vmId"]).lower()
@@ -148,7 +148,7 @@ def _is_anothers(root: Root, known: Mapping[str, Any], compute: Mapping[str, Any
 
 
 def _without_answer(
-    root: Root, known: Mapping[str, Any], silence: str, found: _Found
+    root: Root, known: Mapping[str, Any], silence: str, notes: _Notes
 ) -> tuple[ClusterSettings | None, str | None]:
     """Return the cluster and the node's name as far as they are known without the metadata service."""
     if not is_same_machine(root, known):
@@ -156,15 +156,15 @@ def _without_answer(
     joining, written = remembered(root), settings_written(root)
     if joining is None and written is None:
         raise StepFailed(f"{silence}, and nothing else says what this machine is. {_CURE}")
-    found.warn(f"{silence}; going by what is remembered", "If it stays so: look at the route to the metadata service")
+    notes.warn(f"{silence}; going by what is remembered", "If it stays so: look at the route to the metadata service")
     return written or (joining.settings if joining else None), joining.node_name if joining else None
 
 
-def _judged(root: Root, settings: ClusterSettings | None, compute: Mapping[str, Any] | None, found: _Found) -> Outcome:
+def _judged(root: Root, settings: ClusterSettings | None, compute: Mapping[str, Any] | None, notes: _Notes) -> Outcome:
     """Judge by the VM size, which all that follows depends on."""
     where = f"in cluster {settings.name} by {settings.origin}" if settings else "in no cluster"
-    if not settings and "user_data" in found.details:
-        where += f": {found.details['user_data']}"
+    if not settings and "user_data" in notes.details:
+        where += f": {notes.details['user_data']}"
 
     def ask() -> dict[str, Any]:
         # It was asked already.
@@ -175,29 +175,31 @@ def _judged(root: Root, settings: ClusterSettings | None, compute: Mapping[str, 
         return dict(compute)
 
     try:
-        size, told = size_facts(root, ask=ask)
+        size, source = size_facts(root, ask=ask)
     except (UnknownVmSize, VmSizeNotTold) as error:
         if settings and settings.is_compute:
             verdict = UNKNOWN if isinstance(error, UnknownVmSize) else FAIL
             return Outcome(
                 verdict, str(error), "Describe the size in hpcai_vm_sizes and run site.yml, or bake the image anew"
             )
-        return Outcome(WARN if found.warnings else PASS, _said(where, found), "; ".join(found.actions))
-    found.details["vm_size"] = size.name
-    if compute and told.origin == NODE_SETTINGS and canonical_size(str(compute["vmSize"])) != size.name:
-        found.warn(
+        return Outcome(WARN if notes.warnings else PASS, _summary(where, notes), "; ".join(notes.actions))
+    notes.details["vm_size"] = size.name
+    if compute and source.origin == NODE_SETTINGS and canonical_size(str(compute["vmSize"])) != size.name:
+        notes.warn(
             f"node.json says {size.name}, the metadata service {canonical_size(str(compute['vmSize']))}",
             "Run site.yml, if the machine got another size",
         )
-    verdict = WARN if found.warnings else PASS
-    return Outcome(verdict, _said(f"{size.name} {where}", found), "; ".join(found.actions))
+    verdict = WARN if notes.warnings else PASS
+    return Outcome(verdict, _summary(f"{size.name} {where}", notes), "; ".join(notes.actions))
 
 
-def _said(where: str, found: _Found) -> str:
-    return "; ".join([*found.warnings, where])
+def _summary(where: str, notes: _Notes) -> str:
+    return "; ".join([*notes.warnings, where])
 
 
-def _tell_slurmd(context: Context, settings: ClusterSettings, name: str | None, foreign: bool, found: _Found) -> None:
+def _write_slurmd_env(
+    context: Context, settings: ClusterSettings, name: str | None, foreign: bool, notes: _Notes
+) -> None:
     """Write slurmd's name and controllers, unless the site has done so on this machine."""
     root = context.root
     if root.exists(ENV_FILE) and not is_ours(root) and not foreign:
@@ -208,7 +210,7 @@ def _tell_slurmd(context: Context, settings: ClusterSettings, name: str | None, 
         raise StepFailed(f"the metadata service has not said how this node is called, so slurmd cannot start. {_CURE}")
     text = slurmd_env(name, settings.controllers)
     if root.text(ENV_FILE) != text.strip():
-        found.changes.append(f"wrote {ENV_FILE}: node {name}, controller {settings.controllers[0]}")
+        notes.changes.append(f"wrote {ENV_FILE}: node {name}, controller {settings.controllers[0]}")
         if not context.check:
             write_file(root.at(ENV_FILE), text)
 

@@ -14,23 +14,23 @@ from ...slurm.nodes import NodeState
 from ..step import REASON_PREFIX, Context, Outcome, Step, StepFailed
 
 
-def perform(context: Context, reach: FindOwnAddress = node_queries.find_own_address) -> Outcome:
+def perform(context: Context, find_address: FindOwnAddress = node_queries.find_own_address) -> Outcome:
     """Give the node its address at slurmctld, and take back a reason that an earlier boot phase gave it.
 
     A node that the site configured has its address from the inventory and keeps it: then this only looks.
 
-    :param reach: what tells this machine's address as the controllers see it.
+    :param find_address: finds this machine's address as the controllers see it.
     :raises ConfigError: slurmd's settings cannot be used.
     :raises CommandFailed: slurmctld does not answer or refuses.
     :raises StepFailed: the machine has no name.
     """
-    told = slurmd_env.read(context.root)
-    if told is None:
+    env = slurmd_env.read(context.root)
+    if env is None:
         return Outcome(SKIP, f"no slurmd runs here: {slurmd_env.ENV_FILE} is not there")
-    name, controllers = told.node_name, told.controllers
+    name, controllers = env.node_name, env.controllers
     details = {"node": name, "controllers": list(controllers)}
     try:
-        address = reach(controllers)
+        address = find_address(controllers)
     except NoController as error:
         summary = f"no controller answers ({error}); slurmd tries again every few seconds"
         return Outcome(FAIL, summary, "See that slurmctld runs there and port 6817 is open to this node", (), details)

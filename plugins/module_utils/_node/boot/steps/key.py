@@ -79,7 +79,7 @@ def _from_vault(context: Context, cluster: ClusterSettings, present: bytes | Non
     changes = []
     if key != present:
         changes.append(f"wrote {KEY_FILE} from {source}")
-    elif _manner(context.root) != (*owner, MODE):
+    elif _owner_and_mode(context.root) != (*owner, MODE):
         changes.append(f"gave {KEY_FILE} to {USER}, mode 0400")
     if changes and not context.check:
         _write(context, key, owner)
@@ -122,9 +122,9 @@ def _present(root: Root) -> bytes | None:
     return key if SHORTEST <= len(key) <= LONGEST else None
 
 
-def _manner(root: Root) -> tuple[int, int, int]:
-    there = os.stat(root.at(KEY_FILE))
-    return there.st_uid, there.st_gid, stat.S_IMODE(there.st_mode)
+def _owner_and_mode(root: Root) -> tuple[int, int, int]:
+    status = os.stat(root.at(KEY_FILE))
+    return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
 
 
 def _owner(root: Root) -> tuple[int, int]:

@@ -39,7 +39,7 @@ _ACTION = "'hpcnode nccl verify' shows what is different; 'hpcnode boot run nccl
 def _perform(context: Context) -> Outcome:
     root, ask = context.root, _asked_once()
     options = options_of(read_config(root, "nccl") or {})
-    around = environment_options.options_of(read_config(root, environment_options.CONFIG) or {})
+    env_options = environment_options.options_of(read_config(root, environment_options.CONFIG) or {})
     gpus = any(device.is_gpu for device in read_pci(root))
     try:
         size, _name = size_facts(root, options.vm_size, options.vm_sizes, ask)
@@ -53,19 +53,19 @@ def _perform(context: Context) -> Outcome:
     done: dict[str, Any] = {}
     more: dict[str, Any] = {}
     problems: list[str] = []
-    wanted, around_wanted = options.state == PRESENT, around.state == PRESENT
-    if not wanted and not around_wanted:
+    with_topology, with_environment = options.state == PRESENT, env_options.state == PRESENT
+    if not with_topology and not with_environment:
         return Outcome(SKIP, f"nothing is wanted: state is absent in {CONFIG_PATH} and its neighbour")
     try:
-        if wanted:
+        if with_topology:
             done = files.ensure(_at_boot(options, root), context.check, ask, keep=False)
     except (Refused, SettingsError) as error:
         problems.append(f"{CONFIG_PATH}: {error}" if isinstance(error, SettingsError) else str(error))
     try:
         # Too old a version is no reason to leave the rest undone.
-        around = replace(around, when_old=library.WARN)
-        if around_wanted:
-            more = environment.ensure(root, context.run, around, context.check, ask, keep=False)
+        env_options = replace(env_options, when_old=library.WARN)
+        if with_environment:
+            more = environment.ensure(root, context.run, env_options, context.check, ask, keep=False)
     except (BrokenBlock, SettingsError) as error:
         where = f"{environment_options.CONFIG_PATH}: " if isinstance(error, SettingsError) else ""
         problems.append(f"{where}{error}")
@@ -104,9 +104,10 @@ def _outcome(size: str, done: Mapping[str, Any], more: Mapping[str, Any], proble
         return Outcome(FAIL, "; ".join(problems), _ACTION, changes, details)
     if details["mismatches"]:
         first = details["mismatches"][0]
-        said = details["topology_reason"] or f"The topology file of {size} is written, and is not true of this machine."
+        untrue = f"The topology file of {size} is written, and is not true of this machine."
+        reason = details["topology_reason"] or untrue
         about = f"{first['what']}: expected {first['expected']}, found {first['found']}"
-        return Outcome(WARN, f"{said[:-1]}: {about}{_and_more(details['mismatches'])}", _ACTION, changes, details)
+        return Outcome(WARN, f"{reason[:-1]}: {about}{_and_more(details['mismatches'])}", _ACTION, changes, details)
     if warnings:
         return Outcome(WARN, warnings[0] + _and_more(warnings), "", changes, details)
     what = f"NCCL has the topology file and the variables of {size}"

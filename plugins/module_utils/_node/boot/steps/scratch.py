@@ -23,7 +23,7 @@ from ...setup.scratch.ensure import PRESENT, as_results, ensure
 from ...setup.scratch.facts import count_selected, select
 from ...setup.scratch.options import ScratchOptions, parse, read_options
 from ...sku import UnknownVmSize
-from ..size import promised_size
+from ..size import expected_size
 from ..step import Context, Outcome, Step
 
 _LOCK_S = 60.0
@@ -32,25 +32,25 @@ _DISKS_LATE_S = 30.0
 
 def _perform(context: Context) -> Outcome:
     root = context.root
-    wanted = read_options(root) or parse({})
+    options = read_options(root) or parse({})
     try:
-        promise = expected_disks(wanted, root)
+        expected = expected_disks(options, root)
     except (UnknownVmSize, VmSizeNotTold):
-        if promised_size(root) is None:
+        if expected_size(root) is None:
             return Outcome(SKIP, "no compute node, and what disks its VM size has is not known")
         raise
-    if promise.count == 0:
-        there = count_selected(wanted, root)
-        more = f", and the {there} that are there are left alone" if there else ""
-        return Outcome(SKIP, f"no local NVMe disks are expected ({promise.origin}: 0){more}")
-    wanted = with_count(wanted, promise)
-    cleared = () if context.check else _clear(wanted, root)
+    if expected.count == 0:
+        present = count_selected(options, root)
+        more = f", and the {present} that are there are left alone" if present else ""
+        return Outcome(SKIP, f"no local NVMe disks are expected ({expected.origin}: 0){more}")
+    options = with_count(options, expected)
+    cleared = () if context.check else _clear(options, root)
     if not context.check:
-        wait_for_disks(wanted, root, context.run, min(_DISKS_LATE_S, context.seconds / 3))
+        wait_for_disks(options, root, context.run, min(_DISKS_LATE_S, context.seconds / 3))
     try:
         done = ensure(
             PRESENT,
-            wanted,
+            options,
             root,
             context.run,
             check=context.check,
@@ -59,17 +59,18 @@ def _perform(context: Context) -> Outcome:
         )
     except Refused as error:
         action = "See 'hpcnode scratch status' and the guide of the scratch; a lost disk means a new machine"
-        return Outcome(FAIL, str(error), action, details=_told(wanted, root, promise.count))
+        return Outcome(FAIL, str(error), action, details=_disk_details(options, root, expected.count))
     except CommandFailed as error:
-        return Outcome(FAIL, str(error), "Run 'hpcnode scratch up'", details=_told(wanted, root, promise.count))
+        details = _disk_details(options, root, expected.count)
+        return Outcome(FAIL, str(error), "Run 'hpcnode scratch up'", details=details)
     summary = f"{done.mountpoint}: {done.filesystem} on {len(done.devices)} local NVMe disks"
-    details = {"expected": promise.count, **as_results(done)}
+    details = {"expected": expected.count, **as_results(done)}
     if done.warnings:
         return Outcome(WARN, "; ".join([summary, *done.warnings]), "", (*cleared, *done.steps), details)
     return Outcome(PASS, summary, "", (*cleared, *done.steps), details)
 
 
-def _clear(wanted: ScratchOptions, root: Root) -> tuple[str, ...]:
+def _clear(options: ScratchOptions, root: Root) -> tuple[str, ...]:
     """Remove our directories below the mountpoint, as far as they are empty: they would keep the disks from it.
 
     A machine without disks, on which an image was made, has them on its system disk.
@@ -78,20 +79,20 @@ def _clear(wanted: ScratchOptions, root: Root) -> tuple[str, ...]:
         directories = read_directories(root)
     except ConfigError:
         return ()
-    if directories is None or any(mount.mountpoint == wanted.mountpoint for mount in read_mounts(root)):
+    if directories is None or any(mount.mountpoint == options.mountpoint for mount in read_mounts(root)):
         return ()
     try:
-        with opened(root.at(wanted.mountpoint), wanted.mountpoint, "") as base:
+        with opened(root.at(options.mountpoint), options.mountpoint, "") as base:
             gone = remove_empty(base, (folder.path for folder in directories.folders))
     except OSError:
         return ()
-    return tuple(f"remove the empty {wanted.mountpoint}/{path}" for path in gone)
+    return tuple(f"remove the empty {options.mountpoint}/{path}" for path in gone)
 
 
-def _told(wanted: ScratchOptions, root: Root, expected: int) -> dict[str, Any]:
+def _disk_details(options: ScratchOptions, root: Root, expected: int) -> dict[str, Any]:
     """Which disks there are, for whoever asks Azure's support about the others."""
     devices = read_block_devices(root)
-    names, absent = select(wanted, devices, root)
+    names, absent = select(options, devices, root)
     disks = [{"path": devices[name].path, "serial": devices[name].serial} for name in names if name in devices]
     return {"expected": expected, "disks": disks, "absent": list(absent)}
 

@@ -34,7 +34,7 @@ from ..check import (
 )
 from ..settings import source_in_words
 
-# CPUs: as many as promised, all online, in as many sockets and with as many threads a core.
+# CPUs: as many as expected, all online, in as many sockets and with as many threads a core.
 
 _CPUS = "/sys/devices/system/cpu"
 
@@ -47,15 +47,15 @@ def _measure_cpu(context: Context) -> Answer:
     offline = CpuSet.parse_list(root.text(f"{_CPUS}/present") or "") - online
     readings = [Reading("cpus_online", len(online), limit=size.vcpus)]
     findings = list(_judge_count(size, online, CpuSet(offline)))
-    for what, promised, found in (
+    for what, expected, found in (
         ("sockets", size.sockets, _sockets(root, online)),
         ("threads of a core", size.threads_per_core, _threads(root, online)),
     ):
-        if promised is None or found is None:
+        if expected is None or found is None:
             continue
-        readings.append(Reading(f"cpu_{what.split()[0]}", found, limit=promised))
-        if found != promised:
-            words = f"the CPUs have {found} {what} instead of {promised}"
+        readings.append(Reading(f"cpu_{what.split()[0]}", found, limit=expected))
+        if found != expected:
+            words = f"the CPUs have {found} {what} instead of {expected}"
             findings.append(Finding(WARN, words, hint=f"Correct the facts of {size.name}, or redeploy the VM"))
     return Answer(
         good=f"{len(online)} CPUs are online",
@@ -66,16 +66,16 @@ def _measure_cpu(context: Context) -> Answer:
 
 
 def _judge_count(size: VmSize, online: CpuSet, offline: CpuSet) -> Iterator[Finding]:
-    promised = size.vcpus or 0
+    expected = size.vcpus or 0
     if offline:
-        words = f"{len(online)} of {promised} CPUs are online: {offline.as_list()} are offline"
+        words = f"{len(online)} of {expected} CPUs are online: {offline.as_list()} are offline"
         hint = "Somebody took them offline, or the kernel did: 'journalctl -k -b' tells; a restart brings them back"
-        yield Finding(FAIL if len(online) < promised else WARN, words, hint=hint, action=REBOOT)
-    elif len(online) < promised:
-        words = f"{len(online)} of {promised} CPUs that {size.name} promises are there"
+        yield Finding(FAIL if len(online) < expected else WARN, words, hint=hint, action=REBOOT)
+    elif len(online) < expected:
+        words = f"{len(online)} of the {expected} CPUs that {size.name} is expected to have are there"
         yield Finding(FAIL, words, hint="Look for maxcpus= or nr_cpus= in /proc/cmdline; else redeploy the VM")
-    elif len(online) > promised:
-        words = f"{len(online)} CPUs are online, and {size.name} promises {promised}"
+    elif len(online) > expected:
+        words = f"{len(online)} CPUs are online, and {size.name} is expected to have {expected}"
         yield Finding(WARN, words, hint="Correct the facts of this VM size (hpcai_vm_sizes)")
 
 
@@ -96,8 +96,8 @@ CPU = Check(
     name="cpu",
     title="CPUs",
     explain=(
-        "As many CPUs are online as the VM size promises (azurehpc-health-checks, check_hw_cpuinfo): fewer fail. Other "
-        "numbers of sockets and of threads a core, and more CPUs than promised, warn."
+        "As many CPUs are online as the VM size is expected to have (azurehpc-health-checks, check_hw_cpuinfo): fewer "
+        "fail. Other numbers of sockets and of threads a core, and more CPUs than expected, warn."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_cpu,
@@ -106,37 +106,37 @@ CPU = Check(
 )
 
 
-# Memory: as much as promised.
+# Memory: as much as expected.
 
 LIMIT = "memory_deviation"
 
 
 def _measure_memory(context: Context) -> Answer:
     size = context.known_size
-    promised = size.memory_mib or 0
+    expected_mib = size.memory_mib or 0
     deviation = context.settings.threshold(size, LIMIT)
     if deviation is None:
         return Answer(skipped=f"nobody says how far the memory of {size.name} may be from what is stated ({LIMIT})")
-    found = read_meminfo(context.root).get("MemTotal")
-    if found is None:
+    total_kib = read_meminfo(context.root).get("MemTotal")
+    if total_kib is None:
         return Answer(findings=(Finding(UNKNOWN, "/proc/meminfo does not tell how much memory there is"),))
-    mib = found // 1024
-    least, most = (promised * (100 + sign * deviation.limit) / 100 for sign in (-1, 1))
+    mib = total_kib // 1024
+    least, most = (expected_mib * (100 + sign * deviation.limit) / 100 for sign in (-1, 1))
     findings = []
     if mib < least:
-        words = f"{mib} MiB of memory are there, of {promised} MiB that {size.name} has"
+        words = f"{mib} MiB of memory are there, of {expected_mib} MiB that {size.name} has"
         hint = (
             "Look for mem= and hugepages in /proc/cmdline and for 'Hardware Error' in 'journalctl -k'; redeploy the VM"
         )
         findings.append(Finding(FAIL, words, hint=hint))
     elif mib > most:
-        words = f"{mib} MiB of memory are there, more than the {promised} MiB that {size.name} has"
+        words = f"{mib} MiB of memory are there, more than the {expected_mib} MiB that {size.name} has"
         findings.append(Finding(WARN, words, hint="Correct the facts of this VM size (hpcai_vm_sizes)"))
     return Answer(
         good=f"{mib} MiB of memory",
         readings=(Reading("memory_total", mib, "MiB", limit=round(least)),),
         findings=tuple(findings),
-        limit=f"{promised} MiB within {deviation.limit:g} % ({source_in_words(deviation.source)})",
+        limit=f"{expected_mib} MiB within {deviation.limit:g} % ({source_in_words(deviation.source)})",
     )
 
 
@@ -218,8 +218,8 @@ def _measure_load(context: Context) -> Answer:
         average = -1.0
     available = read_meminfo(root).get("MemAvailable")
     if average < 0 or not online or available is None:
-        told = "/proc/loadavg, /proc/meminfo or the number of CPUs cannot be read"
-        return Answer(findings=(Finding(UNKNOWN, told),))
+        summary = "/proc/loadavg, /proc/meminfo or the number of CPUs cannot be read"
+        return Answer(findings=(Finding(UNKNOWN, summary),))
     free = available // 1024
     least = context.option(LOAD, "least_free_mib")
     most = len(online) * context.option(LOAD, "of_cpus")
@@ -228,15 +228,19 @@ def _measure_load(context: Context) -> Answer:
     zombies, waiting = states.count("Z"), states.count("D")
     findings = []
     if average > most:
-        told = f"the load of five minutes is {average:g} on {len(online)} CPUs, {waiting} processes wait for a device"
+        summary = (
+            f"the load of five minutes is {average:g} on {len(online)} CPUs, {waiting} processes wait for a device"
+        )
         hint = "'ps -eo state,pid,user,comm | grep ^[RD]' tells which; many in D wait for a disk or a server"
-        findings.append(Finding(WARN, told, hint=hint, cause=USER))
+        findings.append(Finding(WARN, summary, hint=hint, cause=USER))
     if zombies > most_zombies:
         hint = "'ps -eo state,ppid,comm | grep ^Z' tells whose children they are"
         findings.append(Finding(WARN, f"{zombies} processes have ended and nobody takes note", hint=hint, cause=USER))
     if free < least:
-        told = f"{free} MiB of memory can still be had"
-        findings.append(Finding(WARN, told, hint="'ps -eo rss,user,comm --sort=-rss | head' tells whose", cause=USER))
+        summary = f"{free} MiB of memory can still be had"
+        findings.append(
+            Finding(WARN, summary, hint="'ps -eo rss,user,comm --sort=-rss | head' tells whose", cause=USER)
+        )
     return Answer(
         good=f"a load of {average:g} on {len(online)} CPUs, {zombies} zombies",
         readings=(

@@ -21,7 +21,7 @@ from ...machine.numa import read_cpus
 from ...machine.run import last_line
 from .. import deep
 from ..check import DEEP, FAIL, REPLACE, UNKNOWN, Answer, Check, Context, Finding, Reading
-from ..deep import WITH_PROGRAM, compared, must_be_idle, outliers
+from ..deep import WITH_PROGRAM, limit_findings, must_be_idle, outliers
 from ..settings import in_words
 
 # The output of STREAM, McCalpin's benchmark of memory bandwidth.
@@ -59,7 +59,7 @@ def copy_bandwidth(cpus: Collection[int], size: int = SIZE, copies: int = COPIES
     Where a CPU cannot be used or memory is short, it returns ``words`` of that.
     """
     start, end = threading.Barrier(len(cpus) + 1), threading.Barrier(len(cpus) + 1)
-    said: list[str] = []
+    errors: list[str] = []
 
     def work(cpu: int) -> None:
         try:
@@ -77,7 +77,7 @@ def copy_bandwidth(cpus: Collection[int], size: int = SIZE, copies: int = COPIES
             # The map cannot be closed while somebody holds its address: it goes with the process.
             return
         except (OSError, threading.BrokenBarrierError) as error:
-            said.append(f"CPU {cpu}: {error}")
+            errors.append(f"CPU {cpu}: {error}")
             start.abort()
             end.abort()
 
@@ -92,7 +92,7 @@ def copy_bandwidth(cpus: Collection[int], size: int = SIZE, copies: int = COPIES
         end.wait(_WAIT_S)
         seconds = time.perf_counter() - began
     except threading.BrokenBarrierError:
-        return {"words": next(iter(said), "the CPUs did not come to an end")}
+        return {"words": next(iter(errors), "the CPUs did not come to an end")}
     return {"gbps": 2.0 * size * copies * len(cpus) / seconds / 1e9}
 
 
@@ -100,7 +100,7 @@ def copy_bandwidth(cpus: Collection[int], size: int = SIZE, copies: int = COPIES
 
 NAME = "cpu_stream"
 
-_TOOL_S, _OWN_S = 180.0, 60.0
+_TOOL_S, _COPIES_S = 180.0, 60.0
 _FOLDERS = ("/opt/stream", "/usr/local/stream")
 _HINT = "See that nobody else computes here, then replace the node"
 
@@ -108,11 +108,11 @@ _HINT = "See that nobody else computes here, then replace the node"
 def measure(context: Context) -> Answer:
     """Run STREAM where it is installed; else copy on all CPUs of one NUMA node after the other."""
     must_be_idle(context, CPU_STREAM)
-    path = deep.program_of(context, CPU_STREAM, "stream", _FOLDERS)
+    path = deep.find_program(context, CPU_STREAM, "stream", _FOLDERS)
     readings, findings = _by_stream(context, path) if path else _by_copies(context)
     threshold = context.settings.threshold(context.size, NAME)
     what = "the memory bandwidth"
-    findings += compared(readings, threshold, what, _HINT) if threshold else outliers(readings, what)
+    findings += limit_findings(readings, threshold, what, _HINT) if threshold else outliers(readings, what)
     total = sum(float(one.value) for one in readings)
     how = "STREAM's triad" if path else f"copies on {len(readings)} NUMA nodes"
     return Answer(
@@ -121,8 +121,8 @@ def measure(context: Context) -> Answer:
 
 
 def _by_stream(context: Context, path: str) -> tuple[list[Reading], list[Finding]]:
-    result = deep.call(context, [path], _TOOL_S)
-    refused = deep.refusal(context, result, "stream", _TOOL_S)
+    result = deep.run_tool(context, [path], _TOOL_S)
+    refused = deep.run_problem(context, result, "stream", _TOOL_S)
     if refused:
         return [], [refused]
     if is_wrong(result.stdout):
@@ -141,13 +141,13 @@ def _by_copies(context: Context) -> tuple[list[Reading], list[Finding]]:
         device = f"NUMA node {node.id}"
         what = "copying in memory"
         try:
-            answer = within(_OWN_S, lambda cpus=node.cpus: copy_bandwidth(cpus))  # type: ignore[misc]
+            answer = within(_COPIES_S, lambda cpus=node.cpus: copy_bandwidth(cpus))  # type: ignore[misc]
         except Overdue:
-            findings.append(deep.no_answer(context, what, _OWN_S, device))
+            findings.append(deep.timeout_finding(context, what, _COPIES_S, device))
             continue
         except Died as error:
             answer = {"words": str(error)}
-        deep.answered(context, what, device)
+        deep.clear_timeout(context, what, device)
         if "gbps" in answer:
             limit = _limit(context)
             readings.append(Reading("memory_copy", round(answer["gbps"], 1), "GB/s", device, limit))

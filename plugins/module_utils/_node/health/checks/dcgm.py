@@ -58,12 +58,12 @@ def parse(text: str) -> Diagnosis:
     """Return what a diagnosis printed; ``error`` says why where it is none."""
     start = text.find("{")
     try:
-        said = json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
+        document = json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
     except ValueError:
-        said = None
-    if not isinstance(said, Mapping):
+        document = None
+    if not isinstance(document, Mapping):
         return Diagnosis((), "it printed no JSON")
-    body = next((said[title] for title in _TITLES if isinstance(said.get(title), Mapping)), said)
+    body = next((document[title] for title in _TITLES if isinstance(document.get(title), Mapping)), document)
     error = _error_of(body)
     results = tuple(_results(body))
     return Diagnosis(results, error or ("" if results else "it printed no results"))
@@ -129,21 +129,21 @@ def measure(context: Context) -> Answer:
     if level not in _LIMITS_S:
         words = f"options.dcgm.level is {level}, and there are {', '.join(map(str, _LIMITS_S))}"
         return Answer(findings=(Finding(UNKNOWN, words, hint=f"Mend it in {FILE}"),))
-    path = deep.needed(context, DCGM, "dcgmi", source="datacenter-gpu-manager")
+    path = deep.required_program(context, DCGM, "dcgmi", source="datacenter-gpu-manager")
     present = [gpu.busid for gpu in deep.present_gpus(context)]
     must_be_idle(context, DCGM)
-    result = deep.call(context, [path, "diag", "-r", str(level), "-j"], _LIMITS_S[level])
+    result = deep.run_tool(context, [path, "diag", "-r", str(level), "-j"], _LIMITS_S[level])
     if result.rc in (deep.OVERDUE, deep.KILLED_BY + 9):
-        return Answer(findings=(deep.no_answer(context, "dcgmi diag", _LIMITS_S[level]),))
-    deep.answered(context, "dcgmi diag")
+        return Answer(findings=(deep.timeout_finding(context, "dcgmi diag", _LIMITS_S[level]),))
+    deep.clear_timeout(context, "dcgmi diag")
     # It ends with an error where a test fails, too: what it says of the tests counts first.
     diagnosis = parse(result.stdout)
     findings = [finding for one in diagnosis.results for finding in _finding(one, present)]
     passed = sum(one.status == "pass" for one in diagnosis.results)
     if diagnosis.error and not any(finding.verdict == FAIL for finding in findings):
-        said = last_line(result) if diagnosis.error == "it printed no JSON" else diagnosis.error
+        reason = last_line(result) if diagnosis.error == "it printed no JSON" else diagnosis.error
         hint = "See that nvidia-dcgm runs: systemctl status nvidia-dcgm"
-        findings.append(Finding(UNKNOWN, f"dcgmi diag could not be done: {said}", hint=hint))
+        findings.append(Finding(UNKNOWN, f"dcgmi diag could not be done: {reason}", hint=hint))
     elif not passed and not findings:
         findings.append(Finding(UNKNOWN, "dcgmi diag left out all of its tests"))
     elif result.rc and not findings:
@@ -159,13 +159,13 @@ def _finding(result: TestResult, busids: list[str]) -> list[Finding]:
     # DCGM numbers the GPUs as NVML does, which is by PCI address.
     known = result.gpu is not None and result.gpu < len(busids)
     device = "" if result.gpu is None else busids[result.gpu] if known else f"GPU {result.gpu}"
-    said = f": {result.warnings[0]}" if result.warnings else ""
+    warning = f": {result.warnings[0]}" if result.warnings else ""
     where = f" of {device}" if device else ""
     if not result.status:
-        return [Finding(UNKNOWN, f"DCGM's test {result.test}{where} has no result{said}", device)]
+        return [Finding(UNKNOWN, f"DCGM's test {result.test}{where} has no result{warning}", device)]
     verdict = WARN if result.status == "warn" else FAIL
     how = "warns" if verdict == WARN else "failed"
-    return [Finding(verdict, f"DCGM's test {result.test}{where} {how}{said}", device)]
+    return [Finding(verdict, f"DCGM's test {result.test}{where} {how}{warning}", device)]
 
 
 DCGM = Check(

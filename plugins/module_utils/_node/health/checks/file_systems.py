@@ -74,13 +74,13 @@ def _measure_space(context: Context) -> Answer:
     mounts = read_mounts(context.root)
     readings: list[Reading] = []
     findings: list[Finding] = []
-    seen: set[str] = set()
+    judged: set[str] = set()
     shared = {_place(path, mounts) for path in users if context.root.exists(path)}
     for path in (*system, *users):
         mount, place = _mount_of(path, mounts), _place(path, mounts)
-        if place in seen or not context.root.exists(path):
+        if place in judged or not context.root.exists(path):
             continue
-        seen.add(place)
+        judged.add(place)
         cause = USER if place in shared else NODE
         try:
             state = os.statvfs(context.root.at(path))
@@ -95,10 +95,10 @@ def _measure_space(context: Context) -> Answer:
             words = f"{place} is mounted read-only"
             hint = "The kernel does so after errors of the disk: 'journalctl -k -b' tells; restart the machine"
             findings.append(Finding(FAIL, words, place, hint, REBOOT))
-    if not seen:
+    if not judged:
         findings.append(Finding(UNKNOWN, f"none of {', '.join((*system, *users))} is there"))
     return Answer(
-        good=f"{len(seen)} file systems have space and inodes left",
+        good=f"{len(judged)} file systems have space and inodes left",
         readings=tuple(readings),
         findings=tuple(findings),
         limit=f"{limits.fail:g} % of the space, {limits.inodes} inodes left ({_SOURCE}); below {limits.warn:g} % warns",
@@ -121,11 +121,11 @@ def _judge(
     place: str, cause: str, state: os.statvfs_result, limits: _Limits, readings: list[Reading]
 ) -> Iterator[Finding]:
     # What df calls used and available: blocks set aside for root are neither.
-    used, left = state.f_blocks - state.f_bfree, state.f_bavail
-    if used + left:
-        percent = 100 * left / (used + left)
+    used, available = state.f_blocks - state.f_bfree, state.f_bavail
+    if used + available:
+        percent = 100 * available / (used + available)
         readings.append(Reading("free_space", round(percent, 1), "%", place, limits.fail))
-        amount = f"{percent:.1f} % of the space in {place} is left ({left * state.f_frsize / 2**30:.1f} GiB)"
+        amount = f"{percent:.1f} % of the space in {place} is left ({available * state.f_frsize / 2**30:.1f} GiB)"
         if percent < limits.fail:
             yield _finding(FAIL, cause, amount, place)
         elif percent < limits.warn:
@@ -191,26 +191,26 @@ _REST_S = 1.0
 
 
 def _measure_mounts(context: Context) -> Answer:
-    wanted = _wanted(context)
-    if not wanted:
+    expected = _expected_mounts(context)
+    if not expected:
         return Answer(skipped="no shared file systems are named: role shared_fs, or option paths of check mounts")
-    patience = min(context.option(MOUNTS, "seconds"), max(context.seconds - _REST_S, 0.1))
-    answers = _ask([context.root.at(path) for path in wanted], patience)
+    timeout_s = min(context.option(MOUNTS, "seconds"), max(context.seconds - _REST_S, 0.1))
+    answers = _ask([context.root.at(path) for path in expected], timeout_s)
     silent_before = context.history.get(_SILENT) or []
     silent: list[str] = []
     readings: list[Reading] = []
     findings: list[Finding] = []
     # Read after they were asked: some are mounted only when somebody looks.
     mounts = {mount.mountpoint: mount for mount in read_mounts(context.root) if mount.filesystem != "autofs"}
-    for path, source in wanted.items():
+    for path, source in expected.items():
         answer = answers.get(context.root.at(path))
         mount = mounts.get(path)
         if answer is None:
             silent.append(path)
-            findings.append(_silence(path, source, patience, path in silent_before))
+            findings.append(_silence(path, source, timeout_s, path in silent_before))
             continue
         if isinstance(answer, float):
-            readings.append(Reading("mount_answer", round(answer, 3), "s", path, patience, at_most=True))
+            readings.append(Reading("mount_answer", round(answer, 3), "s", path, timeout_s, at_most=True))
         if mount is None:
             words = f"{path} is not mounted{f' from {source}' if source else ''}"
             findings.append(Finding(FAIL, words, path, f"Run 'mount {path}' or 'systemctl start' of its unit"))
@@ -222,22 +222,22 @@ def _measure_mounts(context: Context) -> Answer:
             findings.append(Finding(WARN, words, path, "Unmount it, and mount what the settings say"))
     context.history.keep(_SILENT, silent)
     return Answer(
-        good=f"{len(wanted)} shared file systems are mounted and answer",
+        good=f"{len(expected)} shared file systems are mounted and answer",
         readings=tuple(readings),
         findings=tuple(findings),
-        limit=f"an answer within {patience:g} s (option seconds)",
+        limit=f"an answer within {timeout_s:g} s (option seconds)",
     )
 
 
-def _wanted(context: Context) -> dict[str, str]:
+def _expected_mounts(context: Context) -> dict[str, str]:
     """Return the mounts that there should be: path and source, which is empty where nobody says."""
     recorded = (read_config(context.root, CONFIG) or {}).get("mounts") or []
-    wanted = {str(mount["path"]): str(mount.get("source") or "") for mount in recorded}
+    by_role = {str(mount["path"]): str(mount.get("source") or "") for mount in recorded}
     named: Sequence[object] = context.option(MOUNTS, "paths")
-    return {**{str(path).rstrip("/"): "" for path in named}, **wanted}
+    return {**{str(path).rstrip("/"): "" for path in named}, **by_role}
 
 
-def _ask(paths: Sequence[str], patience: float) -> Mapping[str, float | OSError]:
+def _ask(paths: Sequence[str], timeout_s: float) -> Mapping[str, float | OSError]:
     """Return the seconds after which each file system answered, or its error; those that do not answer are left out."""
     answers: dict[str, float | OSError] = {}
 
@@ -250,7 +250,7 @@ def _ask(paths: Sequence[str], patience: float) -> Mapping[str, float | OSError]
             answers[path] = error
 
     threads = [threading.Thread(target=ask, args=(path,), daemon=True) for path in paths]
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout_s
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -259,9 +259,9 @@ def _ask(paths: Sequence[str], patience: float) -> Mapping[str, float | OSError]
     return dict(answers)
 
 
-def _silence(path: str, source: str, patience: float, again: bool) -> Finding:
+def _silence(path: str, source: str, timeout_s: float, again: bool) -> Finding:
     of = f" ({source})" if source else ""
-    words = f"{path}{of} does not answer within {patience:g} s{', twice running' if again else ''}"
+    words = f"{path}{of} does not answer within {timeout_s:g} s{', twice running' if again else ''}"
     hint = "Look at its server and at the network to it; who works there waits"
     return Finding(FAIL if again else UNKNOWN, words, path, hint)
 

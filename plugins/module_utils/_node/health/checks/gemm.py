@@ -11,7 +11,7 @@ from dataclasses import replace
 from .. import cuda, deep
 from ..applies import with_nvidia_gpus
 from ..check import DEEP, FAIL, REPLACE, WARN, Answer, Check, Context, Finding, Reading
-from ..deep import DISTURBING, compared, must_be_idle, outliers
+from ..deep import DISTURBING, limit_findings, must_be_idle, outliers
 from ..settings import SITE, in_words
 
 NAME = "gemm"
@@ -28,7 +28,7 @@ def measure(context: Context) -> Answer:
     threshold = context.settings.threshold(context.size, NAME)
     readings, findings = [], []
     for gpu in present:
-        answer, wrong = deep.ask_gpu(
+        answer, wrong = deep.measure_gpu(
             context,
             _WHAT,
             _RUN_S,
@@ -46,11 +46,11 @@ def measure(context: Context) -> Answer:
                 Finding(FAIL, words, gpu.busid, "Take the node out of use at once, and replace it", REPLACE)
             )
     if threshold:
-        missed = compared(readings, threshold, _WHAT, _HINT)
+        missed = limit_findings(readings, threshold, _WHAT, _HINT)
         # The size's limit is another program's, whose matrices and clocks are not these.
         findings += missed if threshold.source == SITE else [replace(one, verdict=WARN) for one in missed]
-    told = {finding.device for finding in findings}
-    findings += [one for one in outliers(readings, _WHAT) if one.device not in told]
+    reported = {finding.device for finding in findings}
+    findings += [one for one in outliers(readings, _WHAT) if one.device not in reported]
     slowest = min((float(one.value) for one in readings), default=0)
     good = f"{len(readings)} GPUs, the slowest with {slowest:.4g} TFLOP/s, all results right"
     return Answer(good, tuple(readings), tuple(findings), in_words(threshold) if threshold else "")

@@ -15,8 +15,8 @@ from ...machine.run import last_line
 from ...sku.types import Threshold
 from .. import cuda, deep
 from ..applies import with_nvidia_gpus, with_several_nvidia_gpus
-from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotTell, Check, Context, Finding, Reading
-from ..deep import MARGIN, WITH_PROGRAM, compared, must_be_idle, outliers
+from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotMeasure, Check, Context, Finding, Reading
+from ..deep import MARGIN, WITH_PROGRAM, limit_findings, must_be_idle, outliers
 from ..settings import in_words
 
 # The text that NVIDIA's nvbandwidth prints, which is the same in all versions: a title and a matrix for each test.
@@ -89,8 +89,8 @@ def run_nvbandwidth(
     :param busids: the PCI addresses of the GPUs in their order, for versions that do not print them.
     """
     environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    result = deep.call(context, [path, "-t", *tests], within_s, environment)
-    refused = deep.refusal(context, result, "nvbandwidth", within_s)
+    result = deep.run_tool(context, [path, "-t", *tests], within_s, environment)
+    refused = deep.run_problem(context, result, "nvbandwidth", within_s)
     if refused:
         return {}, [refused]
     printed, matrices = devices_of(result.stdout), matrices_of(result.stdout)
@@ -116,7 +116,7 @@ _HOST_BANDWIDTH = "gpu_host_bandwidth"
 
 _OF_TESTS = {"host_to_device_memcpy_ce": cuda.TO_GPU, "device_to_host_memcpy_ce": cuda.TO_HOST}
 _WORDS = {cuda.TO_GPU: "the bandwidth from host to GPU", cuda.TO_HOST: "the bandwidth from GPU to host"}
-_TOOL_S, _OWN_S = 180.0, 60.0
+_TOOL_S, _COPIES_S = 180.0, 60.0
 _HOST_HINT = "Compare link width and speed: hpcnode health run periodic --only gpu_pcie; then replace the node"
 
 _Values = dict[tuple[str, str], float]
@@ -126,7 +126,7 @@ def _measure_host(context: Context) -> Answer:
     """Copy to and from each GPU, by nvbandwidth, or by the driver where that is not there."""
     present = [gpu.busid for gpu in deep.present_gpus(context)]
     must_be_idle(context, GPU_HOST_BANDWIDTH)
-    path = deep.program_of(context, GPU_HOST_BANDWIDTH, "nvbandwidth", FOLDERS)
+    path = deep.find_program(context, GPU_HOST_BANDWIDTH, "nvbandwidth", FOLDERS)
     values, findings = _by_tool_host(context, path, present) if path else _by_driver_host(context)
     threshold = context.settings.threshold(context.size, _HOST_BANDWIDTH)
     limit = threshold.limit if threshold else None
@@ -134,14 +134,14 @@ def _measure_host(context: Context) -> Answer:
         way: [Reading(f"{way}_bandwidth", round(value, 2), "GB/s", busid, limit) for busid, value in _of(values, way)]
         for way in _WORDS
     }
-    told = {finding.device for finding in findings}
+    reported = {finding.device for finding in findings}
     for way, of_way in readings.items():
         if threshold:
-            findings += compared(of_way, _with_margin(threshold), _WORDS[way], _HOST_HINT)
+            findings += limit_findings(of_way, _with_margin(threshold), _WORDS[way], _HOST_HINT)
         else:
             findings += outliers(of_way, _WORDS[way])
-        missing = [busid for busid in present if busid not in [one.device for one in of_way] and busid not in told]
-        if missing and "" not in told:
+        missing = [busid for busid in present if busid not in [one.device for one in of_way] and busid not in reported]
+        if missing and "" not in reported:
             findings.append(Finding(UNKNOWN, f"{_WORDS[way]} was not measured of {', '.join(missing)}"))
     slowest = min((float(one.value) for of_way in readings.values() for one in of_way), default=0)
     by = "nvbandwidth" if path else "copies of the driver"
@@ -166,10 +166,10 @@ def _by_driver_host(context: Context) -> tuple[_Values, list[Finding]]:
     findings = []
     for gpu in deep.present_gpus(context):
         near = deep.cpus_near(context, gpu)
-        answer, wrong = deep.ask_gpu(
+        answer, wrong = deep.measure_gpu(
             context,
             "the bandwidth between host and GPU",
-            _OWN_S,
+            _COPIES_S,
             lambda busid=gpu.busid, cpus=near: cuda.host_bandwidths(busid, cpus),  # type: ignore[misc]
             gpu.busid,
         )
@@ -195,7 +195,7 @@ GPU_HOST_BANDWIDTH = Check(
     tiers=(DEEP,),
     measure=_measure_host,
     applies=with_nvidia_gpus,
-    limit_s=8 * _OWN_S + 30,
+    limit_s=8 * _COPIES_S + 30,
     action=REPLACE,
     fault="NHC2020",
     asks_device=True,
@@ -225,11 +225,11 @@ def _measure_peer(context: Context) -> Answer:
     if len(present) == 1:
         if context.size is None or context.size.gpu_count in (None, 1):
             return Answer(skipped="there is one GPU only")
-        raise CannotTell(
+        raise CannotMeasure(
             f"1 of {context.size.gpu_count} GPUs is there, with no other to read from: see check gpu_count"
         )
     must_be_idle(context, GPU_PEER_BANDWIDTH)
-    path = deep.program_of(context, GPU_PEER_BANDWIDTH, "nvbandwidth", FOLDERS)
+    path = deep.find_program(context, GPU_PEER_BANDWIDTH, "nvbandwidth", FOLDERS)
     pairs, findings = _by_tool_peer(context, path, present) if path else _by_driver_peer(context, present)
     threshold = context.settings.threshold(context.size, _PEER_BANDWIDTH)
     limit = threshold.limit if threshold else None
@@ -289,7 +289,7 @@ def _by_tool_peer(context: Context, path: str, present: list[str]) -> tuple[_Pai
 
 
 def _by_driver_peer(context: Context, present: list[str]) -> tuple[_Pairs, list[Finding]]:
-    answer, wrong = deep.ask_gpu(context, _WHAT, _RUN_S, lambda: cuda.peer_bandwidths(present))
+    answer, wrong = deep.measure_gpu(context, _WHAT, _RUN_S, lambda: cuda.peer_bandwidths(present))
     pairs = {(reader, owner): value for reader, owner, value in answer.get("pairs", ()) if value is not None}
     return pairs, [wrong] if wrong else []
 

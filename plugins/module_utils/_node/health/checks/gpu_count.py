@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""All GPUs that are promised are there: on the PCI bus, and for their driver."""
+"""All GPUs that are expected are there: on the PCI bus, and for their driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...setup.gpu_boot import read_settings
 from ...sku.types import VmSize
 from ..applies import has_amd_gpus
 from ..check import FAIL, REBOOT, REPLACE, TIERS, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
-from ..gpus import PATIENCE_S
+from ..gpus import CHECK_LIMIT_S
 
 _AMD = 0x1002
 _LOOK = "'journalctl -k -b' tells what the driver said (NVRM, Xid)"
@@ -52,7 +52,7 @@ def _measure(context: Context) -> Answer:
     stated = read_settings(context.root).gpu_count
     expected = expected_gpus(stated, context.size if stated is not None else context.known_size)
     if expected is None or not expected.count:
-        return Answer(skipped=why_none(expected, context.size))
+        return Answer(skipped=reason_without_gpus(expected, context.size))
     if is_amd(context.root, context.size):
         on_bus, driven = read_amd(context.root)
         have: int | None = len(driven)
@@ -76,11 +76,11 @@ def expected_gpus(stated: int | None, size: VmSize | None) -> ExpectedGpus | Non
     return ExpectedGpus(size.gpu_count, tuple(gpu.busid for gpu in size.gpus or ()), size.name)
 
 
-def why_none(expected: ExpectedGpus | None, size: VmSize | None) -> str:
+def reason_without_gpus(expected: ExpectedGpus | None, size: VmSize | None) -> str:
     """Return why no GPU is looked for, where it is not known how many there must be, or none must be."""
     if expected is None:
         return f"nobody says how many GPUs {size.name if size else 'this machine'} has"
-    return f"{expected.by} promises no GPU"
+    return f"no GPU is expected ({expected.by})"
 
 
 def is_amd(root: Root, size: VmSize | None) -> bool:
@@ -123,8 +123,8 @@ def missing_on_bus(expected: ExpectedGpus, on_bus: Sequence[str]) -> Iterator[Fi
 
 def _known(expected: ExpectedGpus, on_bus: Sequence[str], gpus: Sequence[GpuHealth]) -> Iterator[Finding]:
     """Yield what is wrong with the number that the driver knows, of those that the bus shows."""
-    there = min(len(on_bus), expected.count)
-    if len(gpus) < there:
+    visible = min(len(on_bus), expected.count)
+    if len(gpus) < visible:
         known = [gpu.busid for gpu in gpus]
         unknown = [busid for busid in on_bus if busid not in known]
         words = f"{len(gpus)} of {expected.count} GPUs: the driver does not know {', '.join(unknown)}"
@@ -138,7 +138,7 @@ def _not_lost(gpus: Sequence[GpuHealth]) -> list[GpuHealth]:
 def _too_many(expected: ExpectedGpus, have: int) -> Iterator[Finding]:
     if have > expected.count:
         hint = "Compare the VM size with hpcai_vm_sizes and gpu_count: Slurm uses no more than it was told of"
-        yield Finding(WARN, f"{have} GPUs, and {expected.by} promises {expected.count}", hint=hint)
+        yield Finding(WARN, f"{have} GPUs, and {expected.count} are expected ({expected.by})", hint=hint)
 
 
 def _unread(expected: ExpectedGpus, gpu: GpuHealth, gpus: Sequence[GpuHealth]) -> Finding:
@@ -218,13 +218,13 @@ GPU_COUNT = Check(
     name="gpu_count",
     title="Number of GPUs",
     explain=(
-        "As many GPUs as the VM size promises (or gpu_count in /etc/hpcai/gpu.json) are on the PCI bus, and the driver "
-        "knows each of them and can read it. A driver or GPU that does not answer twice running fails. "
+        "As many GPUs as the VM size is expected to have (or gpu_count in /etc/hpcai/gpu.json) are on the PCI bus, and "
+        "the driver knows each of them and can read it. A driver or GPU that does not answer twice running fails. "
         "Source of the number: the facts of the VM size."
     ),
     tiers=TIERS,
     measure=_measure,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=REBOOT,
     fault="NHC2009",
     asks_device=True,

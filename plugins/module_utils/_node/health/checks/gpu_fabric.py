@@ -13,7 +13,7 @@ from ...machine.unit_state import UnitState, read_unit
 from ..applies import with_nvswitches
 from ..check import FAIL, REBOOT, TIERS, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 from ..gpu_answers import Observation, gather, read_gpus, unreadable
-from ..gpus import PATIENCE_S
+from ..gpus import CHECK_LIMIT_S
 
 MANAGER = "nvidia-fabricmanager"
 _JOINED = "completed"
@@ -24,10 +24,12 @@ _HINT = f"{_LOG}; restart the machine, and redeploy the VM if it stays so"
 def _measure(context: Context) -> Answer:
     if not context.known_size.nvswitch:
         return Answer(skipped=f"{context.known_size.name} has no NVSwitch")
-    told: list[Observation] = list(judge_manager(read_unit(MANAGER, context.run)))
+    observations: list[Observation] = list(judge_manager(read_unit(MANAGER, context.run)))
     for gpu in read_gpus(context):
-        told += unreadable(gpu) or _joined(gpu)
-    return gather(told, f"{MANAGER} is active, and no GPU says that it has not joined", "state completed (NVML)")
+        observations += unreadable(gpu) or _joined(gpu)
+    return gather(
+        observations, f"{MANAGER} is active, and no GPU says that it has not joined", "state completed (NVML)"
+    )
 
 
 def judge_manager(state: UnitState) -> Iterator[Observation]:
@@ -73,7 +75,7 @@ GPU_FABRIC = Check(
     tiers=TIERS,
     measure=_measure,
     applies=with_nvswitches,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=REBOOT,
     fault="NHC2016",
     blocks_job=True,

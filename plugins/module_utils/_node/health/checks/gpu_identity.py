@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The GPUs are the promised model, with one firmware, a driver that is new enough, and whole InfoROMs."""
+"""The GPUs are the expected model, with one firmware, a driver that is new enough, and valid InfoROMs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ..check import (
     Reading,
 )
 from ..gpu_answers import Observation, gather, not_reported, read_gpus, unreadable
-from ..gpus import PATIENCE_S
+from ..gpus import CHECK_LIMIT_S
 
 _OPTION = "min_vbios"
 _GIGABYTES = re.compile(r"(\d+) ?GB", re.IGNORECASE)
@@ -41,15 +41,17 @@ _VBIOS = re.compile(r"[0-9a-f]{1,4}(\.[0-9a-f]{1,4}){1,7}", re.IGNORECASE)
 def _measure(context: Context) -> Answer:
     gpus = read_gpus(context)
     readable = [gpu for gpu in gpus if not gpu.problem]
-    told: list[Observation] = []
+    observations: list[Observation] = []
     for gpu in gpus:
-        told += unreadable(gpu) or _model(context.size, gpu)
-    told += _firmware(readable, str(context.option(GPU_IDENTITY, _OPTION)))
-    told += judge_driver(context.gpus.versions()[0], read_settings(context.root).min_driver)
+        observations += unreadable(gpu) or _model(context.size, gpu)
+    observations += _firmware(readable, str(context.option(GPU_IDENTITY, _OPTION)))
+    observations += judge_driver(context.gpus.versions()[0], read_settings(context.root).min_driver)
     if context.tier in (BOOT, DEEP):
-        told += _inforoms(context, readable)
+        observations += _inforoms(context, readable)
     names = ", ".join(sorted({gpu.name for gpu in readable if gpu.name}))
-    return gather(told, f"{len(readable)} GPUs ({names}), driver {context.gpus.versions()[0]}", _limit(context.size))
+    return gather(
+        observations, f"{len(readable)} GPUs ({names}), driver {context.gpus.versions()[0]}", _limit(context.size)
+    )
 
 
 def _limit(size: VmSize | None) -> str:
@@ -59,16 +61,16 @@ def _limit(size: VmSize | None) -> str:
 def _model(size: VmSize | None, gpu: GpuHealth) -> list[Observation]:
     if not gpu.name:
         return [not_reported(gpu, "its model", "name")]
-    told: list[Observation] = [Reading("gpu_model", gpu.name, device=gpu.device)]
+    observations: list[Observation] = [Reading("gpu_model", gpu.name, device=gpu.device)]
     if gpu.serial:
         # Azure wants it in a report of the GPU.
-        told.append(Reading("gpu_serial", gpu.serial, device=gpu.device))
+        observations.append(Reading("gpu_serial", gpu.serial, device=gpu.device))
     if size and size.gpu_model and not _is_model(gpu.name, size):
         words = f"{gpu.label} is a {gpu.name}, and {size.name} has {size.gpu_model}"
-        told.append(
+        observations.append(
             Finding(FAIL, words, gpu.device, "Compare the machine's VM size with what the inventory says of it")
         )
-    return told
+    return observations
 
 
 def _is_model(name: str, size: VmSize) -> bool:
@@ -82,7 +84,7 @@ def _is_model(name: str, size: VmSize) -> bool:
 
 def vbios_of(text: str) -> tuple[int, ...]:
     """Return a version of the firmware as what compares: its parts are hexadecimal numbers; empty if it is none."""
-    return tuple(int(part, 16) for part in text.split(".")) if _VBIOS.fullmatch(text) else ()
+    return tuple(int(number, 16) for number in text.split(".")) if _VBIOS.fullmatch(text) else ()
 
 
 def _firmware(gpus: Sequence[GpuHealth], least: str) -> Iterator[Observation]:
@@ -117,9 +119,9 @@ def judge_driver(version: str, least: str | None) -> Iterator[Observation]:
 
 
 def _inforoms(context: Context, gpus: Sequence[GpuHealth]) -> Iterator[Observation]:
-    found = context.gpus.inforoms()
+    answers = context.gpus.inforoms()
     for gpu in gpus:
-        answer = found.get(gpu.index)
+        answer = answers.get(gpu.index)
         if answer is False:
             words = f"{gpu.label} has a corrupted InfoROM"
             yield Finding(FAIL, words, gpu.device, "Redeploy or replace the VM", REPLACE, "NHC2008")
@@ -133,14 +135,14 @@ GPU_IDENTITY = Check(
     name="gpu_identity",
     title="Model, firmware and driver of the GPUs",
     explain=(
-        "Each GPU is of the model and has the memory that the VM size promises; all have the same firmware (VBIOS), "
-        "not older than the option min_vbios; the driver is not older than gpu_min_driver. Versions are compared as "
-        "numbers. Tiers boot and deep have each GPU compare the checksums of its InfoROM too."
+        "Each GPU is of the model and has the memory that is expected of the VM size; all have the same firmware "
+        "(VBIOS), not older than the option min_vbios; the driver is not older than gpu_min_driver. Versions are "
+        "compared as numbers. Tiers boot and deep have each GPU compare the checksums of its InfoROM too."
     ),
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure,
     applies=with_nvidia_gpus,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=OBSERVE,
     fault="NHC2010",
     options={_OPTION: ""},

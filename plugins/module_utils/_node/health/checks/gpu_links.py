@@ -13,30 +13,30 @@ from ...sku.types import VmSize
 from ..applies import with_nvidia_gpus
 from ..check import BOOT, DEEP, FAIL, PERIODIC, PROLOG, REBOOT, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 from ..gpu_answers import Observation, gather, judge_each, not_reported, read_gpus, unreadable
-from ..gpus import PATIENCE_S
+from ..gpus import CHECK_LIMIT_S
 from ..settings import in_words
 
-# The GPUs' PCIe links: as wide and as fast as promised.
+# The GPUs' PCIe links: as wide and as fast as expected.
 
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 _PCIE_HINT = "'lspci -vv' shows the link (LnkSta); restart the VM from Azure, and redeploy it if it stays so"
 
 
 def _measure_pcie(context: Context) -> Answer:
-    width, generation = _promised(context.size)
+    width, generation = _expected_link(context.size)
 
     def judge(gpu: GpuHealth) -> Iterator[Observation]:
         yield from _width(gpu, width)
         yield from _speed(gpu, generation)
 
-    said = [f"{width} lanes" if width else "", f"generation {generation}" if generation else ""]
-    by = f" ({context.size.name})" if context.size and any(said) else ""
-    limit = f"{', '.join(filter(None, said)) or 'what each GPU is capable of'}{by}"
+    stated = [f"{width} lanes" if width else "", f"generation {generation}" if generation else ""]
+    by = f" ({context.size.name})" if context.size and any(stated) else ""
+    limit = f"{', '.join(filter(None, stated)) or 'what each GPU is capable of'}{by}"
     good = "the links are as wide and as fast as they should be"
     return judge_each(context, "how its PCIe link is", "pcie", judge, good, limit)
 
 
-def _promised(size: VmSize | None) -> tuple[int | None, int | None]:
+def _expected_link(size: VmSize | None) -> tuple[int | None, int | None]:
     if size is None:
         return None, None
     # "16 GT/s", "32.0 GT/s PCIe"
@@ -44,27 +44,27 @@ def _promised(size: VmSize | None) -> tuple[int | None, int | None]:
     return size.pcie_width, _GENERATIONS.get(speed)
 
 
-def _width(gpu: GpuHealth, promised: int | None) -> Iterator[Observation]:
-    wanted = promised or gpu.pcie.highest_width
-    if gpu.pcie.width is None or wanted is None:
+def _width(gpu: GpuHealth, expected: int | None) -> Iterator[Observation]:
+    limit = expected or gpu.pcie.highest_width
+    if gpu.pcie.width is None or limit is None:
         yield not_reported(gpu, "how wide its PCIe link is", "pcie")
         return
-    yield Reading("gpu_pcie_width", gpu.pcie.width, "lanes", gpu.device, wanted)
-    if gpu.pcie.width < wanted:
-        words = f"the PCIe link of {gpu.label} has {gpu.pcie.width} of {wanted} lanes"
+    yield Reading("gpu_pcie_width", gpu.pcie.width, "lanes", gpu.device, limit)
+    if gpu.pcie.width < limit:
+        words = f"the PCIe link of {gpu.label} has {gpu.pcie.width} of {limit} lanes"
         yield Finding(FAIL, words, gpu.device, _PCIE_HINT)
 
 
-def _speed(gpu: GpuHealth, promised: int | None) -> Iterator[Observation]:
+def _speed(gpu: GpuHealth, expected: int | None) -> Iterator[Observation]:
     pcie = gpu.pcie
     if pcie.generation is None or pcie.highest_generation is None:
         yield not_reported(gpu, "how fast its PCIe link is", "pcie")
         return
     # The figure of a VM size is that of NCCL's topology file: no GPU can do more than it is made for.
-    wanted = min(promised or pcie.own_generation or 0, pcie.own_generation or promised or 0)
-    yield Reading("gpu_pcie_generation", pcie.highest_generation, device=gpu.device, limit=wanted or None)
-    if pcie.highest_generation < wanted:
-        words = f"the PCIe link of {gpu.label} reaches generation {pcie.highest_generation} of {wanted}"
+    limit = min(expected or pcie.own_generation or 0, pcie.own_generation or expected or 0)
+    yield Reading("gpu_pcie_generation", pcie.highest_generation, device=gpu.device, limit=limit or None)
+    if pcie.highest_generation < limit:
+        words = f"the PCIe link of {gpu.label} reaches generation {pcie.highest_generation} of {limit}"
         yield Finding(FAIL, words, gpu.device, _PCIE_HINT)
     # A link without traffic goes down to save power: it says something only when the GPU works.
     elif pcie.generation < pcie.highest_generation and not gpu.idle:
@@ -85,7 +85,7 @@ GPU_PCIE = Check(
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_pcie,
     applies=with_nvidia_gpus,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=REBOOT,
     fault="NHC2010",
 )
@@ -109,12 +109,12 @@ def _measure_nvlink(context: Context) -> Answer:
     if not _has_any(links.values()) and not (context.size and context.size.nvswitch):
         return Answer(skipped="the GPUs have no NVLink")
     stated = context.settings.threshold(context.size, "nvlinks")
-    told: list[Observation] = []
+    observations: list[Observation] = []
     for gpu in gpus:
-        told += unreadable(gpu) or _up(gpu, links.get(gpu.index), None if stated is None else int(stated.limit))
-    told += _grown(context, [(gpu, links[gpu.index]) for gpu in gpus if gpu.index in links])
+        observations += unreadable(gpu) or _up(gpu, links.get(gpu.index), None if stated is None else int(stated.limit))
+    observations += _grown(context, [(gpu, links[gpu.index]) for gpu in gpus if gpu.index in links])
     limit = in_words(stated) if stated else "every link of a GPU (azurehpc-health-checks, check_nvlink_status)"
-    return gather(told, f"the NVLinks of {len(gpus)} GPUs are up", limit)
+    return gather(observations, f"the NVLinks of {len(gpus)} GPUs are up", limit)
 
 
 def _has_any(links: Iterable[NvLinks]) -> bool:
@@ -170,7 +170,7 @@ GPU_NVLINK = Check(
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_nvlink,
     applies=_applies,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=REBOOT,
     fault="NHC2016",
     further_limits=("nvlinks",),

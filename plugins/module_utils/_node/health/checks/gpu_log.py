@@ -41,7 +41,7 @@ from ..xids import ERROR, GENERIC, Xid, xid_of
 
 # NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/rc/kernel_rc.c; with the GPU instance where MIG is on.
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<busid>[0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (?P<number>\d+)(?P<said>.*)"
+    r"NVRM: Xid \((?:PCI:)?(?P<busid>[0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (?P<number>\d+)(?P<message>.*)"
 )
 _LOADED = re.compile(r"NVRM: loading NVIDIA UNIX\b.* Kernel Module\b")
 # Lines have the name of the process, which its user chooses, before what the driver says: only the end counts.
@@ -72,11 +72,11 @@ def _measure_xid(context: Context) -> Answer:
     if read.records is None:
         return Answer(findings=read.findings)
     before = set(context.history.get(_KNOWN_GPUS) or ())
-    counts, seen, released = _gather(read.records, before)
-    context.history.keep(_KNOWN_GPUS, sorted((before | {one.device for one in seen}) - released))
+    counts, logged, released = _gather(read.records, before)
+    context.history.keep(_KNOWN_GPUS, sorted((before | {one.device for one in logged}) - released))
     readings = [Reading("gpu_xids", sum(counts.values()))]
     readings += [Reading("gpu_xids_of_gpu", count, device=device) for device, count in sorted(counts.items())]
-    findings = tuple(_finding_xid(one) for one in seen)
+    findings = tuple(_finding_xid(one) for one in logged)
     return Answer(
         "no XID since the last look",
         tuple(readings),
@@ -91,37 +91,37 @@ def _gather(records: Iterable[Record], known: set[str]) -> tuple[dict[str, int],
     :param known: the GPUs that had some before.
     """
     counts: dict[str, int] = {}
-    seen: dict[tuple[str, int], _LoggedXid] = {}
+    logged: dict[tuple[str, int], _LoggedXid] = {}
     released: set[str] = set()
     for record in records:
         match = _XID.match(record.text)
         if match:
             device = _device(match["busid"])
-            number, said = int(match["number"]), match["said"]
-            if number == _RECOVERY and _RECOVERED.search(said):
-                seen = _without(seen, {device})
+            number, message = int(match["number"]), match["message"]
+            if number == _RECOVERY and _RECOVERED.search(message):
+                logged = _without(logged, {device})
                 released.add(device)
                 continue
             counts[device] = counts.get(device, 0) + 1
             xid = xid_of(number)
-            is_error = xid.severity == ERROR and not (number in _NVLINK_5 and _is_not_fatal(said))
-            if is_error or (device, number) not in seen:
-                seen[device, number] = _LoggedXid(device, xid, is_error)
+            is_error = xid.severity == ERROR and not (number in _NVLINK_5 and _is_not_fatal(message))
+            if is_error or (device, number) not in logged:
+                logged[device, number] = _LoggedXid(device, xid, is_error)
         elif _LOADED.match(record.text):
             released |= known | counts.keys()
-            seen = _without(seen, released)
-    return counts, list(seen.values()), released
+            logged = _without(logged, released)
+    return counts, list(logged.values()), released
 
 
-def _is_not_fatal(said: str) -> bool:
+def _is_not_fatal(message: str) -> bool:
     """Return what an error of NVLink says of itself; the last word counts, after the process's name."""
-    found = list(_FATALITY.finditer(said))
+    found = list(_FATALITY.finditer(message))
     return bool(found and found[-1]["non"])
 
 
-def _without(seen: dict[tuple[str, int], _LoggedXid], devices: set[str]) -> dict[tuple[str, int], _LoggedXid]:
+def _without(logged: dict[tuple[str, int], _LoggedXid], devices: set[str]) -> dict[tuple[str, int], _LoggedXid]:
     """Return what a reset of these GPUs leaves: what only a restart or another machine mends."""
-    return {key: one for key, one in seen.items() if one.device not in devices or one.xid.action in (REBOOT, REPLACE)}
+    return {key: one for key, one in logged.items() if one.device not in devices or one.xid.action in (REBOOT, REPLACE)}
 
 
 def _device(text: str) -> str:
@@ -191,17 +191,17 @@ def _measure_sxid(context: Context) -> Answer:
     by_kernel = list(_of_kernel(read.records or ()))
     by_manager = _of_manager(context)
     # The fabric manager writes down what the kernel's log has too.
-    told = [*by_kernel, *(error for error in by_manager if error not in by_kernel)]
+    errors = [*by_kernel, *(error for error in by_manager if error not in by_kernel)]
     findings = tuple(
-        _finding_sxid(*error) for error in dict.fromkeys(told) if error.is_fatal or error.number not in _CORRECTED
+        _finding_sxid(*error) for error in dict.fromkeys(errors) if error.is_fatal or error.number not in _CORRECTED
     )
     if read.records is None:
         return Answer(findings=(*findings, *read.findings))
-    corrected = sum(error.is_corrected for error in told)
-    fatal = sum(error.is_fatal for error in told)
+    corrected = sum(error.is_corrected for error in errors)
+    fatal = sum(error.is_fatal for error in errors)
     readings = (
         Reading("nvswitch_fatal_sxids", fatal),
-        Reading("nvswitch_other_sxids", len(told) - fatal - corrected),
+        Reading("nvswitch_other_sxids", len(errors) - fatal - corrected),
         Reading("nvswitch_corrected_errors", corrected),
     )
     good = "no SXid since the last look, but for errors that were corrected"

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from ...machine.gpu import GpuHealth
 from ...sku.types import Threshold, VmSize
 from ..applies import with_nvidia_gpus
-from ..check import FAIL, REPLACE, RESET_GPU, TIERS, WARN, Answer, CannotTell, Check, Context, Finding, Reading
+from ..check import FAIL, REPLACE, RESET_GPU, TIERS, WARN, Answer, CannotMeasure, Check, Context, Finding, Reading
 from ..gpu_answers import Observation, judge_each, not_reported
-from ..gpus import PATIENCE_S
+from ..gpus import CHECK_LIMIT_S
 from ..settings import in_words
 
 # Errors in the GPUs' memory: DRAM, and the SRAM of caches and registers.
@@ -102,7 +102,7 @@ GPU_ECC = Check(
     tiers=TIERS,
     measure=_measure_ecc,
     applies=_applies_ecc,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=REPLACE,
     fault="NHC2019",
     thresholds=("ecc_dram_errors", "ecc_sram_errors"),
@@ -155,7 +155,7 @@ GPU_ROW_REMAP = Check(
     tiers=TIERS,
     measure=_measure_row_remap,
     applies=_applies_row_remap,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=RESET_GPU,
     fault="NHC2007",
     thresholds=("remapped_rows",),
@@ -173,7 +173,7 @@ _RETIRED_PAGES_REPLACE = "Redeploy or replace the VM: the table of retired pages
 def _measure_retired_pages(context: Context) -> Answer:
     most = context.settings.threshold(context.size, "retired_pages")
     if most is None:
-        raise CannotTell("the VM size of this machine is not known, so nothing says how many pages may be retired")
+        raise CannotMeasure("the VM size of this machine is not known, so nothing says how many pages may be retired")
     limit = most.limit
 
     def judge(gpu: GpuHealth) -> Iterator[Observation]:
@@ -208,7 +208,7 @@ GPU_RETIRED_PAGES = Check(
     tiers=TIERS,
     measure=_measure_retired_pages,
     applies=_applies_retired_pages,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=RESET_GPU,
     fault="NHC2018",
     thresholds=("retired_pages",),

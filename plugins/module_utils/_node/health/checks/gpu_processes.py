@@ -17,7 +17,7 @@ from ...machine.root import Root
 from ..applies import with_nvidia_gpus
 from ..check import EPILOG, FAIL, NODE, OBSERVE, PROLOG, USER, WARN, Answer, Check, Context, Finding, Reading
 from ..gpu_answers import Observation, judge_each, not_reported
-from ..gpus import PATIENCE_S
+from ..gpus import CHECK_LIMIT_S
 
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 _IDLE_MIB = 1024
@@ -65,7 +65,7 @@ def _judge(root: Root, gpu: GpuHealth, pid: int, ended: str) -> Iterator[Observa
         return
     user = _user_of(root, pid)
     words = f"process {pid} ({process.name}) of {user} computes on {gpu.label}, and belongs to no job"
-    if _is_systems(root, pid):
+    if _is_system_user(root, pid):
         yield Finding(
             WARN, words, gpu.device, "It takes memory and time from jobs; stop it, if nobody needs it", cause=NODE
         )
@@ -78,7 +78,7 @@ def _has_step_daemon(root: Root, pid: int) -> bool:
     return any(is_slurmstepd(root, parent) for parent in ancestors(root, pid))
 
 
-def _is_systems(root: Root, pid: int) -> bool:
+def _is_system_user(root: Root, pid: int) -> bool:
     uid = uid_of(root, pid)
     return uid is not None and uid < _FIRST_USER
 
@@ -104,7 +104,7 @@ GPU_PROCESSES = Check(
     tiers=(PROLOG, EPILOG),
     measure=_measure,
     applies=with_nvidia_gpus,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=OBSERVE,
     options={"idle_memory_mib": _IDLE_MIB},
 )

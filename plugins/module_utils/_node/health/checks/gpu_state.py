@@ -23,14 +23,14 @@ from ..check import (
     UNKNOWN,
     WARN,
     Answer,
-    CannotTell,
+    CannotMeasure,
     Check,
     Context,
     Finding,
     Reading,
 )
 from ..gpu_answers import Observation, gather, judge_each, not_reported
-from ..gpus import PATIENCE_S
+from ..gpus import CHECK_LIMIT_S
 
 # Why the GPUs' clocks are not higher: heat, the hardware, the power.
 
@@ -60,12 +60,12 @@ def _judge_throttle(gpu: GpuHealth) -> Iterator[Observation]:
     elif gpu.reasons & THERMAL:
         words = f"the driver slows {gpu.label} down because it is too hot (SW thermal slowdown)"
         yield Finding(WARN, words, gpu.device, _THROTTLE_HINT)
-    if gpu.reasons & POWER_CAP and _is_lowered(gpu):
+    if gpu.reasons & POWER_CAP and _is_power_limit_lowered(gpu):
         words = f"{gpu.label} is held back by a power limit of {gpu.power_limit:g} W, below its {gpu.power_default:g} W"
         yield Finding(WARN, words, gpu.device, "'nvidia-smi -pl' sets it")
 
 
-def _is_lowered(gpu: GpuHealth) -> bool:
+def _is_power_limit_lowered(gpu: GpuHealth) -> bool:
     return gpu.power_limit is not None and gpu.power_default is not None and gpu.power_limit < gpu.power_default
 
 
@@ -81,7 +81,7 @@ GPU_THROTTLE = Check(
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_throttle,
     applies=with_nvidia_gpus,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=OBSERVE,
     fault=_HEAT,
 )
@@ -121,7 +121,7 @@ GPU_TEMPERATURE = Check(
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_temperature,
     applies=with_nvidia_gpus,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=OBSERVE,
     fault="NHC2017",
 )
@@ -160,7 +160,7 @@ GPU_POWER = Check(
     tiers=(PERIODIC, BOOT, DEEP),
     measure=_measure_power,
     applies=with_nvidia_gpus,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=OBSERVE,
 )
 
@@ -169,28 +169,28 @@ GPU_POWER = Check(
 
 
 def _measure_clocks(context: Context) -> Answer:
-    wanted = read_options(context.root)
-    if wanted is None:
+    options = read_options(context.root)
+    if options is None:
         return Answer(skipped="no clocks are wanted: there is no /etc/hpcai/clocks.json")
     try:
-        gpus = chosen(context.gpus.facts(), wanted.gpus)
+        gpus = chosen(context.gpus.facts(), options.gpus)
     except ValueError as error:
-        raise CannotTell(f"/etc/hpcai/clocks.json: {error}") from None
+        raise CannotMeasure(f"/etc/hpcai/clocks.json: {error}") from None
     except GpuError as error:
         if error.kind in (NO_ANSWER, DIED):
             raise
-        raise CannotTell(f"the GPUs' driver cannot be asked: {error}") from None
+        raise CannotMeasure(f"the GPUs' driver cannot be asked: {error}") from None
     if not gpus:
-        raise CannotTell("the driver knows no GPU")
+        raise CannotMeasure("the driver knows no GPU")
     record = read_record(context.root, read_load(context.root))
-    told = [one for gpu in gpus for one in _judge_clocks(gpu, record.get(gpu.uuid or ""), wanted)]
-    limit = f"{wanted.state} (/etc/hpcai/clocks.json)"
-    return gather(told, f"the clocks of {len(gpus)} GPUs are as wanted ({wanted.state})", limit)
+    observations = [one for gpu in gpus for one in _judge_clocks(gpu, record.get(gpu.uuid or ""), options)]
+    limit = f"{options.state} (/etc/hpcai/clocks.json)"
+    return gather(observations, f"the clocks of {len(gpus)} GPUs are as wanted ({options.state})", limit)
 
 
-def _judge_clocks(gpu: GpuFacts, recorded: Lock | None, wanted: ClockOptions) -> Iterator[Observation]:
+def _judge_clocks(gpu: GpuFacts, recorded: Lock | None, options: ClockOptions) -> Iterator[Observation]:
     device = gpu.busid or f"GPU {gpu.index}"
-    planned = plan(gpu, recorded, wanted)
+    planned = plan(gpu, recorded, options)
     if planned.problem:
         yield Finding(UNKNOWN, f"{gpu.label} does not tell its clocks: {planned.problem}", device)
         return
@@ -198,7 +198,7 @@ def _judge_clocks(gpu: GpuFacts, recorded: Lock | None, wanted: ClockOptions) ->
         yield Reading("gpu_graphics_clock", gpu.current.graphics, "MHz", device)
     if gpu.current.memory is not None:
         yield Reading("gpu_memory_clock", gpu.current.memory, "MHz", device)
-    if planned.unsupported and wanted.on_unsupported == "fail":
+    if planned.unsupported and options.on_unsupported == "fail":
         words = f"{gpu.label} cannot have the clocks that are wanted: {planned.unsupported}"
         yield Finding(WARN, words, device, "Choose another method for gpu_clocks, or on_unsupported: warn")
     elif planned.actions:
@@ -219,7 +219,7 @@ GPU_CLOCKS = Check(
     tiers=(PERIODIC, BOOT),
     measure=_measure_clocks,
     applies=with_nvidia_gpus,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=OBSERVE,
 )
 
@@ -251,7 +251,7 @@ GPU_PERSISTENCE = Check(
     tiers=(PROLOG, PERIODIC, BOOT),
     measure=_measure_persistence,
     applies=with_nvidia_gpus,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=OBSERVE,
 )
 
@@ -260,21 +260,21 @@ GPU_PERSISTENCE = Check(
 
 
 def _measure_mig(context: Context) -> Answer:
-    wanted = bool(context.option(GPU_MIG, "enabled"))
+    expected = bool(context.option(GPU_MIG, "enabled"))
 
     def judge(gpu: GpuHealth) -> Iterator[Observation]:
         if "mig" in gpu.errors:
             return
         yield Reading("gpu_mig", "none" if gpu.mig is None else "on" if gpu.mig else "off", device=gpu.device)
-        if bool(gpu.mig) != wanted:
+        if bool(gpu.mig) != expected:
             if gpu.mig:
                 words = f"MIG mode of {gpu.label} is on: programs see parts of it, and NCCL cannot use them together"
             else:
                 words = f"MIG mode of {gpu.label} is off, and is wanted"
-            hint = f"'nvidia-smi -i {gpu.index} -mig {int(wanted)}' on the drained node, or set the option enabled"
+            hint = f"'nvidia-smi -i {gpu.index} -mig {int(expected)}' on the drained node, or set the option enabled"
             yield Finding(WARN, words, gpu.device, hint)
 
-    state = "on" if wanted else "off"
+    state = "on" if expected else "off"
     return judge_each(context, "whether MIG mode is on", "mig", judge, f"MIG mode is {state}, as wanted", state)
 
 
@@ -285,7 +285,7 @@ GPU_MIG = Check(
     tiers=(PROLOG, PERIODIC, BOOT),
     measure=_measure_mig,
     applies=with_nvidia_gpus,
-    limit_s=PATIENCE_S,
+    limit_s=CHECK_LIMIT_S,
     action=OBSERVE,
     options={"enabled": False},
 )

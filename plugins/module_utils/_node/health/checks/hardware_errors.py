@@ -149,13 +149,13 @@ def _judge(context: Context, controllers: Sequence[MemoryController]) -> Iterato
             new = growth(before.get(one.name), one.corrected)
             if new is None:
                 # Nobody knows when they came, unless the machine is up for no longer than they count.
-                new = one.corrected if _is_young(context) else 0
+                new = one.corrected if _is_recently_booted(context) else 0
             stamps = [int(context.now * 1e6)] * min(new, BEARABLE_MEMORY + 1)
             if too_many(context.history, _COUNTED, one.name, stamps):
                 yield _COUNTED.finding("")
 
 
-def _is_young(context: Context) -> bool:
+def _is_recently_booted(context: Context) -> bool:
     try:
         return float((context.root.text("/proc/uptime") or "").split()[0]) <= MACHINE_CHECK_WINDOW_S
     except (ValueError, IndexError):

@@ -136,15 +136,15 @@ def _measure_flaps(context: Context) -> Answer:
         # The counters tell nothing of the time before the first look.
         logged = _logged(context)
     for port in ports:
-        seen = flaps.setdefault(port.label, [])
+        losses = flaps.setdefault(port.label, [])
         if before is not None and now[port.label]:
             grown = _growth(before.get(port.label) or {}, now[port.label])
-            seen.extend([(context.now, grown)] if grown else [])
+            losses.extend([(context.now, grown)] if grown else [])
         elif logged is not None:
             flaps[port.label] = [(when, 1) for when in logged.get(interfaces.get(port.busid or "", ""), ())]
-    flaps = {label: _recent(seen, context.now) for label, seen in flaps.items()}
+    flaps = {label: _recent(losses, context.now) for label, losses in flaps.items()}
     context.history.keep(_FLAPS_COUNTERS, now)
-    context.history.keep(_FLAPS, {label: seen for label, seen in flaps.items() if seen})
+    context.history.keep(_FLAPS, {label: losses for label, losses in flaps.items() if losses})
     blind = [port for port in ports if not now[port.label] and logged is None]
     if before is None and logged is None and not blind:
         return Answer(skipped="the first run in this boot: the counters are noted, the next run compares")
@@ -202,8 +202,8 @@ def _growth(before: Mapping[str, int], now: Mapping[str, int]) -> int:
     return max([0, *(grown for name, value in now.items() if (grown := growth(before.get(name), value)))])
 
 
-def _recent(seen: Sequence[tuple[float, int]], now: float) -> list[tuple[float, int]]:
-    return [(when, count) for when, count in seen if now - when <= WINDOW_S]
+def _recent(losses: Sequence[tuple[float, int]], now: float) -> list[tuple[float, int]]:
+    return [(when, count) for when, count in losses if now - when <= WINDOW_S]
 
 
 def _logged(context: Context) -> dict[str, list[float]] | None:

@@ -19,8 +19,8 @@ from ...machine.rdma import INFINIBAND, Port, read_ports
 from ...machine.run import Result, last_line
 from .. import deep
 from ..applies import with_infiniband
-from ..check import DEEP, FAIL, REPLACE, UNKNOWN, WARN, Answer, CannotTell, Check, Context, Finding, Reading
-from ..deep import WITH_PROGRAM, compared, must_be_idle, outliers
+from ..check import DEEP, FAIL, REPLACE, UNKNOWN, WARN, Answer, CannotMeasure, Check, Context, Finding, Reading
+from ..deep import WITH_PROGRAM, limit_findings, must_be_idle, outliers
 from ..settings import in_words
 
 # The output of perftest (``ib_write_bw``, ``ib_write_lat``): a heading that begins with ``#bytes``, and rows below.
@@ -85,12 +85,12 @@ class WithoutCuda(RuntimeError):
 def active_ports(context: Context) -> list[Port]:
     """Return the InfiniBand ports that carry data.
 
-    :raises CannotTell: there is none.
+    :raises CannotMeasure: there is none.
     """
     ports = [port for port in read_ports(context.root) if port.link_layer == INFINIBAND]
     found = [port for port in ports if port.works]
     if not found:
-        raise CannotTell(f"none of {len(ports)} InfiniBand ports is active, so nothing can be measured")
+        raise CannotMeasure(f"none of {len(ports)} InfiniBand ports is active, so nothing can be measured")
     return found
 
 
@@ -98,15 +98,15 @@ def gpu_near(context: Context, port: Port) -> int | None:
     """Return the number of a GPU, in the order of PCI, on the adapter's NUMA node: its place there is the adapter's."""
     devices = read_pci(context.root)
     gpus = [device for device in devices if device.is_gpu and device.vendor == 0x10DE]
-    own = next((device for device in devices if device.busid == port.busid), None)
-    if own is None:
+    adapter = next((device for device in devices if device.busid == port.busid), None)
+    if adapter is None:
         return None
-    adapters = [device for device in devices if device.is_hca and device.numa_node == own.numa_node]
-    near = [number for number, gpu in enumerate(gpus) if gpu.numa_node == own.numa_node]
-    return near[adapters.index(own) % len(near)] if near and own in adapters else None
+    adapters = [device for device in devices if device.is_hca and device.numa_node == adapter.numa_node]
+    near = [number for number, gpu in enumerate(gpus) if gpu.numa_node == adapter.numa_node]
+    return near[adapters.index(adapter) % len(near)] if near and adapter in adapters else None
 
 
-def between(
+def run_pair(
     context: Context, path: str, port: Port, options: Sequence[str], within_s: float
 ) -> tuple[str, list[Finding]]:
     """Run a server and a client on this port, and return what the client printed and what is wrong.
@@ -120,12 +120,12 @@ def between(
     environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     served: list[Result] = []
     server = threading.Thread(
-        target=lambda: served.append(deep.call(context, command, within_s, environment)), daemon=True
+        target=lambda: served.append(deep.run_tool(context, command, within_s, environment)), daemon=True
     )
     server.start()
     client = Result((), deep.MISSING, "", "")
     for _try in range(_TRIES):
-        client = deep.call(context, [*command, _HERE], within_s, environment)
+        client = deep.run_tool(context, [*command, _HERE], within_s, environment)
         if _NOT_YET not in client.stderr + client.stdout or served:
             break
         time.sleep(_PAUSE_S)
@@ -135,15 +135,15 @@ def between(
     if any(words in result.stdout + result.stderr for result in results.values() for words in _WITHOUT_CUDA):
         raise WithoutCuda
     found: list[Finding] = []
-    for whose, result in results.items():
-        said = result.stdout + result.stderr
-        if any(words in said for words in _IN_USE):
+    for role, result in results.items():
+        output = result.stdout + result.stderr
+        if any(words in output for words in _IN_USE):
             words = f"port {number}, on which {name} listens for {port.label}, is in use: {last_line(result)}"
             return "", [Finding(UNKNOWN, words, port.label, "Run the check again")]
-        if whose == "the client of" and _NOT_YET in said and not found:
+        if role == "the client of" and _NOT_YET in output and not found:
             words = f"{name} did not reach its own server for {port.label}: {last_line(result)}"
             return "", [Finding(UNKNOWN, words, port.label)]
-        refused = deep.refusal(context, result, f"{whose} {name} on {port.label}", within_s, port.label)
+        refused = deep.run_problem(context, result, f"{role} {name} on {port.label}", within_s, port.label)
         found += [refused] if refused else []
     # The one that failed by itself says more than the one that only lost its peer.
     found.sort(key=lambda finding: finding.verdict != FAIL)
@@ -173,7 +173,7 @@ _HINT = "Look at the port's errors: hpcnode health run periodic --only ib_errors
 def _measure_bandwidth(context: Context) -> Answer:
     """Write through each adapter, from memory of a GPU near it where that can be, else of the host."""
     ports = active_ports(context)
-    path = deep.needed(context, IB_WRITE_BANDWIDTH, "ib_write_bw", FOLDERS, SOURCE)
+    path = deep.required_program(context, IB_WRITE_BANDWIDTH, "ib_write_bw", FOLDERS, SOURCE)
     must_be_idle(context, IB_WRITE_BANDWIDTH)
     of_gpu = context.settings.threshold(context.size, OF_GPU)
     findings: list[Finding] = []
@@ -202,9 +202,9 @@ def _answer(context: Context, path: str, ports: list[Port], limit_name: str, fin
             found.append(Finding(UNKNOWN, f"no GPU is near {port.label}, so it was not measured", port.label))
             continue
         options += [] if gpu is None else [f"--use_cuda={gpu}"]
-        said, wrong = between(context, path, port, options, _RUN_S)
+        output, wrong = run_pair(context, path, port, options, _RUN_S)
         found += wrong
-        value = bandwidth_gbps(said, size)
+        value = bandwidth_gbps(output, size)
         if value is not None:
             limit = threshold.limit if threshold else None
             readings.append(Reading(f"{limit_name}_bandwidth", round(value, 2), "Gb/s", port.label, limit))
@@ -212,7 +212,7 @@ def _answer(context: Context, path: str, ports: list[Port], limit_name: str, fin
             words = f"ib_write_bw on {port.label} ended well, but printed no bandwidth"
             found.append(Finding(UNKNOWN, words, port.label, f"Run it by hand: {path} -d {port.device}"))
     what = "the bandwidth of writes"
-    found += compared(readings, threshold, what, _HINT) if threshold else outliers(readings, what)
+    found += limit_findings(readings, threshold, what, _HINT) if threshold else outliers(readings, what)
     slowest = min((float(one.value) for one in readings), default=0)
     memory = "of the GPUs" if limit_name == OF_GPU else "of the host"
     good = f"{len(readings)} adapters, the slowest with {slowest:.4g} Gb/s, memory {memory}"
@@ -248,20 +248,20 @@ _WHAT = "the latency of writes"
 def _measure_latency(context: Context) -> Answer:
     """Run ``ib_write_lat`` on each adapter with itself."""
     ports = active_ports(context)
-    path = deep.needed(context, IB_LATENCY, "ib_write_lat", FOLDERS, SOURCE)
+    path = deep.required_program(context, IB_LATENCY, "ib_write_lat", FOLDERS, SOURCE)
     must_be_idle(context, IB_LATENCY)
     threshold = context.settings.threshold(context.size, LIMIT)
     readings, found = [], []
     for port in ports:
-        said, wrong = between(context, path, port, (), _RUN_S)
+        output, wrong = run_pair(context, path, port, (), _RUN_S)
         found += wrong
-        value = latency_us(said)
+        value = latency_us(output)
         if value is not None:
             limit = threshold.limit if threshold else None
             readings.append(Reading(LIMIT, value, "us", port.label, limit, at_most=True))
         elif not wrong:
             found.append(Finding(UNKNOWN, f"ib_write_lat on {port.label} printed no latency", port.label))
-    found += compared(readings, threshold, _WHAT, _HINT) if threshold else outliers(readings, _WHAT)
+    found += limit_findings(readings, threshold, _WHAT, _HINT) if threshold else outliers(readings, _WHAT)
     slowest = max((float(one.value) for one in readings), default=0)
     good = f"{len(readings)} adapters, the slowest with {slowest:.3g} us"
     return Answer(good, tuple(readings), tuple(found), in_words(threshold) if threshold else "")

@@ -34,7 +34,7 @@ from ..check import (
 )
 from ..settings import source_in_words
 
-# InfiniBand ports: as many as promised are there, and carry data.
+# InfiniBand ports: as many as expected are there, and carry data.
 
 _MANAGED = ("INIT", "ARMED")
 _DOWN = "'ibstat' and 'journalctl -k -b' tell more; redeploy the VM if it stays so"
@@ -69,15 +69,15 @@ def judge_ports(size: VmSize, ports: Sequence[Port], devices: Sequence[PciFacts]
 
 
 def _each(size: VmSize, ports: Sequence[Port], adapters: Sequence[PciFacts]) -> Iterator[Finding]:
-    promised = [hca.busid for hca in size.hcas or ()]
-    there = {device.busid for device in adapters}
+    expected = [hca.busid for hca in size.hcas or ()]
+    present = {device.busid for device in adapters}
     # With other addresses than those that are known, nobody can say which one is missing.
-    for busid in promised if there <= set(promised) else ():
-        if busid not in there:
+    for busid in expected if present <= set(expected) else ():
+        if busid not in present:
             words = f"InfiniBand adapter {busid} is not on the PCI bus"
             yield Finding(FAIL, words, busid, "Redeploy the VM: nothing inside it brings an adapter back")
     driven = {port.busid for port in ports}
-    for busid in sorted(there - driven):
+    for busid in sorted(present - driven):
         yield Finding(FAIL, f"InfiniBand adapter {busid} has no RDMA device", busid, _NO_DEVICE, REBOOT)
     for port in ports:
         if not port.works:
@@ -92,8 +92,9 @@ IB_PORTS = Check(
     name="ib_ports",
     title="InfiniBand ports",
     explain=(
-        "As many InfiniBand ports as the VM size promises are in state ACTIVE with their link up, by sysfs; adapters "
-        "that are missing are named by their PCI address (facts of the VM size: azurehpc-health-checks, azhpc-images)."
+        "As many InfiniBand ports as the VM size is expected to have are in state ACTIVE with their link up, by sysfs; "
+        "adapters that are missing are named by their PCI address (facts of the VM size: azurehpc-health-checks, "
+        "azhpc-images)."
     ),
     tiers=TIERS,
     measure=_measure_ports,
@@ -110,7 +111,7 @@ IB_PORTS = Check(
 
 def _measure_rate(context: Context) -> Answer:
     size = context.known_size
-    promised = size.ib_rate_gbps or 0
+    expected_gbps = size.ib_rate_gbps or 0
     ports = [port for port in read_ports(context.root) if port.works]
     if not ports:
         hint = "Check ib_ports tells what is wrong with the ports"
@@ -119,23 +120,23 @@ def _measure_rate(context: Context) -> Answer:
     return Answer(
         good=f"{len(ports)} InfiniBand ports run at {min(rates, default=0):g} Gb/s",
         readings=tuple(
-            Reading("ib_rate", port.rate_gbps, "Gb/s", port.device, promised)
+            Reading("ib_rate", port.rate_gbps, "Gb/s", port.device, expected_gbps)
             for port in ports
             if port.rate_gbps is not None
         ),
         findings=tuple(judge_rates(size, ports)),
-        limit=f"at least {promised} Gb/s ({source_in_words(size.sources['ib_rate_gbps'])})",
+        limit=f"at least {expected_gbps} Gb/s ({source_in_words(size.sources['ib_rate_gbps'])})",
     )
 
 
 def judge_rates(size: VmSize, ports: Sequence[Port]) -> Iterator[Finding]:
     """Yield what is wrong with the rates of the InfiniBand ports that are active."""
-    promised = size.ib_rate_gbps or 0
-    for port in (port for port in ports if promised and port.works):
+    expected_gbps = size.ib_rate_gbps or 0
+    for port in (port for port in ports if expected_gbps and port.works):
         if port.rate_gbps is None:
             yield Finding(UNKNOWN, f"{port.label} does not tell its rate", port.device)
-        elif port.rate_gbps < promised:
-            words = f"{port.label} ({port.busid}) runs at {port.rate_gbps:g} Gb/s instead of {promised}"
+        elif port.rate_gbps < expected_gbps:
+            words = f"{port.label} ({port.busid}) runs at {port.rate_gbps:g} Gb/s instead of {expected_gbps}"
             hint = "Lanes of the link are lost: 'mlxlink' tells more; redeploy the VM if it stays so"
             yield Finding(FAIL, words, port.device, hint)
 
@@ -144,8 +145,8 @@ IB_RATE = Check(
     name="ib_rate",
     title="Rate of the InfiniBand ports",
     explain=(
-        "Each active InfiniBand port runs at the rate that the VM size promises (azurehpc-health-checks, check_hw_ib): "
-        "a link that has lost lanes stays active, and is slow."
+        "Each active InfiniBand port runs at the rate that is expected of the VM size (azurehpc-health-checks, "
+        "check_hw_ib): a link that has lost lanes stays active, and is slow."
     ),
     tiers=(PROLOG, PERIODIC, BOOT, DEEP),
     measure=_measure_rate,
@@ -173,17 +174,17 @@ def _measure_addresses(context: Context) -> Answer:
         if lid is None or not gid:
             findings.append(Finding(UNKNOWN, f"{port.label} does not tell its LID and its GID", port.device))
             continue
-        # The second half of a GID is the port's own number.
-        own = "".join(gid.split(":")[4:])
+        # The second half of a GID is the port's GUID.
+        guid = "".join(gid.split(":")[4:])
         readings.append(Reading("ib_lid", lid, device=port.device))
         if lid == 0:
             findings.append(Finding(FAIL, f"{port.label} is active, and has no LID", port.device, _HINT))
-        if not own.strip("0"):
+        if not guid.strip("0"):
             findings.append(Finding(FAIL, f"{port.label} is active, and has no GID: {gid}", port.device, _HINT))
-        elif own in owners:
-            words = f"{port.label} has the same GID as {owners[own]}: {gid}"
+        elif guid in owners:
+            words = f"{port.label} has the same GID as {owners[guid]}: {gid}"
             findings.append(Finding(FAIL, words, port.device, _HINT))
-        owners.setdefault(own, port.label)
+        owners.setdefault(guid, port.label)
     return Answer(
         good=f"{len(readings)} InfiniBand ports have a LID and a GID of their own",
         readings=tuple(readings),
@@ -219,22 +220,22 @@ def _measure_pkeys(context: Context) -> Answer:
     readings, findings = [], []
     keys: dict[str, list[int]] = {}
     for port in ports:
-        found = _read(context.root, port)
-        if not found:
+        table = _read(context.root, port)
+        if not table:
             findings.append(Finding(UNKNOWN, f"{port.label} does not tell its partition keys", port.device))
             continue
-        own = [key for key in found if key & _DEFAULT != _DEFAULT]
-        keys[port.label] = own
-        told = " ".join(f"0x{key:04x}" for key in own) or "none"
-        readings.append(Reading("ib_partition_key", told, device=port.device))
-        if len(own) != 1:
-            words = f"{port.label} has {_counted(own)} besides the default one, and not one: {told}"
+        assigned = [key for key in table if key & _DEFAULT != _DEFAULT]
+        keys[port.label] = assigned
+        listed = " ".join(f"0x{key:04x}" for key in assigned) or "none"
+        readings.append(Reading("ib_partition_key", listed, device=port.device))
+        if len(assigned) != 1:
+            words = f"{port.label} has {_counted(assigned)} besides the default one, and not one: {listed}"
             findings.append(Finding(FAIL, words, port.device, "Redeploy the VM: the host gives ports their keys"))
-        elif not own[0] & _FULL:
-            words = f"{port.label} is a limited member of its partition ({told}), and can reach full members only"
+        elif not assigned[0] & _FULL:
+            words = f"{port.label} is a limited member of its partition ({listed}), and can reach full members only"
             findings.append(Finding(FAIL, words, port.device, "Redeploy the VM: the host gives ports their keys"))
-    findings += _odd_ones(keys)
-    several = sorted({key for own in keys.values() for key in own})
+    findings += _odd_ports(keys)
+    several = sorted({key for assigned in keys.values() for key in assigned})
     return Answer(
         good=f"{len(keys)} InfiniBand ports are in partition {' '.join(f'0x{key:04x}' for key in several)}",
         readings=tuple(readings),
@@ -245,14 +246,14 @@ def _measure_pkeys(context: Context) -> Answer:
 
 def _read(root: Root, port: Port) -> list[int]:
     folder = f"/sys/class/infiniband/{port.device}/ports/{port.number}/pkeys"
-    found = (root.number(path) for _index, path in root.numbered(folder, ""))
+    table = (root.number(path) for _index, path in root.numbered(folder, ""))
     # The table has a hundred places, and nearly all are empty.
-    return [key for key in found if key and key & _DEFAULT]
+    return [key for key in table if key and key & _DEFAULT]
 
 
-def _odd_ones(keys: dict[str, list[int]]) -> list[Finding]:
+def _odd_ports(keys: dict[str, list[int]]) -> list[Finding]:
     """Return the ports whose key is not that of most."""
-    single = {label: own[0] & _DEFAULT for label, own in keys.items() if len(own) == 1}
+    single = {label: assigned[0] & _DEFAULT for label, assigned in keys.items() if len(assigned) == 1}
     values = list(single.values())
     if len(set(values)) < 2:
         return []
@@ -262,8 +263,8 @@ def _odd_ones(keys: dict[str, list[int]]) -> list[Finding]:
     return [Finding(FAIL, words, hint="Redeploy the VM: all of its ports must be in the scale set's partition")]
 
 
-def _counted(own: list[int]) -> str:
-    return "no partition key" if not own else f"{len(own)} partition keys"
+def _counted(assigned: list[int]) -> str:
+    return "no partition key" if not assigned else f"{len(assigned)} partition keys"
 
 
 IB_PKEYS = Check(

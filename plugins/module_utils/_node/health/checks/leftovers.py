@@ -24,7 +24,7 @@ _FOLDERS = ("/dev/shm", "/tmp")
 _LOGIN = ("sshd", "sshd-session", "login")
 _SERVICE = re.compile(r"/system\.slice/(?!slurm)[^/\n]+\.(service|socket)|/init\.scope", re.MULTILINE)
 _STUCK = "stuck"
-_BEEOND_LEFT = "/run/hpcai/beeond.left"
+_BEEOND_LEFTOVERS = "/run/hpcai/beeond.left"
 """As job/beeond/layout.py has it, which lies on the same floor; a test compares them."""
 _MOST_NAMED = 5
 
@@ -54,17 +54,17 @@ def _measure(context: Context) -> Answer:
     users = {processes[pid].uid for pid in live} | {one.uid for one in processes.values() if one.name in _LOGIN}
     people = _People(context.option(LEFTOVERS, "first_uid"), frozenset(users))
     stuck = [one for one in processes.values() if one.job is not None and one.pid not in live]
-    left = [
+    leftover = [
         one
         for one in processes.values()
         if one.pid not in live and one not in stuck and people.is_gone(one.uid) and not _SERVICE.search(one.groups)
     ]
     folders: Sequence[str] = context.option(LEFTOVERS, "folders")
     files = [file for file in read_files(root, folders) if people.is_gone(file.uid)]
-    bytes_left = sum(file.size_bytes for file in files)
-    findings = [*_judge_stuck(context, stuck), *_judge_processes(left)]
+    file_bytes = sum(file.size_bytes for file in files)
+    findings = [*_judge_stuck(context, stuck), *_judge_processes(leftover)]
     if files:
-        words = f"{len(files)} files of users without a job ({bytes_left / 2**30:.1f} GiB): " + _some(
+        words = f"{len(files)} files of users without a job ({file_bytes / 2**30:.1f} GiB): " + _some(
             file.path for file in files
         )
         findings.append(Finding(WARN, words, hint="Remove them in an epilog, or ask their users", cause=USER))
@@ -78,9 +78,9 @@ def _measure(context: Context) -> Answer:
     return Answer(
         good="no job that is over has left anything behind",
         readings=(
-            Reading("leftover_processes", len(left) + len(stuck), limit=0, at_most=True),
+            Reading("leftover_processes", len(leftover) + len(stuck), limit=0, at_most=True),
             Reading("leftover_files", len(files), limit=0, at_most=True),
-            Reading("leftover_bytes", bytes_left, "B"),
+            Reading("leftover_bytes", file_bytes, "B"),
         ),
         findings=tuple(findings),
         limit="nothing of users who have no job here and are not logged in",
@@ -100,9 +100,9 @@ def _judge_stuck(context: Context, stuck: Sequence[OwnedProcess]) -> Iterator[Fi
             yield Finding(WARN, f"{what} is there, and the job is over", cause=USER)
 
 
-def _judge_processes(left: Sequence[OwnedProcess]) -> Iterator[Finding]:
+def _judge_processes(leftover: Sequence[OwnedProcess]) -> Iterator[Finding]:
     by_user: dict[int, list[OwnedProcess]] = {}
-    for one in left:
+    for one in leftover:
         by_user.setdefault(one.uid, []).append(one)
     for uid, theirs in sorted(by_user.items()):
         words = f"{len(theirs)} processes of user {uid}, who has no job here: " + _some(
@@ -129,15 +129,15 @@ def _containers(root: Root) -> Iterator[Finding]:
     if settings is None:
         return
     options = options_of(settings)
-    found = leftovers(options.data_folder, options.pyxis_runtime_path, root)
-    if found:
-        words = f"{len(found)} containers and images of jobs that are over: {_some(left.path for left in found)}"
+    leftover = leftovers(options.data_folder, options.pyxis_runtime_path, root)
+    if leftover:
+        words = f"{len(leftover)} containers and images of jobs that are over: {_some(one.path for one in leftover)}"
         yield Finding(WARN, words, hint="'hpcnode boot run containers' sweeps them after a restart", cause=USER)
 
 
 def _beeond(root: Root) -> Iterator[Finding]:
     """Yield what ``hpcnode beeond sweep`` could not take down: the next job that asks would not start here."""
-    problems = (root.text(_BEEOND_LEFT) or "").splitlines()
+    problems = (root.text(_BEEOND_LEFTOVERS) or "").splitlines()
     if problems:
         words = f"the BeeGFS of a job that is over cannot be taken down: {_some(problems)}"
         yield Finding(FAIL, words, hint="'hpcnode beeond sweep' tries again; restart the machine where it stays so")
@@ -150,9 +150,9 @@ def _huge_pages(memory: Mapping[str, int]) -> int:
 
 
 def _some(names: Iterable[str]) -> str:
-    told = list(names)
-    more = len(told) - _MOST_NAMED
-    return ", ".join(told[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    listed = list(names)
+    more = len(listed) - _MOST_NAMED
+    return ", ".join(listed[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 LEFTOVERS = Check(

@@ -17,8 +17,8 @@ from ...setup.nccl.options import TOPOLOGY_PATH
 from ...sku.types import Threshold
 from .. import deep, nccl_tests
 from ..applies import with_nvidia_gpus_and_infiniband, with_several_nvidia_gpus
-from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotTell, Check, Context, Finding, Reading
-from ..deep import WITH_PROGRAM, compared, must_be_idle
+from ..check import DEEP, FAIL, REPLACE, RESET_GPU, UNKNOWN, Answer, CannotMeasure, Check, Context, Finding, Reading
+from ..deep import WITH_PROGRAM, limit_findings, must_be_idle
 from ..settings import in_words
 
 # A collective of nccl-tests over all GPUs of the node, in one process, and what it says of the node.
@@ -50,15 +50,17 @@ def _measure_collective(
 
     :param program: e.g. ``all_reduce_perf``.
     :param over_network: NVLink and shared memory are turned off, so that all data go through the adapters.
-    :raises CannotTell: the program is not there, or somebody computes here.
+    :raises CannotMeasure: the program is not there, or somebody computes here.
     """
     gpus = len(nvidia_gpus(context.root))
-    promised = (context.size.gpu_count if context.size else None) or 0
-    if gpus < 2 <= promised:
-        raise CannotTell(f"a collective needs two GPUs, and of the {promised} of this size {gpus or 'none'} is there")
+    expected = (context.size.gpu_count if context.size else None) or 0
+    if gpus < 2 <= expected:
+        raise CannotMeasure(
+            f"a collective needs two GPUs, and of the {expected} of this size {gpus or 'none'} is there"
+        )
     if gpus < 2:
         return Answer(skipped=f"a collective needs two GPUs, and there {'is one' if gpus else 'is none'}")
-    path = deep.needed(context, check, program, FOLDERS, SOURCE)
+    path = deep.required_program(context, check, program, FOLDERS, SOURCE)
     must_be_idle(context, check)
     threshold = context.settings.threshold(context.size, check.name)
     size = _message_size(context, check, threshold)
@@ -66,13 +68,13 @@ def _measure_collective(
     if over_network:
         environment.update(NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1", NCCL_NET="IB", NCCL_NET_GDR_LEVEL="5")
     command = [path, "-b", size, "-e", size, "-g", str(gpus), "-c", "1", "-w", str(warm_up), "-n", str(iterations)]
-    result = deep.call(context, command, within_s, environment)
-    refused = deep.refusal(context, result, program, within_s)
+    result = deep.run_tool(context, command, within_s, environment)
+    refused = deep.run_problem(context, result, program, within_s)
     answer = _judge(result, refused, program, size, gpus, check.name, threshold)
     if threshold is None:
         return answer
     readings = tuple(replace(reading, limit=threshold.limit) for reading in answer.readings)
-    found = compared(readings, threshold, f"the bus bandwidth of {program}", hint)
+    found = limit_findings(readings, threshold, f"the bus bandwidth of {program}", hint)
     return replace(answer, readings=readings, findings=(*answer.findings, *found), limit=in_words(threshold))
 
 
@@ -120,15 +122,15 @@ def _judge(
 def environment_of(root: Root) -> dict[str, str]:
     """Return what a run of NCCL needs to be told: the node's topology file, the order of the GPUs, MPI's libraries.
 
-    :raises CannotTell: /etc/nccl.conf names a topology file that is not there: NCCL would measure something else.
+    :raises CannotMeasure: /etc/nccl.conf names a topology file that is not there: NCCL would measure something else.
     """
-    found = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     named = effective(root.text(CONF) or "").get(TOPO_FILE)
     if named and not root.exists(named):
-        raise CannotTell(f"{CONF} names the topology file {named}, which is not there: run 'hpcnode boot run nccl'")
+        raise CannotMeasure(f"{CONF} names the topology file {named}, which is not there: run 'hpcnode boot run nccl'")
     topology = named or (TOPOLOGY_PATH if root.exists(TOPOLOGY_PATH) else "")
     if topology:
-        found[TOPO_FILE] = topology
+        environment[TOPO_FILE] = topology
     folders = [
         f"/opt/{entry}{tail}"
         for entry in root.entries("/opt")
@@ -138,8 +140,8 @@ def environment_of(root: Root) -> dict[str, str]:
     ]
     if folders:
         # Programs that were built for MPI do not even start without it.
-        found["LD_LIBRARY_PATH"] = ":".join(folders)
-    return found
+        environment["LD_LIBRARY_PATH"] = ":".join(folders)
+    return environment
 
 
 def _message_size(context: Context, check: Check, threshold: Threshold | None) -> str:
@@ -149,7 +151,7 @@ def _message_size(context: Context, check: Check, threshold: Threshold | None) -
         try:
             nccl_tests.size_in_bytes(given)
         except ValueError as error:
-            raise CannotTell(f"options.{check.name}.size: {error}") from None
+            raise CannotMeasure(f"options.{check.name}.size: {error}") from None
         return given
     for limit in (threshold, context.settings.threshold(context.size, "nccl_allreduce")):
         match = _SIZE.search(limit.at) if limit else None

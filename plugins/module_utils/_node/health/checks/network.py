@@ -89,7 +89,7 @@ _HINT = "Without accelerated networking all traffic goes through the host: see '
 
 def _measure_accelerated(context: Context) -> Answer:
     size = context.known_size
-    promised = size.accelerated_nic_gbps or 0
+    expected_gbps = size.accelerated_nic_gbps or 0
     devices = "/sys/class/infiniband"
     if not context.root.exists(devices):
         hint = "Load the adapters' driver (mlx5_ib; OFED: systemctl status openibd)"
@@ -104,18 +104,18 @@ def _measure_accelerated(context: Context) -> Answer:
             findings.append(Finding(WARN, words, port.device, _HINT))
         elif port.rate_gbps is None:
             findings.append(Finding(UNKNOWN, f"{port.label} does not tell its rate", port.device))
-        elif port.rate_gbps < promised:
-            words = f"{port.label} of accelerated networking runs at {port.rate_gbps:g} Gb/s instead of {promised}"
+        elif port.rate_gbps < expected_gbps:
+            words = f"{port.label} of accelerated networking runs at {port.rate_gbps:g} Gb/s instead of {expected_gbps}"
             findings.append(Finding(WARN, words, port.device, _HINT))
     return Answer(
         good=", ".join(f"{port.label} is active at {port.rate_gbps or 0:g} Gb/s" for port in ports),
         readings=tuple(
-            Reading("accelerated_nic_rate", port.rate_gbps, "Gb/s", port.device, promised)
+            Reading("accelerated_nic_rate", port.rate_gbps, "Gb/s", port.device, expected_gbps)
             for port in ports
             if port.rate_gbps is not None
         ),
         findings=tuple(findings),
-        limit=f"at least {promised} Gb/s ({source_in_words(size.sources['accelerated_nic_gbps'])})",
+        limit=f"at least {expected_gbps} Gb/s ({source_in_words(size.sources['accelerated_nic_gbps'])})",
     )
 
 

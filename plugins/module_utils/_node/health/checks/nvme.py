@@ -17,7 +17,7 @@ from ...setup.scratch.facts import select
 from ...setup.scratch.options import parse, read_options
 from ..check import BOOT, DEEP, FAIL, PERIODIC, REBOOT, REPLACE, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 
-# Local NVMe disks: as many as promised are there, and their controllers are alive.
+# Local NVMe disks: as many as expected are there, and their controllers are alive.
 
 _CONTROLLERS = "/sys/class/nvme"
 _LIVE, _GIVEN_UP = "live", ("dead", "deleting", "deleting (no IO)")
@@ -28,36 +28,38 @@ _LOST = "Azure gives the instance other disks when it is redeployed; what lies o
 
 def _measure_count(context: Context) -> Answer:
     root = context.root
-    wanted = read_options(root) or parse({})
+    options = read_options(root) or parse({})
     size = context.size
-    promise = stated_count(wanted, size.nvme_count, size.name) if size else stated_count(wanted)
-    if promise is None or promise.count == 0:
-        return Answer(skipped="no local NVMe disks are promised" if promise else "nobody says how many disks there are")
+    expected = stated_count(options, size.nvme_count, size.name) if size else stated_count(options)
+    if expected is None or expected.count == 0:
+        return Answer(
+            skipped="no local NVMe disks are expected" if expected else "nobody says how many disks there are"
+        )
     devices = read_block_devices(root)
     if not devices:
         return Answer(findings=(Finding(UNKNOWN, "sysfs shows no block device at all", hint="Run it as root"),))
-    names, _absent = select(wanted, devices, root)
+    names, _absent = select(options, devices, root)
     disks = [devices[name] for name in names if name in devices]
     known = context.history.get(_SERIALS) or []
     context.history.keep(_SERIALS, sorted({*known, *(disk.serial for disk in disks if disk.serial)}))
-    findings = [*_judge_count(disks, promise, known), *_controllers(context)]
+    findings = [*_judge_count(disks, expected, known), *_controllers(context)]
     return Answer(
         good=f"{len(disks)} local NVMe disks are there",
-        readings=(Reading("nvme_disks", len(disks), limit=promise.count),),
+        readings=(Reading("nvme_disks", len(disks), limit=expected.count),),
         findings=tuple(findings),
-        limit=f"{promise.count} ({promise.origin})",
+        limit=f"{expected.count} ({expected.origin})",
     )
 
 
-def _judge_count(disks: list[BlockDevice], promise: DiskCount, known: list[str]) -> Iterator[Finding]:
-    if len(disks) < promise.count:
+def _judge_count(disks: list[BlockDevice], expected: DiskCount, known: list[str]) -> Iterator[Finding]:
+    if len(disks) < expected.count:
         lost = sorted(set(known) - {disk.serial for disk in disks})
-        there = ", ".join(disk.serial or disk.name for disk in disks) or "none"
-        named = f"gone since the boot: {', '.join(lost)}" if lost else f"there are {there}"
-        words = f"{len(disks)} of {promise.count} local NVMe disks are there; {named}"
+        serials = ", ".join(disk.serial or disk.name for disk in disks) or "none"
+        named = f"gone since the boot: {', '.join(lost)}" if lost else f"there are {serials}"
+        words = f"{len(disks)} of {expected.count} local NVMe disks are there; {named}"
         yield Finding(FAIL, words, hint=_LOST)
-    elif len(disks) > promise.count:
-        words = f"there are {len(disks)} local NVMe disks, and {promise.origin} says {promise.count}"
+    elif len(disks) > expected.count:
+        words = f"there are {len(disks)} local NVMe disks, and {expected.origin} says {expected.count}"
         yield Finding(WARN, words, hint="Correct the facts of this VM size (hpcai_vm_sizes), or expected_count")
 
 
@@ -89,7 +91,7 @@ NVME_COUNT = Check(
     name="nvme_count",
     title="Local NVMe disks",
     explain=(
-        "As many local NVMe disks are there as expected_count of the scratch or the VM size promises "
+        "As many local NVMe disks are there as expected_count of the scratch says, or the VM size is expected to have "
         "(azurehpc-health-checks, check_nvme_count), known by their model; disks that were there earlier in this boot "
         "are named by their serial number. The state of each NVMe controller is live, "
         "or soon again."
@@ -113,7 +115,7 @@ _BITS = (
 )
 """Of critical_warning (NVM Express base specification, SMART / health information log)."""
 _WORN = 100
-"""percentage_used at which the life that the maker promises is used up; more is allowed (same source)."""
+"""percentage_used at which the rated life is used up; more is allowed (same source)."""
 _MISSING, _NO_ANSWER = 127, 124
 _NOT_KEPT = (
     "invalid_opcode",
@@ -140,8 +142,8 @@ def _measure_smart(context: Context) -> Answer:
         if answer.rc == _MISSING:
             hint = "Install nvme-cli"
             return Answer(findings=(Finding(UNKNOWN, "the tool nvme is not installed", hint=hint),))
-        said = f"{answer.stderr} {answer.stdout}".lower()
-        if answer.rc not in (0, _NO_ANSWER) and any(words in said for words in _NOT_KEPT):
+        output = f"{answer.stderr} {answer.stdout}".lower()
+        if answer.rc not in (0, _NO_ANSWER) and any(words in output for words in _NOT_KEPT):
             silent.append(disk.name)
             continue
         log = _parse(answer.stdout) if answer.rc == 0 else {}
@@ -188,10 +190,10 @@ def _judge_smart(name: str, serial: str, log: Mapping[str, int], errors_before: 
     what = f"NVMe disk {name} ({serial})" if serial else f"NVMe disk {name}"
     warning = log["critical_warning"]
     if warning:
-        told = [words for bit, words in enumerate(_BITS) if warning >> bit & 1] or ["a warning of unknown meaning"]
-        yield Finding(FAIL, f"{what} warns: {', '.join(told)}", name, "Redeploy or replace the instance")
+        warnings = [words for bit, words in enumerate(_BITS) if warning >> bit & 1] or ["a warning of unknown meaning"]
+        yield Finding(FAIL, f"{what} warns: {', '.join(warnings)}", name, "Redeploy or replace the instance")
     if log.get("percentage_used", 0) >= _WORN:
-        words = f"{what} has used up {log['percentage_used']} % of the life that its maker promises"
+        words = f"{what} has used up {log['percentage_used']} % of its rated life"
         yield Finding(WARN, words, name, "It may go on for long; expect it to fail")
     if errors_before is not None and log.get(_ERRORS, 0) > errors_before:
         words = f"{what} has {log[_ERRORS] - errors_before} new media errors"

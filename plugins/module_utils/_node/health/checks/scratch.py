@@ -30,15 +30,15 @@ _LOST = "A disk is lost, and with it what lay on the scratch: redeploy or replac
 
 def _measure(context: Context) -> Answer:
     root = context.root
-    wanted = parse(read_config(root, "scratch") or {})
-    left = _left_by_boot(root)
-    mountpoint, kind = wanted.mountpoint, left.get("kind")
-    stated = stated_count(wanted, context.size.nvme_count if context.size else None)
+    options = parse(read_config(root, "scratch") or {})
+    recorded = _recorded_at_boot(root)
+    mountpoint, kind = options.mountpoint, recorded.get("kind")
+    stated = stated_count(options, context.size.nvme_count if context.size else None)
     count = stated.count if stated else None
     if not count and kind is None:
-        return Answer(skipped="no scratch is promised here")
+        return Answer(skipped="no scratch is expected here")
     if not count:
-        mountpoint = str(left.get("mountpoint") or mountpoint)
+        mountpoint = str(recorded.get("mountpoint") or mountpoint)
     if not count and kind == DIRECTORY:
         return _of_directory(root, mountpoint)
     mount = _mount_at(root, mountpoint)
@@ -71,13 +71,13 @@ def problem_of(root: Root) -> str:
     that is the business of the boot, which may take minutes. What goes wrong later shows as a mount that is gone or a
     file system that can no longer be written.
     """
-    left = _left_by_boot(root)
-    mountpoint = left.get("mountpoint")
+    recorded = _recorded_at_boot(root)
+    mountpoint = recorded.get("mountpoint")
     if not isinstance(mountpoint, str) or not mountpoint.startswith("/"):
         return ""
-    if left.get("kind") != DIRECTORY and _mount_at(root, mountpoint) is None:
+    if recorded.get("kind") != DIRECTORY and _mount_at(root, mountpoint) is None:
         return _not_mounted(mountpoint).summary
-    return next((found.summary for found in _judge_writing(root, mountpoint)), "")
+    return next((finding.summary for finding in _judge_writing(root, mountpoint)), "")
 
 
 def _mount_at(root: Root, mountpoint: str) -> Mount | None:
@@ -88,7 +88,7 @@ def _not_mounted(mountpoint: str) -> Finding:
     return Finding(FAIL, f"the scratch {mountpoint} is not mounted", hint=_AGAIN, action=REBOOT)
 
 
-def _left_by_boot(root: Root) -> Mapping[str, Any]:
+def _recorded_at_boot(root: Root) -> Mapping[str, Any]:
     """What step ``directories`` of this boot found: a scratch on a temporary disk is a mount too."""
     try:
         given = json.loads(root.text(_DIRECTORIES) or "")
@@ -126,8 +126,10 @@ def _judge_array(root: Root, mount: Mount, readings: list[Reading]) -> Iterator[
     if array.state not in _GOOD_STATES:
         yield Finding(FAIL, f"the scratch's array {name} is {array.state}{_faulty(root, name, array)}", name, _LOST)
     elif len(array.members) < array.raid_disks or degraded:
-        there = f"{len(array.members)} of {array.raid_disks} members"
-        words = f"the scratch's array {name} has lost a disk: {there}, degraded {degraded}{_faulty(root, name, array)}"
+        members = f"{len(array.members)} of {array.raid_disks} members"
+        words = (
+            f"the scratch's array {name} has lost a disk: {members}, degraded {degraded}{_faulty(root, name, array)}"
+        )
         yield Finding(FAIL, words, name, _LOST)
     elif (faulty := _faulty(root, name, array)) != "":
         yield Finding(FAIL, f"the scratch's array {name} has members that failed{faulty}", name, _LOST)
@@ -153,7 +155,7 @@ SCRATCH = Check(
     explain=(
         "The scratch is mounted where the settings say, it is the file system that this boot mounted, not read-only, "
         "a byte can be written, and its md array has all members and a good state (array_state, degraded and the "
-        "members' states in sysfs). It applies where NVMe disks are promised, or a temporary disk took their place. "
+        "members' states in sysfs). It applies where NVMe disks are expected, or a temporary disk took their place. "
         "Where the boot made a plain directory, only the writing is tried."
     ),
     tiers=TIERS,

@@ -37,33 +37,33 @@ _COMING_S = 120.0
 
 
 def _measure(context: Context) -> Answer:
-    needed = _needed(context)
-    liked = _liked(context)
-    if not needed and not liked:
+    needed = _required(context)
+    optional = _optional(context)
+    if not needed and not optional:
         return Answer(skipped="this machine belongs to no cluster, and needs no service that is known here")
-    states = read_units([*needed, *liked], context.run)
-    told = {name: state for name, state in states.items() if state.load != "unknown"}
-    if not told:
+    states = read_units([*needed, *optional], context.run)
+    known = {name: state for name, state in states.items() if state.load != "unknown"}
+    if not known:
         hint = "Try 'systemctl status'"
         return Answer(findings=(Finding(UNKNOWN, "systemd does not tell how services are", hint=hint),))
     kept = context.history.get(_COMING)
     before = kept if isinstance(kept, dict) else {}
-    coming = {name: before.get(name, context.now) for name, state in told.items() if state.active in _ON_ITS_WAY}
+    coming = {name: before.get(name, context.now) for name, state in known.items() if state.active in _ON_ITS_WAY}
     context.history.keep(_COMING, coming)
     overdue = [name for name, since in coming.items() if context.now - since >= _COMING_S]
-    findings = [*_judge(needed, told, overdue), *_judge_liked(liked, told)]
+    findings = [*_judge(needed, known, overdue), *_judge_optional(optional, known)]
     if context.tier not in (PROLOG, EPILOG):
         findings += _failed(context, states)
-    running = [name for name, state in told.items() if state.is_active]
+    running = [name for name, state in known.items() if state.is_active]
     return Answer(
         good=f"{', '.join(running)} run",
-        readings=tuple(Reading("service", state.words, device=name) for name, state in told.items()),
+        readings=tuple(Reading("service", state.words, device=name) for name, state in known.items()),
         findings=tuple(findings),
         limit=f"active: {', '.join(needed)}",
     )
 
 
-def _needed(context: Context) -> dict[str, str]:
+def _required(context: Context) -> dict[str, str]:
     """Return the services that must run, with what needs them."""
     option = context.option
     cluster, size = cluster_of(context.root), context.size
@@ -81,7 +81,7 @@ def _needed(context: Context) -> dict[str, str]:
     return {name: who for name, who in needed.items() if name not in option(SERVICES, "not_needed")}
 
 
-def _liked(context: Context) -> list[str]:
+def _optional(context: Context) -> list[str]:
     """Return the services of which one that is installed should run."""
     size = context.size
     nvidia = size is not None and size.gpu_count and not has_amd_gpus(size)
@@ -101,8 +101,8 @@ def _judge(needed: Mapping[str, str], states: Mapping[str, UnitState], overdue: 
             yield Finding(FAIL, words, name, hint)
 
 
-def _judge_liked(liked: Sequence[str], states: Mapping[str, UnitState]) -> Iterator[Finding]:
-    for name in liked:
+def _judge_optional(optional: Sequence[str], states: Mapping[str, UnitState]) -> Iterator[Finding]:
+    for name in optional:
         state = states.get(name)
         if state is not None and state.load == "loaded" and not state.is_active and state.active not in _ON_ITS_WAY:
             yield Finding(WARN, f"{name} is {state.words}", name, f"'journalctl -b -u {name}' tells why")

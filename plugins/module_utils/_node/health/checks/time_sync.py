@@ -30,9 +30,9 @@ def _measure(context: Context) -> Answer:
         return _by_systemd(context)
     fields = answer.stdout.strip().split(",")
     if answer.rc != 0 or len(fields) < _FIELDS:
-        said = last_line(answer, f"exit status {answer.rc}")
+        reason = last_line(answer, f"exit status {answer.rc}")
         hint = "'systemctl status chronyd chrony' tells whether it runs"
-        return Answer(findings=(Finding(UNKNOWN, f"chrony does not tell how the clock is: {said}", hint=hint),))
+        return Answer(findings=(Finding(UNKNOWN, f"chrony does not tell how the clock is: {reason}", hint=hint),))
     try:
         offset = abs(float(fields[_OFFSET]))
     except ValueError:
@@ -59,15 +59,15 @@ def _measure(context: Context) -> Answer:
 def _by_systemd(context: Context) -> Answer:
     """Ask systemd, which knows whether the kernel's clock is synchronised, and not how far off it is."""
     answer = context.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"])
-    said = answer.stdout.strip()
-    if answer.rc != 0 or said not in ("yes", "no"):
+    synchronised = answer.stdout.strip()
+    if answer.rc != 0 or synchronised not in ("yes", "no"):
         words = "neither chronyc nor timedatectl tells whether the clock is synchronised"
         return Answer(findings=(Finding(UNKNOWN, words, hint="Install chrony"),))
-    found = Finding(WARN, "the clock is not synchronised", hint=_hint(context.root))
+    finding = Finding(WARN, "the clock is not synchronised", hint=_hint(context.root))
     return Answer(
         good="the clock is synchronised",
-        readings=(Reading("clock_synchronised", said),),
-        findings=() if said == "yes" else (found,),
+        readings=(Reading("clock_synchronised", synchronised),),
+        findings=() if synchronised == "yes" else (finding,),
     )
 
 

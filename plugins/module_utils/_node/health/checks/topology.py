@@ -21,7 +21,7 @@ from ..applies import where_expected
 from ..check import BOOT, DEEP, FAIL, PERIODIC, REPLACE, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 from ..settings import source_in_words
 
-# NUMA nodes: as many as promised, each with its CPUs and with memory.
+# NUMA nodes: as many as expected, each with its CPUs and with memory.
 
 _NODES = "/sys/devices/system/node"
 _HINT = "Masks and bindings of jobs go by these facts: redeploy the VM, or correct them (hpcai_vm_sizes)"
@@ -33,7 +33,7 @@ def _measure_numa(context: Context) -> Answer:
         return Answer(findings=(Finding(UNKNOWN, f"{_NODES} shows no NUMA node"),))
     machine = read_cpus(root)
     offline = CpuSet.parse_list(root.text("/sys/devices/system/cpu/present") or "") - machine.online
-    # Nodes of memory alone (CXL, a GPU's memory) are none that a size promises.
+    # Nodes of memory alone (CXL, a GPU's memory) are not among those of a size.
     nodes = {node.id: node for node in machine.nodes if node.cpus}
     return Answer(
         good=f"{len(nodes)} NUMA nodes have their CPUs and memory",
@@ -51,18 +51,18 @@ def _measure_numa(context: Context) -> Answer:
 
 
 def _judge_numa(size: VmSize, nodes: dict[int, NodeFacts], offline: CpuSet) -> Iterator[Finding]:
-    promised = {node.id: CpuSet.parse_list(node.cpus) for node in size.numa_nodes or ()}
-    for number in sorted(promised.keys() | nodes.keys()):
+    expected = {node.id: CpuSet.parse_list(node.cpus) for node in size.numa_nodes or ()}
+    for number in sorted(expected.keys() | nodes.keys()):
         device, node = f"node{number}", nodes.get(number)
-        if number not in promised:
+        if number not in expected:
             yield Finding(FAIL, f"NUMA node {number} is there, and {size.name} has none of this number", device, _HINT)
         elif node is None:
             # With all of its CPUs offline a node has none that could be seen: check cpu reports that.
-            if promised[number] - offline:
+            if expected[number] - offline:
                 yield Finding(FAIL, f"NUMA node {number} of {size.name} is not there", device, _HINT)
-        elif promised[number] - offline != node.cpus:
-            expected, found = promised[number].as_list(), node.cpus.as_list()
-            yield Finding(FAIL, f"NUMA node {number} has CPUs {found} instead of {expected}", device, _HINT)
+        elif expected[number] - offline != node.cpus:
+            expected_cpus, found_cpus = expected[number].as_list(), node.cpus.as_list()
+            yield Finding(FAIL, f"NUMA node {number} has CPUs {found_cpus} instead of {expected_cpus}", device, _HINT)
         elif node.memory_mib == 0:
             words = f"NUMA node {number} has CPUs and no memory"
             yield Finding(WARN, words, device, "What runs there works on another node's memory: redeploy the VM")
@@ -98,11 +98,11 @@ def _applies(size: VmSize | None) -> str:
 
 def _measure_pci(context: Context) -> Answer:
     size = context.known_size
-    there = {device.busid: device for device in read_pci(context.root) if device.is_gpu or device.is_hca}
-    promised = _promised(size)
-    looked_at = [there[busid] for busid in promised if busid in there]
+    present = {device.busid: device for device in read_pci(context.root) if device.is_gpu or device.is_hca}
+    expected = _expected_nodes(size)
+    looked_at = [present[busid] for busid in expected if busid in present]
     if not looked_at:
-        words = f"none of the {len(promised)} GPUs and adapters of {size.name} is on the PCI bus"
+        words = f"none of the {len(expected)} GPUs and adapters of {size.name} is on the PCI bus"
         hint = "Checks gpu_count and ib_ports tell what is missing"
         return Answer(findings=(Finding(UNKNOWN, words, hint=hint),))
     source = source_in_words(size.sources["gpus" if size.gpus else "hcas"])
@@ -113,28 +113,28 @@ def _measure_pci(context: Context) -> Answer:
             for device in looked_at
             if device.numa_node is not None
         ),
-        findings=(*_judge_pci(size, there, promised), *_judge_file(context.root, size)),
+        findings=(*_judge_pci(size, present, expected), *_judge_file(context.root, size)),
         limit=f"the NUMA nodes of {size.name} ({source})",
     )
 
 
-def _promised(size: VmSize) -> dict[str, int]:
+def _expected_nodes(size: VmSize) -> dict[str, int]:
     gpus = {gpu.busid: gpu.numa_node for gpu in size.gpus or ()}
     return {**gpus, **{hca.busid: hca.numa_node for hca in size.hcas or ()}}
 
 
-def _judge_pci(size: VmSize, there: dict[str, PciFacts], promised: dict[str, int]) -> Iterator[Finding]:
-    for busid, device in there.items():
+def _judge_pci(size: VmSize, present: dict[str, PciFacts], expected: dict[str, int]) -> Iterator[Finding]:
+    for busid, device in present.items():
         kind = "GPU" if device.is_gpu else "InfiniBand adapter"
-        if busid not in promised:
+        if busid not in expected:
             # Of one kind the addresses may be unknown; then nobody can say that one is wrong.
             if size.gpus if device.is_gpu else size.hcas:
                 words = f"{kind} {busid} is at an address where {size.name} has none"
                 yield Finding(WARN, words, busid, _MOVED)
         elif device.numa_node is None:
             yield Finding(UNKNOWN, f"the machine does not say on which NUMA node {kind} {busid} is", busid)
-        elif device.numa_node != promised[busid]:
-            words = f"{kind} {busid} is on NUMA node {device.numa_node} instead of {promised[busid]}"
+        elif device.numa_node != expected[busid]:
+            words = f"{kind} {busid} is on NUMA node {device.numa_node} instead of {expected[busid]}"
             yield Finding(FAIL, words, busid, _MOVED)
 
 
@@ -150,12 +150,12 @@ def _judge_file(root: Root, size: VmSize) -> Iterator[Finding]:
         return
     if text is None:
         yield Finding(WARN, f"NCCL's topology file {options.topology_path} is not there", hint=_FILE, fault="")
-    elif not _says(text, topology):
+    elif not _matches(text, topology):
         words = f"NCCL's topology file {options.topology_path} is not the one of {size.name}"
         yield Finding(WARN, words, hint=_FILE, fault="")
 
 
-def _says(text: str, topology: Topology) -> bool:
+def _matches(text: str, topology: Topology) -> bool:
     try:
         return meaning(parse(text)) == meaning(as_element(topology))
     except NoTopology:

@@ -73,11 +73,11 @@ def _ask(
 ) -> Permission:
     deadline = clock() + seconds
     # Another job's prolog may wait already: one answer does for both.
-    question = files.asked(root)
+    question = files.pending_question(root)
     try:
         if not question or fault:
             question = question or f"{job or 'none'}.{int(clock() * 1000)}"
-            files.ask(root, question, fault)
+            files.write_question(root, question, fault)
         return _answer(root, question, problem, deadline, clock, pause)
     except OSError as error:
         return Permission(False, problem, f"nobody could be asked: {error}")
@@ -85,10 +85,10 @@ def _ask(
 
 def _answer(root: Root, question: str, problem: str, deadline: float, clock: Clock, pause: Pause) -> Permission:
     while clock() < deadline:
-        given = files.answered(root, question)
+        given = files.read_answer(root, question)
         if given:
             return Permission(given.refuse, problem, given.words)
         pause(_PAUSE_S)
-    if files.asked(root) == question:
-        files.forget(root)
+    if files.pending_question(root) == question:
+        files.withdraw_question(root)
     return Permission(False, problem, "nobody answered in time: see 'journalctl -u hpcai-health-report'")

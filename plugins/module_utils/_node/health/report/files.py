@@ -87,7 +87,7 @@ class ScriptFault:
 
 
 @dataclass(frozen=True)
-class Answered:
+class ArbiterAnswer:
     """What became of a question.
 
     :ivar question: the question's own mark.
@@ -110,16 +110,16 @@ def read_last_report(root: Root) -> LastReport:
         return LastReport()
 
 
-def write_last_report(root: Root, told: LastReport) -> None:
+def write_last_report(root: Root, last: LastReport) -> None:
     """Keep what was told.
 
     :raises OSError: it cannot be written.
     """
-    text = encode(told.report) if told.report else ""
-    _write(root, LAST_REPORT, {"report": text, "sent": told.sent, "runs": told.runs})
+    text = encode(last.report) if last.report else ""
+    _write(root, LAST_REPORT, {"report": text, "sent": last.sent, "runs": last.runs})
 
 
-def ask(root: Root, question: str, fault: ScriptFault | None = None) -> None:
+def write_question(root: Root, question: str, fault: ScriptFault | None = None) -> None:
     """Leave a question.
 
     :param fault: the script that failed, where one did; it stands in the node's report until the question is answered.
@@ -129,12 +129,12 @@ def ask(root: Root, question: str, fault: ScriptFault | None = None) -> None:
     _write(root, ASKED, {"question": question, "fault": asdict(fault) if fault else None})
 
 
-def asked(root: Root) -> str:
+def pending_question(root: Root) -> str:
     """Return the mark of the question that waits; empty if none does."""
     return str(_read(root, ASKED).get("question") or "")
 
 
-def asked_fault(root: Root) -> ScriptFault | None:
+def pending_fault(root: Root) -> ScriptFault | None:
     """Return the failed script that the question which waits is about; None where it is about none."""
     try:
         return ScriptFault(**_read(root, ASKED)["fault"])
@@ -142,27 +142,27 @@ def asked_fault(root: Root) -> ScriptFault | None:
         return None
 
 
-def answer(root: Root, given: Answered) -> None:
+def write_answer(root: Root, given: ArbiterAnswer) -> None:
     """Answer it.
 
     :raises OSError: it cannot be written.
     """
     _write(root, ANSWERED, {"question": given.question, "refuse": given.refuse, "words": given.words})
-    if asked(root) == given.question:
+    if pending_question(root) == given.question:
         remove_file(root.at(ASKED))
 
 
-def forget(root: Root) -> None:
+def withdraw_question(root: Root) -> None:
     """Take back a question that nobody answered in time."""
     remove_file(root.at(ASKED))
 
 
-def answered(root: Root, question: str) -> Answered | None:
+def read_answer(root: Root, question: str) -> ArbiterAnswer | None:
     """Return the answer to a question; None while there is none."""
     held = _read(root, ANSWERED)
     if held.get("question") != question:
         return None
-    return Answered(question, held.get("refuse") is True, str(held.get("words")))
+    return ArbiterAnswer(question, held.get("refuse") is True, str(held.get("words")))
 
 
 def _read(root: Root, path: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from .. import record
 from ..check import OBSERVE, TIERS
 from . import files
 from .content import report_of
-from .files import Answered, LastReport, ReportSettings, read_settings
+from .files import ArbiterAnswer, LastReport, ReportSettings, read_settings
 
 RENEW_S = 600.0
 """A report that says nothing new is written anew after so long, so that the arbiter can tell silence from health."""
@@ -54,56 +54,62 @@ class Sent:
 def send(
     root: Root,
     run: Run,
-    reach: FindOwnAddress = node_queries.find_own_address,
+    find_address: FindOwnAddress = node_queries.find_own_address,
     clock: Clock = time.time,
     pause: Pause = time.sleep,
 ) -> Sent:
     """Tell slurmctld how the node is, if that is new or old, and answer who waits.
 
-    :param reach: what tells this machine's address as the controllers see it.
+    :param find_address: finds this machine's address as the controllers see it.
     """
-    question = files.asked(root)
+    question = files.pending_question(root)
     try:
         env, settings = slurmd_env.read(root), read_settings(root)
     except ConfigError as error:
         return _not_sent(root, question, f"Slurm could not be told: {error}")
     if env is None:
         return _not_sent(root, question, f"this machine has no name in Slurm: {slurmd_env.ENV_FILE} is not there", True)
-    said = _send_newest(root, run, env, settings, reach, clock(), bool(question))
-    if said is None:
+    sent = _send_newest(root, run, env, settings, find_address, clock(), bool(question))
+    if sent is None:
         return _not_sent(root, question, "no tier of checks has run in this boot", True)
     if question:
         # systemd forgets what it saw while this waits, and the next results may be minutes away.
         def send_newest() -> Sent:
-            return _send_newest(root, run, env, settings, reach, clock(), False) or said
+            return _send_newest(root, run, env, settings, find_address, clock(), False) or sent
 
-        words = _wait(question, root, run, env, reach, clock, pause, send_newest)
-        return Sent(send_newest().known, f"{said.words}; {words}")
-    return said
+        words = _wait(question, root, run, env, find_address, clock, pause, send_newest)
+        return Sent(send_newest().known, f"{sent.words}; {words}")
+    return sent
 
 
 def _send_newest(
-    root: Root, run: Run, env: SlurmdEnv, settings: ReportSettings, reach: FindOwnAddress, now: float, urgent: bool
+    root: Root,
+    run: Run,
+    env: SlurmdEnv,
+    settings: ReportSettings,
+    find_address: FindOwnAddress,
+    now: float,
+    urgent: bool,
 ) -> Sent | None:
     """Tell what the records say now; None if there are none."""
     before = files.read_last_report(root)
-    report, runs = report_of([found for found in (record.read(root, tier) for tier in TIERS) if found], before.runs)
+    report, runs = report_of([document for tier in TIERS if (document := record.read(root, tier))], before.runs)
     if report is None:
         return None
-    fault = files.asked_fault(root)
+    fault = files.pending_fault(root)
     if fault:
         # Newer than the newest check, so that it counts although the node was brought back meanwhile.
         first = Fault(fault.kind, OBSERVE, fault.summary, blocks=True)
         report = replace(report, time=max(report.time, fault.time), faults=(first, *report.faults))
     # As it will stand there, with what there is no room for left out: that is what the next one is compared with.
     return _send_if_due(
-        decode(encode(report)), replace(before, runs=runs), root, run, env, settings, reach, now, urgent
+        decode(encode(report)), replace(before, runs=runs), root, run, env, settings, find_address, now, urgent
     )
 
 
 def _not_sent(root: Root, question: str, words: str, known: bool = False) -> Sent:
     if question:
-        files.answer(root, Answered(question, False, words))
+        files.write_answer(root, ArbiterAnswer(question, False, words))
     return Sent(known, words)
 
 
@@ -114,7 +120,7 @@ def _send_if_due(
     run: Run,
     env: SlurmdEnv,
     settings: ReportSettings,
-    reach: FindOwnAddress,
+    find_address: FindOwnAddress,
     now: float,
     urgent: bool,
 ) -> Sent:
@@ -123,7 +129,7 @@ def _send_if_due(
         files.write_last_report(root, before)
         return Sent(True, "slurmctld knows")
     try:
-        reach(env.controllers)
+        find_address(env.controllers)
         problem = _foreign_text(env, settings, run)
         if problem:
             return Sent(False, problem)
@@ -154,26 +160,27 @@ def _wait(
     root: Root,
     run: Run,
     env: SlurmdEnv,
-    reach: FindOwnAddress,
+    find_address: FindOwnAddress,
     clock: Clock,
     pause: Pause,
     send_newest: Callable[[], Sent],
 ) -> str:
     """Wait until the node is drained, and answer. What is found meanwhile is told: it may be good again."""
-    given = Answered(question, False, f"the arbiter has not drained this node within {ANSWER_S:g} s: see its journal")
+    words = f"the arbiter has not drained this node within {ANSWER_S:g} s: see its journal"
+    given = ArbiterAnswer(question, False, words)
     for pause_s in _pauses(clock() + ANSWER_S, clock, env.node_name):
         pause(pause_s)
         send_newest()
         try:
-            reach(env.controllers)
+            find_address(env.controllers)
             node = node_queries.query_node(env.node_name, env.controllers, run)
         except (NoController, CommandFailed) as error:
             given = replace(given, words=f"slurmctld cannot be asked: {error}")
             continue
         if node and node.drained:
-            given = Answered(question, True, node.reason)
+            given = ArbiterAnswer(question, True, node.reason)
             break
-    files.answer(root, given)
+    files.write_answer(root, given)
     return f"{'the node is out' if given.refuse else 'the node stays in scheduling'}: {given.words}"
 
 

@@ -49,7 +49,7 @@ class Action:
 class Alert:
     """Something that a person should know.
 
-    :ivar kind: one of BAD or UNTOLD.
+    :ivar kind: one of BAD or NO_DATA.
     :ivar node: which node it is about; empty where it is all of them.
     """
 
@@ -82,36 +82,36 @@ class Done:
             RETURN: "is back in scheduling",
             RESTART: "restarts when its jobs have ended",
         }[self.action.kind]
-        told = f"node {self.action.node} {what}{f': {self.action.reason}' if self.action.reason else ''}"
-        return f"not done: {told} ({self.problem})" if self.problem else told
+        text = f"node {self.action.node} {what}{f': {self.action.reason}' if self.action.reason else ''}"
+        return f"not done: {text} ({self.problem})" if self.problem else text
 
 
-def carry_out(actions: Iterable[Action], seen: Mapping[str, ObservedNode], run: Run) -> list[Done]:
+def carry_out(actions: Iterable[Action], observed: Mapping[str, ObservedNode], run: Run) -> list[Done]:
     """Do it, one node after the other, so that one that is refused does not spoil the rest.
 
     Each node is looked at once more: a reason that somebody gave it meanwhile is not overwritten.
 
-    :param seen: the nodes as they were when it was decided.
+    :param observed: the nodes as they were when it was decided.
     """
     done = []
     for action in actions:
         try:
-            _check_is_as_it_was(seen[action.node].node, run)
-            _do(action, run)
+            _check_unchanged(observed[action.node].node, run)
+            _execute(action, run)
             done.append(Done(action))
         except CommandFailed as error:
             done.append(Done(action, str(error)))
     return done
 
 
-def _check_is_as_it_was(before: NodeState, run: Run) -> None:
+def _check_unchanged(before: NodeState, run: Run) -> None:
     shown = must(run(["scontrol", "--oneliner", "show", "node", before.name])).stdout
     now = nodes.parse_nodes(shown).get(before.name)
     if now is None or (now.out, now.reason) != (before.out, before.reason):
         raise CommandFailed("somebody else has changed it meanwhile, so the next look decides again")
 
 
-def _do(action: Action, run: Run) -> None:
+def _execute(action: Action, run: Run) -> None:
     if action.kind == DRAIN:
         nodes.drain([action.node], action.reason, run)
     elif action.kind == RETURN:

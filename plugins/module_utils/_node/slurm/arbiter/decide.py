@@ -26,7 +26,7 @@ from .actions import (
     urgency_of,
 )
 from .observed import CLOCKS_S, ObservedNode
-from .records import SEEN_S, Machine, Machines, Marked, Out, Restart, key_of
+from .records import SEEN_STEP_S, Machine, Machines, Marked, Out, Restart, key_of
 from .report import Fault, Report
 from .settings import DRAINS, WINDOW_S, Settings
 
@@ -95,7 +95,7 @@ def decide_node(one: ObservedNode, machines: Machines, settings: Settings, now: 
     if alert or one.report is None or _is_of_earlier_boot(one, one.report):
         return NodeDecision(alert=alert)
     report = one.report
-    if reasons.is_ours(one.node):
+    if reasons.is_out_for_health(one.node):
         # Out for its health already: a script that fails besides is no reason to be out longer.
         report = replace(report, faults=tuple(fault for fault in report.faults if fault.check not in reasons.SCRIPTS))
     machine = _machine_of(one, report, machines, now)
@@ -137,7 +137,7 @@ def _is_of_earlier_boot(one: ObservedNode, report: Report) -> bool:
 def _machine_of(one: ObservedNode, report: Report, machines: Machines, now: float) -> Machine:
     """What is known of the machine, brought up to what slurmctld has now."""
     key = key_of(one.name, report)
-    machine = replace(machines.get(key, Machine(key)), name=one.name, seen=report.time // SEEN_S * SEEN_S)
+    machine = replace(machines.get(key, Machine(key)), name=one.name, seen=report.time // SEEN_STEP_S * SEEN_STEP_S)
     if machine.host and report.host and machine.host != report.host:
         # It was moved away from what was broken.
         machine = replace(machine, drains=(), restarts=(), marked=None)
@@ -145,18 +145,18 @@ def _machine_of(one: ObservedNode, report: Report, machines: Machines, now: floa
     if reasons.is_by_prolog(one.node) and machine.out is None:
         since = one.reason_since or now
         return replace(machine.drained(since, reasons.check_of(one.node.reason), since), out=Out(since))
-    if reasons.is_ours(one.node) and machine.out is None:
+    if reasons.is_out_for_health(one.node) and machine.out is None:
         # What was known is lost, or another machine stands behind the name now: it has to show that it is good.
         return replace(machine, out=Out(one.reason_since or now))
-    if machine.out is not None and not reasons.is_ours(one.node):
+    if machine.out is not None and not reasons.is_out_for_health(one.node):
         # Somebody resumed it, or gave it another reason: it is his.
         return machine.returned(now)
     return machine
 
 
 def _failing(one: ObservedNode, report: Report, machine: Machine, settings: Settings, now: float) -> NodeDecision:
-    if not reasons.is_ours(one.node):
-        return _not_out_by_us(one, report, machine, settings, now)
+    if not reasons.is_out_for_health(one.node):
+        return _failing_in_scheduling(one, report, machine, settings, now)
     if machine.out is not None:
         checks = tuple(sorted({*machine.out.checks, *(fault.check for fault in report.faults)}))
         machine = replace(machine, out=replace(machine.out, checks=checks))
@@ -178,7 +178,9 @@ def _failing(one: ObservedNode, report: Report, machine: Machine, settings: Sett
     return NodeDecision(machine)
 
 
-def _not_out_by_us(one: ObservedNode, report: Report, machine: Machine, settings: Settings, now: float) -> NodeDecision:
+def _failing_in_scheduling(
+    one: ObservedNode, report: Report, machine: Machine, settings: Settings, now: float
+) -> NodeDecision:
     if one.node.out or report.time <= machine.came_back:
         return NodeDecision(machine)
     confirmed = [fault for fault in report.faults if fault.runs >= settings.confirm.get(fault.check, 1)]
@@ -191,10 +193,10 @@ def _not_out_by_us(one: ObservedNode, report: Report, machine: Machine, settings
 
 
 def _good(one: ObservedNode, report: Report, machine: Machine, now: float) -> NodeDecision:
-    if not reasons.is_ours(one.node) or machine.out is None or machine.marked:
+    if not reasons.is_out_for_health(one.node) or machine.out is None or machine.marked:
         return NodeDecision(machine)
     named = {*machine.out.checks, reasons.check_of(one.node.reason)} - {""}
-    if report.time <= machine.out.since or any(map(report.could_not_tell, named)):
+    if report.time <= machine.out.since or any(map(report.is_unknown, named)):
         return NodeDecision(machine)
     if machine.drains_lately(now) >= DRAINS:
         reason = reasons.held_reason(one.node.reason, machine.drains_lately(now), _HOURS)
@@ -232,25 +234,25 @@ class Decision:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def decide(seen: Iterable[ObservedNode], machines: Machines, settings: Settings, now: float) -> Decision:
+def decide(observed: Iterable[ObservedNode], machines: Machines, settings: Settings, now: float) -> Decision:
     """Return what to do.
 
     :param machines: what is known from earlier looks.
     """
-    present = sorted((one for one in seen if reasons.has_machine(one.node)), key=lambda one: one.name)
+    present = sorted((one for one in observed if reasons.has_machine(one.node)), key=lambda one: one.name)
     judged = [_decide_safely(one, machines, settings, now) for one in present]
     known: dict[str, Machine] = {**machines, **{one.machine.key: one.machine for one in judged if one.machine}}
     actions = [one.action for one in judged if one.action]
-    out = tuple(one.name for one in present if reasons.counts(one.node))
+    out = tuple(one.name for one in present if reasons.counts_towards_limit(one.node))
     allowed = settings.allowed(len(present))
-    wanted = sorted((one for one in actions if one.kind == DRAIN), key=_by_urgency)
-    places = max(0, allowed - len(out))
-    refused = {one.node: one.reason for one in wanted[places:]}
+    drains = sorted((one for one in actions if one.kind == DRAIN), key=_by_urgency)
+    still_allowed = max(0, allowed - len(out))
+    refused = {one.node: one.reason for one in drains[still_allowed:]}
     alerts = [one.alert for one in judged if one.alert]
     if refused:
-        alerts.insert(0, Alert(CAP, "", _cap_words(len(out) + places, allowed, settings, refused)))
+        alerts.insert(0, Alert(CAP, "", _cap_words(len(out) + still_allowed, allowed, settings, refused)))
     return Decision(
-        actions=(*wanted[:places], *(one for one in actions if one.kind != DRAIN)),
+        actions=(*drains[:still_allowed], *(one for one in actions if one.kind != DRAIN)),
         alerts=tuple(alerts),
         machines=known,
         nodes=len(present),

@@ -72,12 +72,12 @@ def is_held(reason: str) -> bool:
     return bool(_HELD.search(reason))
 
 
-def is_ours(node: NodeState) -> bool:
+def is_out_for_health(node: NodeState) -> bool:
     """Whether the node is out by the arbiter, or by a prolog that failed for the node's health."""
     return node.out and node.reason.startswith((HEALTH, PROLOG))
 
 
-def counts(node: NodeState) -> bool:
+def counts_towards_limit(node: NodeState) -> bool:
     """Whether the node counts among those that may be out: by the arbiter, or because a prolog or epilog failed."""
     return node.out and node.reason.startswith((HEALTH, *_SCRIPTS_REASONS))
 

@@ -32,11 +32,11 @@ Pause = Callable[[float], None]
 class Reconciled:
     """What a look came to.
 
-    :ivar told: as plain values (``outcome.document``).
+    :ivar status: what the look came to, as plain values (``status.document``).
     :ivar done: what was done, and what could not be.
     """
 
-    told: dict[str, Any]
+    status: dict[str, Any]
     done: tuple[Done, ...] = ()
 
 
@@ -60,10 +60,10 @@ def reconcile(root: Root, run: Run, settings: Settings, now: float, check: bool 
     after.update({one.action.machine.key: one.action.machine for one in done if not one.problem})
     # First what cannot be found out again.
     records.write(root, settings.records, after, now)
-    told = status.document(decision, done, after, settings, now)
-    status.write_status(root, told)
-    status.write_metrics(root, told, settings)
-    return Reconciled(told, tuple(done))
+    document = status.document(decision, done, after, settings, now)
+    status.write_status(root, document)
+    status.write_metrics(root, document, settings)
+    return Reconciled(document, tuple(done))
 
 
 def _known_as_it_is(root: Root, settings: Settings) -> records.Records:
@@ -82,7 +82,7 @@ def reconcile_forever(
     while True:
         try:
             looked = reconcile(root, run, settings, clock())
-            now_known = {f"{WARNING}{status.alert_line(alert)}" for alert in looked.told["alerts"]}
+            now_known = {f"{WARNING}{status.alert_line(alert)}" for alert in looked.status["alerts"]}
             yield from (f"{ERROR if one.problem else INFO}{one.words}" for one in looked.done)
         except (CommandFailed, OSError) as error:
             now_known = {f"{ERROR}nothing is decided: {error}"}

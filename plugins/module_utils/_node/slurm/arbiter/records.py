@@ -21,7 +21,7 @@ from .settings import WINDOW_S
 SCHEMA = 1
 _FORGOTTEN_S = 30 * 24 * 3600.0
 """What is known of a machine that nobody has seen for so long is forgotten."""
-SEEN_S = 3600.0
+SEEN_STEP_S = 3600.0
 """How exactly it is known when a machine was seen last: the file is not written for each report."""
 
 
@@ -108,14 +108,14 @@ class Machine:
         lately = [one for one in self.restarts if now - one.time < WINDOW_S]
         return lately[-1] if lately else None
 
-    def drained(self, now: float, check: str, told: float) -> Machine:
+    def drained(self, now: float, check: str, reported_at: float) -> Machine:
         """Return it as it is after a drain.
 
-        :param told: when the report was written that it is drained for. Between that and the drain it may have told
-            that it is good again, and it does not tell so twice.
+        :param reported_at: when the report was written that it is drained for. Between that and the drain the node
+            may have reported that it is good again, and it does not report that twice.
         """
         drains = tuple(one for one in self.drains if now - one.time < WINDOW_S)
-        return replace(self, drains=(*drains, Drain(now, check)), out=Out(told, (check,)))
+        return replace(self, drains=(*drains, Drain(now, check)), out=Out(reported_at, (check,)))
 
     def returned(self, now: float) -> Machine:
         """Return it as it is in scheduling again."""
@@ -210,13 +210,13 @@ def write(root: Root, path: str, machines: Machines, now: float) -> None:
 
     :raises OSError: it cannot be written.
     """
-    kept = {key: _plain(one) for key, one in machines.items() if one.has_history and now - one.seen < _FORGOTTEN_S}
+    kept = {key: _as_stored(one) for key, one in machines.items() if one.has_history and now - one.seen < _FORGOTTEN_S}
     text = json.dumps({"schema": SCHEMA, "machines": kept}, indent=1, sort_keys=True) + "\n"
     if (root.text(path) or "") != text.strip():
         write_file(root.at(path), text, mode=0o600)
 
 
-def _plain(machine: Machine) -> dict[str, Any]:
+def _as_stored(machine: Machine) -> dict[str, Any]:
     held = asdict(machine)
     del held["key"]
     return held

@@ -80,7 +80,7 @@ class Report:
         """How many checks failed."""
         return len(self.faults) + self.more
 
-    def could_not_tell(self, check: str) -> bool:
+    def is_unknown(self, check: str) -> bool:
         """Whether the node does not know how it is with this check."""
         return check in self.unknown or ANY in self.unknown
 
@@ -103,9 +103,9 @@ def _encode(report: Report) -> str:
     words = [
         f"{FORM}/{VERSION}",
         f"t={report.time}",
-        f"b={_plain(report.boot)}",
-        f"v={_plain(report.vm_id)}",
-        f"h={_plain(report.host[:_HOST])}",
+        f"b={_quoted(report.boot)}",
+        f"v={_quoted(report.vm_id)}",
+        f"h={_quoted(report.host[:_HOST])}",
         *(f"f={_fault(fault)}" for fault in report.faults),
         *([f"n={report.more}"] if report.more else []),
         *([f"u={','.join(report.unknown)}"] if report.unknown else []),
@@ -115,22 +115,22 @@ def _encode(report: Report) -> str:
 
 def _fault(fault: Fault) -> str:
     runs = min(fault.runs, MOST_RUNS)
-    return ":".join((fault.check, fault.action, f"{runs}{'b' if fault.blocks else ''}", _plain(_short(fault.summary))))
+    return ":".join((fault.check, fault.action, f"{runs}{'b' if fault.blocks else ''}", _quoted(_short(fault.summary))))
 
 
 def _short(text: str) -> str:
-    plain = " ".join(text.encode("ascii", "replace").decode().split())
-    return plain if len(plain) <= SUMMARY else f"{plain[: SUMMARY - 3].rstrip()}..."
+    line = " ".join(text.encode("ascii", "replace").decode().split())
+    return line if len(line) <= SUMMARY else f"{line[: SUMMARY - 3].rstrip()}..."
 
 
-def _plain(text: str) -> str:
+def _quoted(text: str) -> str:
     return quote_plus(text, safe="()/")
 
 
 def decode(text: str) -> Report:
     """Return the report that stands in a text.
 
-    :raises NoReport: it is of a newer version, or damaged.
+    :raises UnreadableReport: it is of a newer version, or damaged.
     """
     form, *words = text.split(";")
     name, slash, version = form.partition("/")

@@ -64,13 +64,13 @@ def document(
     }
 
 
-def write_status(root: Root, told: Mapping[str, Any]) -> None:
+def write_status(root: Root, status: Mapping[str, Any]) -> None:
     """Write down what the last look came to.
 
     :raises OSError: it cannot be written.
     """
     make_operators_folder(root, os.path.dirname(STATUS_FILE))
-    write_file(root.at(STATUS_FILE), json.dumps({"schema": SCHEMA, **told}, indent=1) + "\n")
+    write_file(root.at(STATUS_FILE), json.dumps({"schema": SCHEMA, **status}, indent=1) + "\n")
 
 
 def read_status(root: Root) -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ def read_status(root: Root) -> dict[str, Any] | None:
     return held if isinstance(held, dict) and held.pop("schema", None) == SCHEMA else None
 
 
-def write_metrics(root: Root, told: Mapping[str, Any], settings: Settings) -> None:
+def write_metrics(root: Root, status: Mapping[str, Any], settings: Settings) -> None:
     """Write the text file for the node exporter, where one is wanted.
 
     :raises OSError: it cannot be written.
@@ -91,21 +91,21 @@ def write_metrics(root: Root, told: Mapping[str, Any], settings: Settings) -> No
     if folder is None:
         folder = EXPORTER_FOLDER if os.path.isdir(root.at(EXPORTER_FOLDER)) else ""
     if folder:
-        write_file(root.at(f"{folder}/{METRICS_FILE}"), metrics(told))
+        write_file(root.at(f"{folder}/{METRICS_FILE}"), metrics(status))
 
 
-def metrics(told: Mapping[str, Any]) -> str:
+def metrics(status: Mapping[str, Any]) -> str:
     """Return the same for Prometheus."""
     values = {
-        "hpcai_health_nodes_out": len(told["out"]),
-        "hpcai_health_max_out": told["allowed"],
-        "hpcai_health_cap_reached": int(_count(told, (CAP,)) > 0),
-        "hpcai_health_nodes_refused": len(told["refused"]),
-        "hpcai_health_nodes_held": _count(told, (HELD,)),
-        "hpcai_health_nodes_to_replace": len(told["replace"]),
-        "hpcai_health_nodes_untold": _count(told, NO_DATA),
-        "hpcai_health_actions_failed": sum(bool(one["problem"]) for one in told["actions"]),
-        "hpcai_health_arbiter_timestamp_seconds": told["time"],
+        "hpcai_health_nodes_out": len(status["out"]),
+        "hpcai_health_max_out": status["allowed"],
+        "hpcai_health_cap_reached": int(_count(status, (CAP,)) > 0),
+        "hpcai_health_nodes_refused": len(status["refused"]),
+        "hpcai_health_nodes_held": _count(status, (HELD,)),
+        "hpcai_health_nodes_to_replace": len(status["replace"]),
+        "hpcai_health_nodes_untold": _count(status, NO_DATA),
+        "hpcai_health_actions_failed": sum(bool(one["problem"]) for one in status["actions"]),
+        "hpcai_health_arbiter_timestamp_seconds": status["time"],
     }
     lines = []
     for name, help_text in METRICS.items():
@@ -113,27 +113,27 @@ def metrics(told: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _count(told: Mapping[str, Any], kinds: Iterable[str]) -> int:
-    return sum(alert["kind"] in tuple(kinds) for alert in told["alerts"])
+def _count(status: Mapping[str, Any], kinds: Iterable[str]) -> int:
+    return sum(alert["kind"] in tuple(kinds) for alert in status["alerts"])
 
 
-def is_bad(told: Mapping[str, Any]) -> bool:
+def is_bad(status: Mapping[str, Any]) -> bool:
     """Whether somebody has to do something."""
-    return _count(told, BAD) > 0 or any(one["problem"] for one in told["actions"])
+    return _count(status, BAD) > 0 or any(one["problem"] for one in status["actions"])
 
 
-def lacks_data(told: Mapping[str, Any]) -> bool:
+def lacks_data(status: Mapping[str, Any]) -> bool:
     """Whether nothing is known of a node."""
-    return _count(told, NO_DATA) > 0
+    return _count(status, NO_DATA) > 0
 
 
-def lines(told: Mapping[str, Any]) -> list[str]:
+def lines(status: Mapping[str, Any]) -> list[str]:
     """Return it for people."""
-    made = [f"{len(told['out'])} of {told['nodes']} nodes are out for their health, and {told['allowed']} may be"]
-    made += [f"out: {node}" for node in told["out"]]
-    made += [f"to replace: {one['node']} ({one['reason']})" for one in told["replace"]]
-    made += [alert_line(alert) for alert in told["alerts"]]
-    made += [f"not done: {one['kind']} {one['node']}: {one['problem']}" for one in told["actions"] if one["problem"]]
+    made = [f"{len(status['out'])} of {status['nodes']} nodes are out for their health, and {status['allowed']} may be"]
+    made += [f"out: {node}" for node in status["out"]]
+    made += [f"to replace: {one['node']} ({one['reason']})" for one in status["replace"]]
+    made += [alert_line(alert) for alert in status["alerts"]]
+    made += [f"not done: {one['kind']} {one['node']}: {one['problem']}" for one in status["actions"] if one["problem"]]
     return made
 
 

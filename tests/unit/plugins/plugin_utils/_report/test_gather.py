@@ -189,8 +189,8 @@ def asked(host: str, vm_id: str = "vm-9", **changes: Any) -> NodeResult:
 @pytest.fixture
 def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     """A report's folder with a record of HOSTA."""
-    seen = hardware_faults.MachineFaults(Machine("compute-3", "vm-3", "HOSTA", TIME), (FAULT,))
-    record = hardware_faults.update_record({}, [seen], 90)
+    faults = hardware_faults.MachineFaults(Machine("compute-3", "vm-3", "HOSTA", TIME), (FAULT,))
+    record = hardware_faults.update_record({}, [faults], 90)
     (tmp_path / "hosts.json").write_text(hardware_faults.record_text(record), encoding="utf-8")
     return tmp_path
 

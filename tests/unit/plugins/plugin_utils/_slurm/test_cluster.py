@@ -109,9 +109,9 @@ def test_no_hosts_are_no_nodes() -> None:
 COMPUTE = [uniform("compute", 0), uniform("compute", 3)]
 
 
-def spare_of(hosts: list[dict[str, Any]], wanted: Any, **seen: int) -> dict[str, str]:
+def spare_of(hosts: list[dict[str, Any]], requested: Any, **highest_ids: int) -> dict[str, str]:
     """The spare names of each set as host lists."""
-    return {found["set"]: found["nodes"] for found in spare_names(hosts, wanted, seen)}
+    return {found["set"]: found["nodes"] for found in spare_names(hosts, requested, highest_ids)}
 
 
 def test_names_follow_the_highest_id_and_leave_gaps_alone() -> None:
@@ -147,9 +147,9 @@ def test_a_number_from_the_command_line_is_one() -> None:
 
 
 def test_a_set_without_instances_is_declared_by_hand() -> None:
-    wanted = {"new": {"count": 4, "vm_size": H100}}
-    assert spare_of([], wanted) == {"new": "new-[0-3]"}
-    assert spare_of([], wanted, new=6) == {"new": "new-[7-10]"}
+    requested = {"new": {"count": 4, "vm_size": H100}}
+    assert spare_of([], requested) == {"new": "new-[0-3]"}
+    assert spare_of([], requested, new=6) == {"new": "new-[7-10]"}
     assert spare_of([], {"new": 4}) == {}
 
 
@@ -164,7 +164,7 @@ def test_a_name_that_a_host_has_is_not_spare() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "wanted", "size"),
+    ("facts", "requested", "size"),
     [
         ({}, 1, H100),
         ({"azure_scale_set": {"vm_size": ND96}}, 1, ND96),
@@ -173,15 +173,15 @@ def test_a_name_that_a_host_has_is_not_spare() -> None:
     ],
 )
 def test_size_is_the_users_else_the_models_else_the_newest_instances(
-    facts: dict[str, Any], wanted: Any, size: str
+    facts: dict[str, Any], requested: Any, size: str
 ) -> None:
     hosts = [uniform("compute", 10, H100, **facts), uniform("compute", 9, ND96, **facts)]
-    [found] = spare_names(hosts, wanted, {})
+    [found] = spare_names(hosts, requested, {})
     assert found["vm_size"] == size
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("requested", "words"),
     [
         (-1, "slurm_spare_nodes must be a whole number from 0 to 5000, not -1"),
         (True, "slurm_spare_nodes must be .*, not True"),
@@ -196,9 +196,9 @@ def test_size_is_the_users_else_the_models_else_the_newest_instances(
         ({"compute": {"count": -3}}, "slurm_spare_nodes.compute.count must be .*, not -3"),
     ],
 )
-def test_refuses_other_forms(wanted: Any, words: str) -> None:
+def test_refuses_other_forms(requested: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        spare_names(COMPUTE, wanted, {})
+        spare_names(COMPUTE, requested, {})
 
 
 def test_says_which_set_has_no_size() -> None:

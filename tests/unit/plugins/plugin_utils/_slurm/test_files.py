@@ -32,8 +32,8 @@ ROLE = [f"required {PYXIS} runtime_path=/scratch/pyxis"]
 def test_the_roles_lines_come_first_as_they_are() -> None:
     assert plugstack_lines(ROLE, {}) == ROLE
     assert plugstack_lines([], {}) == []
-    own = {"/opt/a.so": {"args": ["x=1", 2]}, "/opt/b.so": {"required": False}}
-    assert plugstack_lines(ROLE, own) == [*ROLE, "required /opt/a.so x=1 2", "optional /opt/b.so"]
+    plugins = {"/opt/a.so": {"args": ["x=1", 2]}, "/opt/b.so": {"required": False}}
+    assert plugstack_lines(ROLE, plugins) == [*ROLE, "required /opt/a.so x=1 2", "optional /opt/b.so"]
 
 
 def test_a_plugin_of_the_role_can_be_replaced_and_left_out() -> None:
@@ -153,13 +153,13 @@ def test_without_switches_there_is_no_plugin_for_them() -> None:
 
 
 def test_a_private_folder_by_the_users_settings_alone_loads_the_plugin() -> None:
-    wanted: dict[str, Any] = {"job_container_conf": {"BasePath": "/scratch/tmp"}}
-    assert "JobContainerType=job_container/tmpfs" in files_of([], FileOptions(release="24.11", **wanted))["slurm.conf"]
-    assert "NamespaceType=namespace/tmpfs" in files_of([], FileOptions(release="25.11", **wanted))["slurm.conf"]
+    options: dict[str, Any] = {"job_container_conf": {"BasePath": "/scratch/tmp"}}
+    assert "JobContainerType=job_container/tmpfs" in files_of([], FileOptions(release="24.11", **options))["slurm.conf"]
+    assert "NamespaceType=namespace/tmpfs" in files_of([], FileOptions(release="25.11", **options))["slurm.conf"]
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "options",
     [
         {"conf": {"MetricsType": "x"}},
         {"layers": [{"NamespaceType": "x"}]},
@@ -167,9 +167,9 @@ def test_a_private_folder_by_the_users_settings_alone_loads_the_plugin() -> None
         {"job_container_conf": {"BasePath": "/a", "Shared": True}},
     ],
 )
-def test_a_key_that_the_release_does_not_know_is_an_error(wanted: dict[str, Any]) -> None:
+def test_a_key_that_the_release_does_not_know_is_an_error(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"came with Slurm 2.* slurm_release is 22\.05: leave it out"):
-        files_of(cluster(4), FileOptions(release="22.05", **wanted))
+        files_of(cluster(4), FileOptions(release="22.05", **options))
 
 
 def test_a_cluster_without_nodes_has_its_settings() -> None:

@@ -57,16 +57,16 @@ def test_the_type_is_a_part_of_what_the_driver_says(model: str | None, kind: str
 
 
 def test_every_known_size_with_nvidia_gpus_has_a_type_and_lines_for_all_of_them() -> None:
-    seen = 0
+    sizes = 0
     for size in SIZES.values():
         lines = device_lines(size)
         if gres_of(size) is None:
             assert lines == []
             continue
-        seen += 1
+        sizes += 1
         assert gres_of(size) == f"gpu:{gpu_type(size)}:{size.gpu_count}"
         assert 1 <= len(lines) <= 2
-    assert seen > 10
+    assert sizes > 10
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_refuses_to_detect_in_a_way_that_the_release_does_not_know(value: str, r
 
 def test_lines_by_hand_replace_those_of_the_size_and_a_null_leaves_them_out() -> None:
     groups = groups_of(node("a-0"), node("b-0", SIZES[H100]))
-    own = {"Name": "gpu", "Count": 8}
-    assert gres_lines(groups, {ND96: own, "nd96isr_h100_v5": None}, "", (24, 11)) == [{"NodeName": "a-0", **own}]
+    line = {"Name": "gpu", "Count": 8}
+    assert gres_lines(groups, {ND96: line, "nd96isr_h100_v5": None}, "", (24, 11)) == [{"NodeName": "a-0", **line}]
     lines = gres_lines(groups, {"nics": [{"NodeName": "a-0", "Name": "nic", "Count": 8}]}, "", (24, 11))
     assert len(lines) == 5
     assert lines[4] == {"NodeName": "a-0", "Name": "nic", "Count": 8}

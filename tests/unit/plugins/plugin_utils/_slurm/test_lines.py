@@ -24,7 +24,7 @@ def node(name: str, partition: str = "compute", size: VmSize = SIZES[ND96], addr
     return Node(name, address, partition, size)
 
 
-def plain(name: str, partition: str) -> Node:
+def cpu_node(name: str, partition: str) -> Node:
     """A node of whose size nothing is known."""
     return node(name, partition, VmSize("Standard_X"))
 
@@ -34,9 +34,9 @@ def node_lines(nodes: Iterable[Node], margin: float, **more: Any) -> list[dict[s
     return [line for line, _members in under_test.node_groups(nodes, margin, **more)]
 
 
-def partition_lines(nodes: Iterable[Node], wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
+def partition_lines(nodes: Iterable[Node], partitions: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Partitions of these nodes."""
-    return under_test.partition_lines(under_test.node_groups(nodes, 5), wanted)
+    return under_test.partition_lines(under_test.node_groups(nodes, 5), partitions)
 
 
 def test_600_nodes_of_one_set_are_one_line_whatever_their_order() -> None:
@@ -99,7 +99,7 @@ def test_what_is_not_known_of_a_size_is_left_to_slurm() -> None:
 
 
 def test_each_set_is_a_partition_and_the_first_one_the_default() -> None:
-    lines = partition_lines([plain("a-0", "a"), plain("a-1", "a"), plain("b-0", "b")], {})
+    lines = partition_lines([cpu_node("a-0", "a"), cpu_node("a-1", "a"), cpu_node("b-0", "b")], {})
     assert lines == [
         {"PartitionName": "a", "Nodes": "a-[0-1]", "MaxTime": "INFINITE", "State": "UP", "Default": "YES"},
         {"PartitionName": "b", "Nodes": "b-0", "MaxTime": "INFINITE", "State": "UP"},
@@ -107,7 +107,7 @@ def test_each_set_is_a_partition_and_the_first_one_the_default() -> None:
 
 
 def test_the_users_settings_add_to_a_partition_and_replace() -> None:
-    [line] = partition_lines([plain("a-0", "a")], {"a": {"MaxTime": "24:00:00", "PriorityTier": 10}})
+    [line] = partition_lines([cpu_node("a-0", "a")], {"a": {"MaxTime": "24:00:00", "PriorityTier": 10}})
     assert line == {
         "PartitionName": "a",
         "Nodes": "a-0",
@@ -119,18 +119,18 @@ def test_the_users_settings_add_to_a_partition_and_replace() -> None:
 
 
 def test_a_partition_that_the_user_makes_the_default_is_the_only_one() -> None:
-    lines = partition_lines([plain("a-0", "a"), plain("b-0", "b")], {"b": {"Default": True}})
+    lines = partition_lines([cpu_node("a-0", "a"), cpu_node("b-0", "b")], {"b": {"Default": True}})
     assert [line.get("Default") for line in lines] == [None, True]
 
 
 def test_a_null_leaves_a_partition_out() -> None:
-    lines = partition_lines([plain("a-0", "a"), plain("b-0", "b")], {"a": None})
+    lines = partition_lines([cpu_node("a-0", "a"), cpu_node("b-0", "b")], {"a": None})
     assert [line["PartitionName"] for line in lines] == ["b"]
     assert lines[0]["Default"] == "YES"
 
 
 def test_a_partition_of_the_users_own_comes_last_with_its_nodes() -> None:
-    lines = partition_lines([plain("a-0", "a")], {"all": {"Nodes": "ALL"}})
+    lines = partition_lines([cpu_node("a-0", "a")], {"all": {"Nodes": "ALL"}})
     assert [(line["PartitionName"], line["Nodes"]) for line in lines] == [("a", "a-0"), ("all", "ALL")]
     assert "Default" not in lines[1]
 
@@ -138,7 +138,7 @@ def test_a_partition_of_the_users_own_comes_last_with_its_nodes() -> None:
 @pytest.mark.parametrize("by_user", [{}, {"Nodes": ""}, {"Nodes": None}, {"MaxTime": "1:00"}])
 def test_a_partition_without_nodes_is_an_error_that_names_it(by_user: dict[str, Any]) -> None:
     with pytest.raises(ClusterError) as caught:
-        partition_lines([plain("a-0", "a")], {"debug": by_user})
+        partition_lines([cpu_node("a-0", "a")], {"debug": by_user})
     assert str(caught.value) == ("partition debug of slurm_partitions has no Nodes, and no scale set has that name.")
 
 
@@ -217,7 +217,7 @@ def test_slurm_takes_one_default_of_memory_only(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("by_hand", "key", "wanted"),
+    ("by_hand", "key", "expected"),
     [
         ({}, "Feature", ["nd96asr_v4", "a100", "ib200", "nvme", "beeond"]),
         ({"compute": {"Feature": "own,old"}}, "Feature", ["own", "old", "beeond"]),
@@ -226,8 +226,8 @@ def test_slurm_takes_one_default_of_memory_only(key: str) -> None:
     ],
 )
 def test_what_all_nodes_have_is_added_to_whatever_else_is_said(
-    by_hand: dict[str, Any], key: str, wanted: list[str]
+    by_hand: dict[str, Any], key: str, expected: list[str]
 ) -> None:
     [line] = node_lines([node("compute-0")], 5, by_hand=by_hand, features=["beeond"])
-    assert line[key] == wanted
+    assert line[key] == expected
     assert len([name for name in line if name.lower().startswith("feature")]) == 1

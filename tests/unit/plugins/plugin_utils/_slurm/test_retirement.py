@@ -30,8 +30,8 @@ def instance(number: int, scale_set: str = "compute", **more: Any) -> dict[str, 
 HOSTS = [instance(number) for number in (0, 3, 4, 5, 17)]
 
 
-def nodes(wanted: Any, hosts: list[dict[str, Any]] | None = None, **options: Any) -> list[str]:
-    return [item["node"] for item in plan(wanted, HOSTS if hosts is None else hosts, **options)["leaving"]]
+def nodes(requested: Any, hosts: list[dict[str, Any]] | None = None, **options: Any) -> list[str]:
+    return [item["node"] for item in plan(requested, HOSTS if hosts is None else hosts, **options)["leaving"]]
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_instance_is_what_the_inventory_has() -> None:
     ]
 
 
-@pytest.mark.parametrize("wanted", ["", None, [], " , "])
-def test_nothing_to_retire_is_refused(wanted: Any) -> None:
+@pytest.mark.parametrize("requested", ["", None, [], " , "])
+def test_nothing_to_retire_is_refused(requested: Any) -> None:
     with pytest.raises(RetirementError, match="give the nodes"):
-        plan(wanted, HOSTS)
+        plan(requested, HOSTS)
 
 
 def test_unknown_names_are_all_named() -> None:
@@ -89,11 +89,11 @@ def test_instance_id_of_two_sets_is_refused() -> None:
         plan("3", hosts)
 
 
-@pytest.mark.parametrize("wanted", ["compute-[0,3-5,17]", "compute-[0,3-4]"])
-def test_all_or_most_of_a_set_go_by_force_only(wanted: str) -> None:
+@pytest.mark.parametrize("requested", ["compute-[0,3-5,17]", "compute-[0,3-4]"])
+def test_all_or_most_of_a_set_go_by_force_only(requested: str) -> None:
     with pytest.raises(RetirementError, match=r"of the 5 instances of compute would go.*retire_force=true"):
-        plan(wanted, HOSTS)
-    assert nodes(wanted, force=True)
+        plan(requested, HOSTS)
+    assert nodes(requested, force=True)
 
 
 def test_half_of_a_set_may_go_but_not_its_only_instance() -> None:

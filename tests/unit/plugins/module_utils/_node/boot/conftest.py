@@ -55,7 +55,7 @@ class Machine:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")
 
-    def perform(self, step: Step, check: bool = False) -> engine.Ran:
+    def perform(self, step: Step, check: bool = False) -> engine.StepRun:
         """Do a step."""
         return engine.perform(step, self.root, no_run, check)
 

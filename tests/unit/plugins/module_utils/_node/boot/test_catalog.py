@@ -46,19 +46,19 @@ def test_a_step_has_a_title_and_a_limit(step: catalog.Step) -> None:
 
 
 def test_without_names_all_are_chosen_but_those_of_slurmds_own_start() -> None:
-    chosen = [step.name for step in catalog.chosen()]
+    chosen = [step.name for step in catalog.select_steps()]
     assert chosen == [step.name for step in catalog.all_steps() if step.name != "join"]
-    assert catalog.chosen([]) == catalog.chosen()
+    assert catalog.select_steps([]) == catalog.select_steps()
 
 
 def test_names_are_chosen_in_the_order_of_the_boot() -> None:
     names = [step.name for step in catalog.all_steps()]
-    assert [step.name for step in catalog.chosen(names[::-1])] == names
+    assert [step.name for step in catalog.select_steps(names[::-1])] == names
 
 
 def test_a_name_that_is_no_step_is_refused_with_those_that_are() -> None:
     with pytest.raises(catalog.NoSuchStep, match=r"there is no step scrach: there are .*clocks"):
-        catalog.chosen(["clocks", "scrach"])
+        catalog.select_steps(["clocks", "scrach"])
 
 
 def test_the_guide_tells_of_each_step_what_it_says_itself() -> None:
@@ -88,7 +88,7 @@ def imported_by(call: str) -> set[str]:
 
 def test_what_runs_one_step_imports_no_other(tmp_path: pathlib.Path) -> None:
     """It is started for each step of a boot, and importing all of them takes longer than most of them do."""
-    imported = imported_by(f"main(['boot', 'run', 'key', '--root', {str(tmp_path)!r}]); catalog.chosen(['key'])")
+    imported = imported_by(f"main(['boot', 'run', 'key', '--root', {str(tmp_path)!r}]); catalog.select_steps(['key'])")
     assert "boot.engine" in imported
     assert [name for name in imported if name.startswith("boot.steps.")] == ["boot.steps.key"]
     assert not {"cli.nccl", "cli.pins", "pinning", "setup.nccl.configure"} & imported

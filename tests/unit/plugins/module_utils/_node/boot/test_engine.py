@@ -345,8 +345,10 @@ engine.perform(Step("demo", "demo", True, 60, perform), Root({root!r}), run)
 """
 
 
-@pytest.mark.parametrize(("number", "told"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGKILL, False)])
-def test_a_boot_interrupted_halfway_leaves_no_verdict_of_a_step(machine: Any, number: int, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("number", "recorded"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGKILL, False)]
+)
+def test_a_boot_interrupted_halfway_leaves_no_verdict_of_a_step(machine: Any, number: int, recorded: bool) -> None:
     """systemd's own limit, a shutdown, the kernel out of memory."""
     mark = machine.folder / "begun"
     collections = pathlib.Path(__file__).resolve().parents[6] / ".collections"
@@ -359,9 +361,9 @@ def test_a_boot_interrupted_halfway_leaves_no_verdict_of_a_step(machine: Any, nu
     assert machine.kept()["verdict"] == record.RUNNING
     machine.write(f"/proc/{process.pid}/stat", pathlib.Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8"))
     process.send_signal(number)
-    said = process.communicate(timeout=20)[0]
+    output = process.communicate(timeout=20)[0]
     known = machine.read()
-    if told:
+    if recorded:
         assert (known.verdict, "told to end" in known.summary) == (UNKNOWN, True)
         assert sleepers() == []
     else:
@@ -370,7 +372,7 @@ def test_a_boot_interrupted_halfway_leaves_no_verdict_of_a_step(machine: Any, nu
         (machine.folder / f"proc/{process.pid}/stat").unlink()
         known = machine.read()
         assert (known.verdict, "interrupted" in known.summary) == (UNKNOWN, True)
-    assert said == b"", "what a step prints must not get into a module's answer"
+    assert output == b"", "what a step prints must not get into a module's answer"
 
 
 def test_no_memory_for_another_process_is_no_crash(

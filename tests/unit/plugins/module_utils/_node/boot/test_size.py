@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.size import promised_size
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.size import expected_size
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import UnknownVmSize
@@ -27,7 +27,7 @@ def settings(root: Path, name: str, **content: Any) -> None:
 
 def test_the_size_is_that_of_the_settings(tmp_path: Path) -> None:
     settings(tmp_path, "node", vm_size="nd96asr_v4")
-    size = promised_size(Root(str(tmp_path)))
+    size = expected_size(Root(str(tmp_path)))
     assert size is not None
     assert (size.name, size.gpu_count) == ("Standard_ND96asr_v4", 8)
 
@@ -38,15 +38,15 @@ def test_only_a_compute_node_has_to_know_its_size(tmp_path: Path, vm_size: str, 
     root = Root(str(tmp_path))
     settings(tmp_path, "cluster", cluster="a", functions=["compute", "login"], controllers=["10.0.0.4"])
     with pytest.raises(error):
-        promised_size(root)
+        expected_size(root)
     settings(tmp_path, "cluster", cluster="a", functions=["controller"], controllers=["10.0.0.4"])
-    assert promised_size(root) is None
+    assert expected_size(root) is None
 
 
 def test_a_machine_that_nobody_has_configured_yet_need_not_know_its_size(tmp_path: Path) -> None:
     root = Root(str(tmp_path))
-    assert promised_size(root) is None
+    assert expected_size(root) is None
     # Set up by the roles, without the role cluster: slurmd may be somebody's own.
     settings(tmp_path, "node", vm_size="Standard_D4s_v5")
     with pytest.raises(UnknownVmSize):
-        promised_size(root)
+        expected_size(root)

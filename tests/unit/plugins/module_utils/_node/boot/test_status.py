@@ -58,7 +58,7 @@ class Node:
 
     def look(self, *steps: Step) -> status.Status:
         """The status of some steps, or of one that blocks."""
-        return status.look(self.root, self.run, steps or (self.make_step(Outcome(PASS, "")),))
+        return status.read_status(self.root, self.run, steps or (self.make_step(Outcome(PASS, "")),))
 
 
 @pytest.fixture
@@ -183,21 +183,22 @@ def test_a_unit_that_runs_again_counts_more_than_its_old_record(node: Node) -> N
     assert node.look().lines[0].verdict == status.RUNNING
 
 
-@pytest.mark.parametrize(("unit", "told"), [({"ActiveState": "active"}, "active"), ({"LoadState": "not-found"}, None)])
-def test_slurmd_is_told_of_where_there_is_one(node: Node, unit: dict[str, str], told: str | None) -> None:
+@pytest.mark.parametrize(("unit", "state"), [({"ActiveState": "active"}, "active"), ({"LoadState": "not-found"}, None)])
+def test_slurmd_is_told_of_where_there_is_one(node: Node, unit: dict[str, str], state: str | None) -> None:
     node.units["slurmd.service"] = unit
-    assert node.look().slurmd == told
+    assert node.look().slurmd == state
 
 
 def test_systemd_that_does_not_answer_leaves_the_records(node: Node, make_step: Any) -> None:
     node.ended(Outcome(PASS, "all is well"))
     step = make_step(Outcome(PASS, ""))
-    found = status.look(node.root, lambda command: Result(tuple(command), 124, "", "no answer within 120 s"), [step])
+    silent = Result((), 124, "", "no answer within 120 s")
+    found = status.read_status(node.root, lambda _command: silent, [step])
     assert (found.state, found.lines[0].unit) == (status.READY, None)
 
 
 def test_another_machines_files_are_read_without_asking_systemd(machine: Any, make_step: Any) -> None:
     machine.perform(make_step(Outcome(PASS, "all is well")))
     (machine.folder / "run/systemd/system").mkdir(parents=True)
-    found = status.look(machine.root, lambda _command: pytest.fail("asked"), [make_step(Outcome(PASS, ""))])
+    found = status.read_status(machine.root, lambda _command: pytest.fail("asked"), [make_step(Outcome(PASS, ""))])
     assert found.state == status.READY

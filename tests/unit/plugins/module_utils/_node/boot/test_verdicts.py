@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.engine import Ran
+from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.engine import StepRun
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.step import Outcome, Step, at_boot
 from ansible_collections.hpcai.azure.plugins.module_utils._node.boot.steps import health
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import catalog, perform
@@ -40,8 +40,8 @@ def run_of(tier: str, check: str, verdict: str, cause: str = "node") -> TierRun:
 )
 def test_a_boot_step_blocks_slurmd_on_fail_and_on_unknown(blocking: bool, blocks: set[str]) -> None:
     step = Step("demo", "Demo", blocking, 1.0, lambda _context: Outcome("pass", ""))
-    assert {one for one in VERDICTS if Ran(step, Outcome(one, "words"), 0.1).blocks} == blocks
-    assert {one for one in VERDICTS if Ran(step, Outcome(one, "words"), 0.1).bad} == {"fail", "unknown"}
+    assert {one for one in VERDICTS if StepRun(step, Outcome(one, "words"), 0.1).blocks} == blocks
+    assert {one for one in VERDICTS if StepRun(step, Outcome(one, "words"), 0.1).bad} == {"fail", "unknown"}
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_a_health_check_at_boot_blocks_on_fail_only(check: str, outcomes: dict[s
 )
 def test_a_check_that_a_boot_step_calls_blocks_on_fail_and_on_unknown(check: str, verdicts: dict[str, str]) -> None:
     found = {one: at_boot(catalog.load(check), [Finding(one, "words", hint="mend it")]) for one in verdicts}
-    assert {one: [taken.verdict for taken in made] for one, made in found.items()} == {
+    assert {one: [finding.verdict for finding in made] for one, made in found.items()} == {
         one: [verdict] for one, verdict in verdicts.items()
     }
-    assert all((taken.summary, taken.hint) == ("words", "mend it") for made in found.values() for taken in made)
+    assert all((finding.summary, finding.hint) == ("words", "mend it") for made in found.values() for finding in made)
 
 
 @pytest.mark.parametrize(

@@ -23,15 +23,15 @@ def call(*words: str) -> int:
     return frame.main(["arbiter", *words])
 
 
-def controller(tmp_path: pathlib.Path, told: dict[str, Any] | None = None) -> str:
+def controller(tmp_path: pathlib.Path, fields: dict[str, Any] | None = None) -> str:
     """A controller with settings, and what its last look came to."""
     (tmp_path / "etc/hpcai").mkdir(parents=True)
     (tmp_path / "etc/hpcai/health_arbiter.json").write_text('{"schema": 1}', encoding="utf-8")
-    if told is not None:
+    if fields is not None:
         (tmp_path / "run/hpcai/health").mkdir(parents=True)
-        whole = {"schema": 1, "time": int(time.time()), "nodes": 3, "allowed": 1, "max_out": "10%", "out": []}
-        whole |= {"refused": {}, "replace": [], "alerts": [], "actions": [], **told}
-        (tmp_path / "run/hpcai/health/arbiter.json").write_text(json.dumps(whole), encoding="utf-8")
+        document = {"schema": 1, "time": int(time.time()), "nodes": 3, "allowed": 1, "max_out": "10%", "out": []}
+        document |= {"refused": {}, "replace": [], "alerts": [], "actions": [], **fields}
+        (tmp_path / "run/hpcai/health/arbiter.json").write_text(json.dumps(document), encoding="utf-8")
     return str(tmp_path)
 
 
@@ -43,7 +43,7 @@ def test_where_no_arbiter_runs_it_cannot_tell(tmp_path: pathlib.Path, capsys: py
 
 
 @pytest.mark.parametrize(
-    ("told", "status"),
+    ("fields", "status"),
     [
         ({}, 0),
         ({"out": ["compute-1"]}, 0),
@@ -58,9 +58,9 @@ def test_where_no_arbiter_runs_it_cannot_tell(tmp_path: pathlib.Path, capsys: py
     ],
 )
 def test_its_status_tells_whether_somebody_has_to_do_something(
-    tmp_path: pathlib.Path, told: dict[str, Any], status: int
+    tmp_path: pathlib.Path, fields: dict[str, Any], status: int
 ) -> None:
-    assert call("--root", controller(tmp_path, told)) == status
+    assert call("--root", controller(tmp_path, fields)) == status
 
 
 def test_it_lists_what_is_to_be_replaced(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

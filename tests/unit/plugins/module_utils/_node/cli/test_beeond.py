@@ -58,17 +58,17 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[s
 def test_start_ends_as_the_start_did(
     node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, good: bool, started: bool, status: int
 ) -> None:
-    seen = []
+    jobs = []
 
     def play(job: Any, *_rest: Any) -> Outcome:
-        seen.append(job)
+        jobs.append(job)
         return Outcome(good, started, "words")
 
     monkeypatch.setattr(starting, "start", play)
-    ended, told = answer(capsys, "start")
-    assert (ended, told["asked"], told["started"]) == (status, True, started)
-    assert told["reason"] == ("" if started else "words")
-    [job] = seen
+    ended, document = answer(capsys, "start")
+    assert (ended, document["asked"], document["started"]) == (status, True, started)
+    assert document["reason"] == ("" if started else "words")
+    [job] = jobs
     assert (job.number, job.nodes, job.node, job.restarts) == ("17", ("gpu-0", "gpu-1"), "gpu-1", 2)
 
 
@@ -96,8 +96,8 @@ def test_a_job_that_does_not_ask_waits_for_few_imports() -> None:
 
 def test_start_without_settings_cannot_tell(node: pathlib.Path, capsys: Any) -> None:
     (node / "etc/hpcai/beeond.json").unlink()
-    status, told = answer(capsys, "start")
-    assert (status, told["reason"]) == (2, "no /etc/hpcai/beeond.json: role hpcai.azure.beeond writes it")
+    status, document = answer(capsys, "start")
+    assert (status, document["reason"]) == (2, "no /etc/hpcai/beeond.json: role hpcai.azure.beeond writes it")
 
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_UID", "SLURM_NODELIST", "SLURMD_NODENAME"])
@@ -105,28 +105,28 @@ def test_start_without_a_job_is_refused(
     node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, name: str
 ) -> None:
     monkeypatch.delenv(name)
-    status, told = answer(capsys, "start")
+    status, document = answer(capsys, "start")
     assert status == 1
-    assert told["reason"]
+    assert document["reason"]
 
 
-@pytest.mark.parametrize(("left", "status"), [([], 0), (["process 7 cannot be killed"], 1)])
+@pytest.mark.parametrize(("leftovers", "status"), [([], 0), (["process 7 cannot be killed"], 1)])
 def test_stop_tells_what_is_left(
-    node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, left: list[str], status: int
+    node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, leftovers: list[str], status: int
 ) -> None:
     monkeypatch.setattr(sweep, "find_leftovers", lambda *_given: [sweep.Leftover(HELD, False)])
-    monkeypatch.setattr(stopping, "stop", lambda *_given: left)
+    monkeypatch.setattr(stopping, "stop", lambda *_given: leftovers)
     monkeypatch.setattr(stopping, "verify", lambda *_given: [])
-    ended, told = answer(capsys, "stop")
-    assert (ended, told["problems"], told["found"]) == (status, left, True)
+    ended, document = answer(capsys, "stop")
+    assert (ended, document["problems"], document["found"]) == (status, leftovers, True)
 
 
 def test_stop_looks_whether_something_is_left(node: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(sweep, "find_leftovers", lambda *_given: [sweep.Leftover(HELD, False)])
     monkeypatch.setattr(stopping, "stop", lambda *_given: [])
     (node / "scratch/beeond/17").mkdir(parents=True)
-    ended, told = answer(capsys, "stop")
-    assert (ended, told["problems"]) == (1, ["/scratch/beeond/17 is there"])
+    ended, document = answer(capsys, "stop")
+    assert (ended, document["problems"]) == (1, ["/scratch/beeond/17 is there"])
 
 
 def test_sweep_makes_the_folder_of_all_jobs_data_before_a_user_can(
@@ -177,14 +177,14 @@ def test_sweep_tells_what_it_did(
     monkeypatch.setattr(sweep, "find_leftovers", lambda *_given: [])
     monkeypatch.setattr(sweep, "of_dead_jobs", lambda *_given: ([HELD], unsure))
     monkeypatch.setattr(sweep, "clean", lambda *_given: problems)
-    ended, told = answer(capsys, "sweep")
-    assert (ended, told["found"], told["problems"], told["unsure"]) == (status, ["17"], problems, unsure)
+    ended, document = answer(capsys, "sweep")
+    assert (ended, document["found"], document["problems"], document["unsure"]) == (status, ["17"], problems, unsure)
     # For the health check, and no longer than it is so.
-    left = node / "run/hpcai/beeond.left"
-    assert (left.read_text(encoding="utf-8").splitlines() if left.exists() else []) == problems
+    leftovers = node / "run/hpcai/beeond.left"
+    assert (leftovers.read_text(encoding="utf-8").splitlines() if leftovers.exists() else []) == problems
     monkeypatch.setattr(sweep, "clean", lambda *_given: [])
     answer(capsys, "sweep")
-    assert not left.exists()
+    assert not leftovers.exists()
 
 
 def test_only_status_looks_at_another_tree(tmp_path: pathlib.Path, capsys: Any) -> None:

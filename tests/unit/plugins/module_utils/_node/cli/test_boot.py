@@ -35,9 +35,9 @@ class Boot:
     def have(self, *steps: tuple[str, str, bool]) -> None:
         """Have these steps: name, verdict, whether it blocks."""
 
-        def perform(step: Step, _root: Any, _run: Any, check: bool) -> engine.Ran:
+        def perform(step: Step, _root: Any, _run: Any, check: bool) -> engine.StepRun:
             self.checked.append(check)
-            return engine.Ran(step, step.perform(None), 0.25, self.problems)  # type: ignore[arg-type]
+            return engine.StepRun(step, step.perform(None), 0.25, self.problems)  # type: ignore[arg-type]
 
         made = [
             Step(
@@ -58,8 +58,8 @@ class Boot:
     def __call__(self, words: str) -> tuple[int, str, str]:
         """Call it; exit status and both outputs."""
         status = main.main(["boot", *words.split()])
-        said = self.capsys.readouterr()
-        return status, said.out, said.err
+        output = self.capsys.readouterr()
+        return status, output.out, output.err
 
 
 @pytest.fixture
@@ -88,15 +88,15 @@ def test_without_names_only_blocking_steps_make_the_status(
 
 def test_without_names_all_but_join_run_in_their_order(hpcnode: Boot) -> None:
     hpcnode.have(("one", FAIL, True), ("two", PASS, True), ("join", PASS, True))
-    told = json.loads(hpcnode("run --json")[1])
-    assert [step["name"] for step in told["steps"]] == ["one", "two"]
-    assert (told["blocking"], told["check"]) == (["one"], False)
+    document = json.loads(hpcnode("run --json")[1])
+    assert [step["name"] for step in document["steps"]] == ["one", "two"]
+    assert (document["blocking"], document["check"]) == (["one"], False)
 
 
 def test_one_line_says_what_is_the_case_and_what_to_do(hpcnode: Boot) -> None:
     hpcnode.have(("demo", FAIL, True))
-    said = hpcnode("run demo")[1]
-    assert said == "demo: changed: made it\ndemo: fail (0.2 s): demo is so. To do: mend it.\n"
+    output = hpcnode("run demo")[1]
+    assert output == "demo: changed: made it\ndemo: fail (0.2 s): demo is so. To do: mend it.\n"
 
 
 def test_errors_are_errors_in_the_journal_too(hpcnode: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_a_check_says_what_would_be_changed(hpcnode: Boot) -> None:
 def test_what_could_not_be_recorded_is_said_on_stderr(hpcnode: Boot) -> None:
     hpcnode.have(("demo", PASS, True))
     hpcnode.problems = ("/run/hpcai/boot/demo.json cannot be written (No space left on device)",)
-    status, _said, complaint = hpcnode("run demo")
+    status, _output, complaint = hpcnode("run demo")
     assert status == 0
     assert complaint == "hpcnode boot: demo: /run/hpcai/boot/demo.json cannot be written (No space left on device)\n"
 
@@ -144,19 +144,20 @@ def test_what_could_not_be_recorded_is_said_on_stderr(hpcnode: Boot) -> None:
 )
 def test_wrong_usage_is_refused(hpcnode: Boot, words: str, complaint: str) -> None:
     hpcnode.have(("demo", PASS, True))
-    status, _said, told = hpcnode(words)
+    status, _output, message = hpcnode(words)
     assert (status, hpcnode.checked) == (3, [])
-    assert complaint in told
+    assert complaint in message
 
 
-def line(name: str, verdict: str, blocking: bool = True, **facts: Any) -> boot_status.Line:
+def line(name: str, verdict: str, blocking: bool = True, **facts: Any) -> boot_status.StepStatus:
     """What is the case with a step."""
     step = Step(name, f"Does {name}", blocking, 5, lambda _context: Outcome(PASS, ""))
-    return boot_status.Line(step, verdict, f"{name} is so", "mend it" if verdict in (FAIL, UNKNOWN) else "", **facts)
+    action = "mend it" if verdict in (FAIL, UNKNOWN) else ""
+    return boot_status.StepStatus(step, verdict, f"{name} is so", action, **facts)
 
 
 @pytest.mark.parametrize(
-    ("lines", "status", "told"),
+    ("lines", "status", "expected"),
     [
         ([line("a", PASS, seconds=1.25)], 0, "Nothing keeps slurmd from starting; it is active."),
         ([line("a", FAIL)], 1, "slurmd does not start for a: a is so. To do: mend it.\nThen 'systemctl start slurmd'"),
@@ -168,13 +169,13 @@ def line(name: str, verdict: str, blocking: bool = True, **facts: Any) -> boot_s
     ],
 )
 def test_status_tells_what_blocks_and_what_to_do(
-    hpcnode: Boot, monkeypatch: pytest.MonkeyPatch, lines: list[boot_status.Line], status: int, told: str
+    hpcnode: Boot, monkeypatch: pytest.MonkeyPatch, lines: list[boot_status.StepStatus], status: int, expected: str
 ) -> None:
-    monkeypatch.setattr(boot_status, "look", lambda *_given: boot_status.Status(tuple(lines), "active"))
-    code, said, _complaint = hpcnode("status")
-    assert (code, told in said) == (status, True), said
+    monkeypatch.setattr(boot_status, "read_status", lambda *_given: boot_status.Status(tuple(lines), "active"))
+    code, output, _complaint = hpcnode("status")
+    assert (code, expected in output) == (status, True), output
     for each in lines:
-        assert f"{each.step.name}  " in said
+        assert f"{each.step.name}  " in output
     kept = json.loads(hpcnode("status --json")[1])
     assert [step["verdict"] for step in kept["steps"]] == [each.verdict for each in lines]
     assert kept["blocking"] == [each.step.name for each in lines if each.blocks]
@@ -182,7 +183,7 @@ def test_status_tells_what_blocks_and_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("slurmd", "told"),
+    ("slurmd", "expected"),
     [
         ("active", "; it is active.\n"),
         ("inactive", "; it is inactive, and 'systemctl start slurmd' starts it.\n"),
@@ -191,13 +192,13 @@ def test_status_tells_what_blocks_and_what_to_do(
     ],
 )
 def test_status_says_how_to_go_on_where_all_was_mended_by_hand(
-    hpcnode: Boot, monkeypatch: pytest.MonkeyPatch, slurmd: str | None, told: str
+    hpcnode: Boot, monkeypatch: pytest.MonkeyPatch, slurmd: str | None, expected: str
 ) -> None:
-    monkeypatch.setattr(boot_status, "look", lambda *_given: boot_status.Status((line("a", PASS),), slurmd))
-    assert hpcnode("status")[1].endswith(told)
+    monkeypatch.setattr(boot_status, "read_status", lambda *_given: boot_status.Status((line("a", PASS),), slurmd))
+    assert hpcnode("status")[1].endswith(expected)
 
 
 def test_status_of_another_machines_files(hpcnode: Boot, tmp_path: pathlib.Path) -> None:
-    code, said, _complaint = hpcnode(f"status --root {tmp_path}")
+    code, output, _complaint = hpcnode(f"status --root {tmp_path}")
     assert code == 2
-    assert all(name in said for name in catalog.NAMES)
+    assert all(name in output for name in catalog.NAMES)

@@ -74,7 +74,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["watch"], "watch needs a DIR"),
         (["list", "/x"], "list takes no DIR"),
@@ -88,10 +88,10 @@ def run_folder(tmp_path: Path) -> Path:
         (["watch", "/x", "--rank", "3"], "rank 3 of 1 nodes"),
     ],
 )
-def test_refuses_words_that_make_no_sense(call: Call, words: list[str], said: str) -> None:
+def test_refuses_words_that_make_no_sense(call: Call, words: list[str], message: str) -> None:
     status, answer = call(*words)
     assert status == 3
-    assert said in answer["error"]
+    assert message in answer["error"]
 
 
 def test_outside_of_a_job_an_attempt_is_needed_to_publish(call: Call, run_folder: Path) -> None:

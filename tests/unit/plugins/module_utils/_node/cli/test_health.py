@@ -78,7 +78,7 @@ def have(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             )
 
         monkeypatch.setattr(catalog, "NAMES", tuple(answers))
-        monkeypatch.setattr(catalog, "BEFORE_A_JOB", frozenset(answers))
+        monkeypatch.setattr(catalog, "PROLOG_NAMES", frozenset(answers))
         monkeypatch.setattr(health, "NAMES", tuple(answers))
         monkeypatch.setattr(catalog, "load", check)
 
@@ -91,8 +91,8 @@ def hpcnode(capsys: pytest.CaptureFixture[str]) -> Hpcnode:
 
     def call(*words: str) -> tuple[int, str, str]:
         status = main.main(["health", *words])
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        output = capsys.readouterr()
+        return status, output.out, output.err
 
     return call
 
@@ -113,8 +113,8 @@ def test_a_run_answers_with_one_document(
     have: Any, hpcnode: Hpcnode, answers: Any, tier: str, status: int, verdict: str
 ) -> None:
     have(answers)
-    code, said, complained = hpcnode("run", tier, "--json")
-    document = json.loads(said)
+    code, output, complained = hpcnode("run", tier, "--json")
+    document = json.loads(output)
     assert (code, document["status"], document["verdict"], complained) == (status, status, verdict, "")
     assert (document["schema"], document["command"], document["tier"]) == (1, "health", tier)
     assert [check["name"] for check in document["checks"]] == list(answers)
@@ -122,8 +122,8 @@ def test_a_run_answers_with_one_document(
 
 def test_the_document_tells_which_machine_it_is(folder: pathlib.Path, have: Any, hpcnode: Hpcnode) -> None:
     have({"gpu_count": LOST})
-    _code, said, _complained = hpcnode("run", "periodic", "--json")
-    document = json.loads(said)
+    _code, output, _complained = hpcnode("run", "periodic", "--json")
+    document = json.loads(output)
     assert document["node"] == {
         "name": "batch-7",
         "vm_id": "5f3c",
@@ -177,9 +177,9 @@ def test_a_prolog_fails_only_for_what_a_job_must_not_meet(have: Any, hpcnode: Hp
 def test_a_prolog_with_broken_settings_drains_nobody(folder: pathlib.Path, have: Any, hpcnode: Hpcnode) -> None:
     (folder / "etc/hpcai/health.json").write_text("{", encoding="utf-8")
     have({"gpu_count": LOST}, blocks_job=True)
-    code, said, _complained = hpcnode("run", "prolog")
+    code, output, _complained = hpcnode("run", "prolog")
     assert code == 0
-    assert "health.json is no JSON" in said
+    assert "health.json is no JSON" in output
     assert hpcnode("run", "periodic")[0] == 2
 
 
@@ -188,24 +188,24 @@ def test_on_a_size_that_nobody_knows_no_run_is_good(folder: pathlib.Path, hpcnod
     from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import vm_size
 
     have({"vm_size": vm_size.measure})
-    code, said, _complained = hpcnode("run", "periodic")
+    code, output, _complained = hpcnode("run", "periodic")
     assert code == 2
-    assert "VM size 'Standard_NX1' is not known" in said
+    assert "VM size 'Standard_NX1' is not known" in output
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_run_for_people_is_one_line_a_check(have: Any, hpcnode: Hpcnode) -> None:
     have({"gpu_count": LOST, "scratch": GOOD})
-    said = hpcnode("run", "periodic")[1].splitlines()
-    assert len(said) == 3
-    assert said[0].startswith("gpu_count: fail (")
-    assert said[2].startswith("periodic: fail: 2 checks, 1 fail (")
+    output = hpcnode("run", "periodic")[1].splitlines()
+    assert len(output) == 3
+    assert output[0].startswith("gpu_count: fail (")
+    assert output[2].startswith("periodic: fail: 2 checks, 1 fail (")
 
 
 def test_only_some_checks_are_run_and_leave_the_record_alone(folder: pathlib.Path, have: Any, hpcnode: Hpcnode) -> None:
     have({"a": GOOD, "b": LOST, "c": GOOD})
-    said = json.loads(hpcnode("run", "periodic", "--only", "c", "--only", "b", "--json")[1])
-    assert [check["name"] for check in said["checks"]] == ["b", "c"]
+    output = json.loads(hpcnode("run", "periodic", "--only", "c", "--only", "b", "--json")[1])
+    assert [check["name"] for check in output["checks"]] == ["b", "c"]
     assert not (folder / "run/hpcai/health/periodic.json").exists()
     assert hpcnode("run", "periodic", "--only", "b")[0] == 1
 
@@ -220,7 +220,7 @@ def test_the_job_is_that_of_slurm_or_as_told(have: Any, hpcnode: Hpcnode, monkey
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ((), "say what to do"),
         (("run",), "say which tier"),
@@ -236,18 +236,18 @@ def test_the_job_is_that_of_slurm_or_as_told(have: Any, hpcnode: Hpcnode, monkey
         (("run", "prolog", "--root", "/proc"), "works on the running machine only"),
     ],
 )
-def test_words_that_make_no_sense_are_refused(have: Any, hpcnode: Hpcnode, words: Any, told: str) -> None:
+def test_words_that_make_no_sense_are_refused(have: Any, hpcnode: Hpcnode, words: Any, message: str) -> None:
     have({"a": GOOD})
-    code, _said, complained = hpcnode(*words)
+    code, _output, complained = hpcnode(*words)
     assert code == 3
-    assert told in complained
+    assert message in complained
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_check_of_another_tier_is_refused(have: Any, hpcnode: Hpcnode) -> None:
     have({"a": GOOD}, tiers=("deep",))
     assert "a is not in tier prolog" in hpcnode("run", "prolog", "--only", "a")[2]
-    code, _said, complained = hpcnode("run", "prolog")
+    code, _output, complained = hpcnode("run", "prolog")
     assert code == 3
     assert "tier prolog has no checks" in complained
 
@@ -256,10 +256,10 @@ def test_a_check_of_another_tier_is_refused(have: Any, hpcnode: Hpcnode) -> None
 @pytest.mark.parametrize("words", [("list",), ("--list",), ("list", "--tier", "deep"), ("--list", "--tier", "deep")])
 def test_the_checks_are_listed_with_their_limits(have: Any, hpcnode: Hpcnode, words: Any) -> None:
     have({"a": GOOD, "b": GOOD}, thresholds=("gpu_host_bandwidth",))
-    code, said, _complained = hpcnode(*words)
+    code, output, _complained = hpcnode(*words)
     assert code == 0
-    assert "a: Looks at a\n    Measures.\n" in said
-    assert "limit gpu_host_bandwidth: at least 21 GB/s (azurehpc-health-checks, conf/<size>.conf)" in said
+    assert "a: Looks at a\n    Measures.\n" in output
+    assert "limit gpu_host_bandwidth: at least 21 GB/s (azurehpc-health-checks, conf/<size>.conf)" in output
     listed = json.loads(hpcnode(*words, "--json")[1])
     assert [check["name"] for check in listed["checks"]] == ["a", "b"]
     assert listed["vm_size"] == "Standard_ND96asr_v4"
@@ -274,7 +274,7 @@ def test_a_list_of_one_tier_has_no_others(have: Any, hpcnode: Hpcnode) -> None:
 def test_a_list_says_what_cannot_be_used(folder: pathlib.Path, have: Any, hpcnode: Hpcnode) -> None:
     have({"a": GOOD})
     (folder / "etc/hpcai/health.json").write_text('{"schema": 1, "off": ["x"]}', encoding="utf-8")
-    code, _said, complained = hpcnode("list")
+    code, _output, complained = hpcnode("list")
     assert code == 2
     assert "there is no check x" in complained
 
@@ -282,18 +282,18 @@ def test_a_list_says_what_cannot_be_used(folder: pathlib.Path, have: Any, hpcnod
 @pytest.mark.usefixtures("folder")
 def test_the_status_is_that_of_the_last_runs(have: Any, hpcnode: Hpcnode) -> None:
     have({"a": GOOD, "b": LOST})
-    code, said, _complained = hpcnode("status")
-    assert (code, "periodic: it has not run in this boot" in said) == (2, True)
+    code, output, _complained = hpcnode("status")
+    assert (code, "periodic: it has not run in this boot" in output) == (2, True)
     hpcnode("run", "periodic")
-    code, said, _complained = hpcnode("status")
+    code, output, _complained = hpcnode("status")
     assert code == 1
-    assert "periodic: fail at 2" in said
-    assert "    b: fail: 7 of 8 GPUs" in said
-    assert "latched: b: 7 of 8 GPUs" in said
-    assert "    a:" not in said
+    assert "periodic: fail at 2" in output
+    assert "    b: fail: 7 of 8 GPUs" in output
+    assert "latched: b: 7 of 8 GPUs" in output
+    assert "    a:" not in output
     assert hpcnode("status", "prolog")[0] == 2
-    told = json.loads(hpcnode("status", "periodic", "--json")[1])
-    assert (list(told["tiers"]), told["latched"]) == (["periodic"], {"b": ["7 of 8 GPUs"]})
+    document = json.loads(hpcnode("status", "periodic", "--json")[1])
+    assert (list(document["tiers"]), document["latched"]) == (["periodic"], {"b": ["7 of 8 GPUs"]})
     have({"a": GOOD})
     hpcnode("run", "periodic")
     assert hpcnode("status")[0] == 0
@@ -303,8 +303,8 @@ def test_a_record_of_another_boot_is_none(folder: pathlib.Path, have: Any, hpcno
     have({"a": LOST})
     hpcnode("run", "periodic")
     (folder / "proc/sys/kernel/random/boot_id").write_text("another\n", encoding="utf-8")
-    code, said, _complained = hpcnode("status")
-    assert (code, "periodic: it has not run in this boot" in said, "latched" in said) == (2, True, False)
+    code, output, _complained = hpcnode("status")
+    assert (code, "periodic: it has not run in this boot" in output, "latched" in output) == (2, True, False)
 
 
 @pytest.mark.usefixtures("folder")
@@ -314,8 +314,8 @@ def test_what_is_cleared_fails_no_more(have: Any, hpcnode: Hpcnode) -> None:
     have({"a": GOOD, "b": GOOD})
     assert hpcnode("run", "periodic")[0] == 1
     assert hpcnode("clear", "a")[1] == "cleared a: 7 of 8 GPUs\n"
-    said = json.loads(hpcnode("run", "periodic", "--json")[1])
-    assert [check["verdict"] for check in said["checks"]] == ["pass", "fail"]
+    output = json.loads(hpcnode("run", "periodic", "--json")[1])
+    assert [check["verdict"] for check in output["checks"]] == ["pass", "fail"]
     assert hpcnode("clear")[1] == "cleared b: 7 of 8 GPUs\n"
     assert hpcnode("run", "periodic")[0] == 0
     assert hpcnode("clear")[1] == "nothing was latched\n"
@@ -346,7 +346,7 @@ def test_a_record_that_cannot_be_written_is_said_and_no_older_one_is_left(
     record = folder / "run/hpcai/health/periodic.json"
     record.unlink()
     record.mkdir()
-    code, _said, complained = hpcnode("run", "periodic")
+    code, _output, complained = hpcnode("run", "periodic")
     assert code == 0
     assert "the record cannot be written" in complained
 
@@ -358,7 +358,7 @@ def test_a_locked_memory_is_not_cleared_in_silence(
     have({"a": GOOD})
     monkeypatch.setattr(state, "_LOCK_S", 0.0)
     with state.changes(health.Root("/")):
-        code, _said, complained = hpcnode("clear")
+        code, _output, complained = hpcnode("clear")
     assert code == 1
     assert "holds" in complained
 

@@ -51,10 +51,10 @@ def test_run_answers_by_its_exit_status_and_names_the_cause(
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     assert call("run", "prolog")[0] == 0
     node.script("50-gpu", "echo GPU 3 is missing; exit 4")
-    status, told = call("run", "prolog")
-    assert (status, told["job"]) == (1, "17")
-    assert told["reason"] == "hpcai: prolog: 50-gpu: GPU 3 is missing (job 17)"
-    [script] = told["scripts"]
+    status, document = call("run", "prolog")
+    assert (status, document["job"]) == (1, "17")
+    assert document["reason"] == "hpcai: prolog: 50-gpu: GPU 3 is missing (job 17)"
+    [script] = document["scripts"]
     assert (script["name"], script["cause"]) == ("50-gpu", "exit status 4")
 
 
@@ -65,9 +65,10 @@ def test_with_the_health_checks_a_script_that_fails_asks_the_arbiter(
     monkeypatch.setattr(ask, "ask_for_script", partial(ask.ask_for_script, clock=iter(range(0, 900, 60)).__next__))
     node.file("/etc/hpcai/health_report.json", '{"schema": 1}')
     node.script("50-unmount", "echo cannot unmount; exit 4", "epilog")
-    status, told = call("run", "epilog")
-    assert (status, told["reason"]) == (0, None)
-    assert "50-unmount: cannot unmount (job 17): the node stays in scheduling: nobody answered" in told["given_back"]
+    status, document = call("run", "epilog")
+    assert (status, document["reason"]) == (0, None)
+    words = "50-unmount: cannot unmount (job 17): the node stays in scheduling: nobody answered"
+    assert words in document["given_back"]
 
 
 def test_status_tells_of_the_failure_until_a_run_passes(
@@ -76,23 +77,23 @@ def test_status_tells_of_the_failure_until_a_run_passes(
     assert call("status")[0] == 0
     node.script("50-gpu", "exit 4")
     node.run()
-    status, told = call("status")
-    assert (status, told["kinds"]["prolog"]["failure"]["cause"]) == (1, "exit status 4")
+    status, document = call("status")
+    assert (status, document["kinds"]["prolog"]["failure"]["cause"]) == (1, "exit status 4")
     assert main(["job", "status"]) == 1
     shown = capsys.readouterr().out
     assert "hpcai: prolog: 50-gpu: exit status 4 (job 17)" in shown
     assert "/var/log/hpcai/jobs/17.prolog.log" in shown
     node.script("50-gpu", "true")
     node.run()
-    status, told = call("status")
-    assert (status, bool(told["kinds"]["prolog"]["failure"]["passed"])) == (0, True)
+    status, document = call("status")
+    assert (status, bool(document["kinds"]["prolog"]["failure"]["passed"])) == (0, True)
 
 
 def test_status_names_what_the_next_run_will_refuse(node: Node, call: Call) -> None:
     node.script("50-gpu", "true", "epilog", 0o777)
-    status, told = call("status")
+    status, document = call("status")
     assert status == 1
-    assert "writable by others" in told["kinds"]["epilog"]["scripts"][0]["problem"]
+    assert "writable by others" in document["kinds"]["epilog"]["scripts"][0]["problem"]
 
 
 def test_status_cannot_tell_with_settings_that_cannot_be_used(node: Node, call: Call) -> None:
@@ -101,8 +102,8 @@ def test_status_cannot_tell_with_settings_that_cannot_be_used(node: Node, call: 
 
 
 def test_report_with_nothing_to_tell_is_good(node: Node, call: Call) -> None:
-    status, told = call("report")
-    assert (status, told["told"], node.waiting()) == (0, [], [])
+    status, document = call("report")
+    assert (status, document["told"], node.waiting()) == (0, [], [])
 
 
 def test_scratch_is_good_where_none_is_expected(node: Node, call: Call) -> None:
@@ -112,33 +113,33 @@ def test_scratch_is_good_where_none_is_expected(node: Node, call: Call) -> None:
 
 def test_scratch_is_left_to_the_health_checks_where_they_look_at_it(node: Node, call: Call) -> None:
     node.file("/proc/sys/kernel/random/boot_id", "one\n")
-    left = {"boot_id": "one", "details": {"kind": "mount", "mountpoint": "/scratch"}}
-    node.file("/run/hpcai/boot/directories.json", json.dumps(left))
+    record = {"boot_id": "one", "details": {"kind": "mount", "mountpoint": "/scratch"}}
+    node.file("/run/hpcai/boot/directories.json", json.dumps(record))
     bad = (1, {"schema": 1, "command": "job", "status": 1, "problem": "the scratch /scratch is not mounted"})
     assert call("scratch", "--unless-checked") == bad
     node.script("30-health", "true")
     assert call("scratch") == bad, "who asks by hand is told"
-    left_to_it = {"schema": 1, "command": "job", "status": 0, "problem": "", "left_to": "30-health"}
-    assert call("scratch", "--unless-checked") == (0, left_to_it)
+    expected = {"schema": 1, "command": "job", "status": 0, "problem": "", "left_to": "30-health"}
+    assert call("scratch", "--unless-checked") == (0, expected)
 
 
 def test_hosts_writes_the_names_that_slurm_conf_has(node: Node, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu-0")
     monkeypatch.setenv("SLURM_CONF", "/spool/slurm.conf")
     node.file("/etc/hosts", "127.0.0.1 localhost\n")
-    status, told = call("hosts")
-    assert (status, told["problem"]) == (2, "no address of gpu-0 is known")
+    status, document = call("hosts")
+    assert (status, document["problem"]) == (2, "no address of gpu-0 is known")
     node.file("/spool/slurm.conf", "NodeName=gpu-0 NodeAddr=10.0.0.5\n")
     assert call("hosts")[0] == 0
     assert "10.0.0.5 gpu-0\n" in node.path("/etc/hosts").read_text(encoding="utf-8")
     node.file("/etc/hosts", "# BEGIN Slurm nodes, written by hpcnode job hosts\n")
-    status, told = call("hosts")
-    assert (status, "no line after it ends it" in told["problem"]) == (2, True)
+    status, document = call("hosts")
+    assert (status, "no line after it ends it" in document["problem"]) == (2, True)
 
 
 def test_unkillable_has_nothing_to_free_where_no_process_is(call: Call) -> None:
-    status, told = call("unkillable")
-    assert (status, told["freed"]) == (0, [])
+    status, document = call("unkillable")
+    assert (status, document["freed"]) == (0, [])
 
 
 @pytest.mark.parametrize(

@@ -200,9 +200,9 @@ def test_an_empty_text_prints_nothing(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_version_is_told_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Ran(capsys, "--version", answering()).out
-    assert told.split()[0] == "hpcnode"
-    assert Ran(capsys, "--version --json", answering()).json["version"] == told.split()[1]
+    output = Ran(capsys, "--version", answering()).out
+    assert output.split()[0] == "hpcnode"
+    assert Ran(capsys, "--version --json", answering()).json["version"] == output.split()[1]
 
 
 @pytest.mark.parametrize("words", ["--help", "-h", "demo --help", "demo -h"])
@@ -308,10 +308,10 @@ def test_every_command_takes_the_common_options_and_answers_in_json(
     assert set(words) == set(frame.NAMES)
     for name, rest in words.items():
         status = frame.main(["--root", str(tmp_path), name, *rest.split(), "--json"])
-        told = json.loads(capsys.readouterr().out)
-        assert (told["schema"], told["command"], told["status"]) == (1, name, status)
+        document = json.loads(capsys.readouterr().out)
+        assert (document["schema"], document["command"], document["status"]) == (1, name, status)
         assert status in (GOOD, BAD, UNKNOWN)
-        assert "defect" not in told.get("error", "")
+        assert "defect" not in document.get("error", "")
 
 
 @pytest.mark.parametrize("name", frame.NAMES)

@@ -69,8 +69,8 @@ def test_what_is_switched_off_is_detached(settings: pathlib.Path, monkeypatch: p
 @pytest.mark.usefixtures("settings")
 def test_a_kernel_that_does_not_say_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert frame.main(["metadata", "attach", "--json"]) == UNKNOWN
-    told = json.loads(capsys.readouterr().out)
-    assert (told["attached"], told["problem"]) == (None, "no cgroup2 file system is mounted")
+    document = json.loads(capsys.readouterr().out)
+    assert (document["attached"], document["problem"]) == (None, "no cgroup2 file system is mounted")
 
 
 def test_another_root_has_no_kernel(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

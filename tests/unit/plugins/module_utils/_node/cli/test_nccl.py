@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""hpcnode nccl: show, verify and apply, with the exit statuses that are promised."""
+"""hpcnode nccl: show, verify and apply, with the documented exit statuses."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Shell:
     def __call__(self, *words: str) -> tuple[int, str]:
         """Exit status, and what was printed, both outputs together."""
         status = main(["--root", str(self.tree.path), "nccl", *words], (nccl.COMMAND,))
-        said = self.capsys.readouterr()
-        return status, said.out + said.err
+        captured = self.capsys.readouterr()
+        return status, captured.out + captured.err
 
     def data(self, *words: str) -> dict[str, Any]:
         """What ``--json`` prints."""
@@ -135,7 +135,7 @@ def test_verify_finds_a_rewritten_nccl_conf(hpcnode: Shell) -> None:
     ]
 
 
-def test_verify_misses_a_file_that_was_promised(hpcnode: Shell) -> None:
+def test_verify_misses_an_expected_file(hpcnode: Shell) -> None:
     hpcnode.configured()
     (hpcnode.tree.path / "var/lib/hpcai/nccl-topo.xml").unlink()
     status, text = hpcnode("verify")
@@ -158,8 +158,8 @@ def test_verify_of_a_size_without_topology_compares_variables(hpcnode: Shell) ->
 
 def test_shows_no_path_and_no_variable_of_another_size(hpcnode: Shell) -> None:
     hpcnode.configured(topology_path="/opt/nd-a100.xml", settings={"NCCL_DEBUG": "INFO"})
-    for own in ((), ("--vm-size", "nd96asr_v4")):
-        text = hpcnode("show", *own)[1]
+    for words in ((), ("--vm-size", "nd96asr_v4")):
+        text = hpcnode("show", *words)[1]
         assert "NCCL_TOPO_FILE=/opt/nd-a100.xml" in text
         assert "NCCL_DEBUG=INFO" in text
     other = hpcnode("show", "--vm-size", "nd40rs_v2")[1]
@@ -210,8 +210,8 @@ def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
             config.write_text(json.dumps({"schema": 1, **full}, indent=2, sort_keys=True) + "\n")
         monkeypatch.setattr(nccl, "read_config", lambda _root, _name: None if known is None else dict(known))
         status = main(["nccl", "apply"], (nccl.COMMAND,))
-        said = capsys.readouterr()
-        return status, said.out + said.err
+        captured = capsys.readouterr()
+        return status, captured.out + captured.err
 
     return apply
 

@@ -46,18 +46,18 @@ def settings(node: Node, **options: Any) -> None:
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     """What a program is told."""
     main(["scratch", *words, "--json"])
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return told
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
 
 
 def test_up_builds_once_and_says_what_it_did(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scratch", "up"]) == GOOD
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "create a RAID 0 of " + " ".join(f"nvme{n}n1" for n in range(8))
-    assert said[-1].startswith("/scratch is up: 7.7 TB xfs on /dev/md125 of nvme0n1 ")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "create a RAID 0 of " + " ".join(f"nvme{n}n1" for n in range(8))
+    assert lines[-1].startswith("/scratch is up: 7.7 TB xfs on /dev/md125 of nvme0n1 ")
     node.commands.clear()
     assert main(["scratch", "up"]) == GOOD
-    assert capsys.readouterr().out.splitlines() == said[-1:]
+    assert capsys.readouterr().out.splitlines() == lines[-1:]
     assert node.commands == []
 
 
@@ -147,8 +147,8 @@ def test_status_tells_what_there_is_and_what_up_would_do(node: Node, capsys: pyt
 
 def test_down_keeps_what_is_in_it(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     node.ours()
-    told = answer(capsys, "down")
-    assert (told["status"], told["state"]) == (GOOD, "down")
+    document = answer(capsys, "down")
+    assert (document["status"], document["state"]) == (GOOD, "down")
     assert node.commands == ["umount /scratch", "mdadm --stop /dev/md127"]
     assert answer(capsys, "down")["changed"] is False
 

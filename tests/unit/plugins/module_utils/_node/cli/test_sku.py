@@ -153,9 +153,9 @@ def test_the_exit_status_tells_good_from_unknown_and_wrong_usage(
     root: pathlib.Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], status: int
 ) -> None:
     assert main(["sku", "--root", str(root), *words]) == status
-    told = capsys.readouterr()
-    assert bool(told.out) is (status == 0)
-    assert told.err.count("\n") == (1 if status else 0)
+    captured = capsys.readouterr()
+    assert bool(captured.out) is (status == 0)
+    assert captured.err.count("\n") == (1 if status else 0)
 
 
 def test_a_size_and_all_make_no_sense_together(root: pathlib.Path) -> None:

@@ -40,5 +40,5 @@ def test_it_lists_complete_dumps_oldest_first(tmp_path: pathlib.Path, capsys: py
         (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     (tmp_path / "dumps/.partial-hpcai-20261122T030000Z").mkdir()
     assert call("list", "--json", "--root", str(tmp_path), "--to", str(tmp_path / "dumps")) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [one["made_at"][11:13] for one in told["dumps"]] == ["01", "02"]
+    document = json.loads(capsys.readouterr().out)
+    assert [one["made_at"][11:13] for one in document["dumps"]] == ["01", "02"]

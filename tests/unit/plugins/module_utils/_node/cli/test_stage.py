@@ -18,7 +18,7 @@ SOURCE = "https://a.blob.core.windows.net/data"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("run --source x", "run needs --target"),
         ("run --target /t", "run needs --source"),
@@ -41,13 +41,13 @@ SOURCE = "https://a.blob.core.windows.net/data"
     ],
 )
 def test_refuses_what_makes_no_sense(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str, said: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str, message: str
 ) -> None:
     for name in ("SLURM_JOB_NUM_NODES", "SLURM_STEP_NUM_NODES"):
         monkeypatch.delenv(name, raising=False)
     assert frame.main(["stage", *words.split()]) == USAGE
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert "Secret" not in error
 
 

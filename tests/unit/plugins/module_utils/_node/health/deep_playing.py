@@ -17,7 +17,7 @@ from stand_ins.sized_machine import SizedMachine
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health import deep
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
-Said = tuple[int, str, str]
+Output = tuple[int, str, str]
 """Exit status and both outputs."""
 
 
@@ -30,7 +30,7 @@ class Tool:
     :ivar environments: the variables each was given.
     """
 
-    answer: str | Said | Callable[[list[str]], str | Said]
+    answer: str | Output | Callable[[list[str]], str | Output]
     commands: list[list[str]] = field(default_factory=list)
     environments: list[dict[str, str]] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
@@ -50,8 +50,8 @@ class Tool:
             self.commands.append(words)
             self.environments.append(environment)
             self.limits.append(limit)
-        said = self.answer(words) if callable(self.answer) else self.answer
-        rc, stdout, stderr = (0, said, "") if isinstance(said, str) else said
+        output = self.answer(words) if callable(self.answer) else self.answer
+        rc, stdout, stderr = (0, output, "") if isinstance(output, str) else output
         return Result(tuple(command), rc, stdout, stderr)
 
 

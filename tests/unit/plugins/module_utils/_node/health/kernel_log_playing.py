@@ -80,7 +80,7 @@ class PlayedLog:
 
 def entry(stamp: int, text: str, **also: Any) -> str:
     """What the journal tells of a record of this stamp; journald notes it a little later."""
-    told = {
+    fields = {
         "__REALTIME_TIMESTAMP": str(int(BOOTED * 1e6) + stamp + 300),
         "__MONOTONIC_TIMESTAMP": str(stamp + 300),
         "_SOURCE_MONOTONIC_TIMESTAMP": str(stamp),
@@ -89,4 +89,4 @@ def entry(stamp: int, text: str, **also: Any) -> str:
         "MESSAGE": text,
         **also,
     }
-    return json.dumps(told)
+    return json.dumps(fields)

@@ -72,8 +72,8 @@ def answering(table: Mapping[str, str | tuple[int, str]]) -> Run:
         words = " ".join(command)
         for beginning, answer in table.items():
             if words == beginning or words.startswith(f"{beginning} "):
-                rc, said = (0, answer) if isinstance(answer, str) else answer
-                return Result(tuple(command), rc, said if rc == 0 else "", said if rc else "")
+                rc, output = (0, answer) if isinstance(answer, str) else answer
+                return Result(tuple(command), rc, output if rc == 0 else "", output if rc else "")
         return no_run(command)
 
     return run

@@ -45,8 +45,8 @@ def kinds_missing(file: pathlib.Path, check: str = "") -> list[str]:
     """
     tree = ast.parse(file.read_text(encoding="utf-8")) if file.exists() else ast.Module([], [])
     names = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    wanted = {kind: kind.replace("test_", f"test_{check}_") if check else kind for kind in KINDS}
-    return [kind for kind in KINDS if not any(name.startswith(wanted[kind]) for name in names)]
+    expected = {kind: kind.replace("test_", f"test_{check}_") if check else kind for kind in KINDS}
+    return [kind for kind in KINDS if not any(name.startswith(expected[kind]) for name in names)]
 
 
 def checks_in(file: pathlib.Path) -> list[str]:
@@ -65,8 +65,8 @@ def test_each_check_of_a_file_is_in_the_catalogue() -> None:
 
 
 def test_the_checks_before_a_job_are_those_of_the_tier_prolog() -> None:
-    assert {check.name for check in CHECKS if PROLOG in check.tiers} == catalog.BEFORE_A_JOB
-    assert {check.name for check in catalog.chosen(PROLOG)} == catalog.BEFORE_A_JOB
+    assert {check.name for check in CHECKS if PROLOG in check.tiers} == catalog.PROLOG_NAMES
+    assert {check.name for check in catalog.select_checks(PROLOG)} == catalog.PROLOG_NAMES
 
 
 def test_a_prolog_loads_only_files_with_a_check_of_its_own(tmp_path: pathlib.Path) -> None:
@@ -79,14 +79,14 @@ def test_a_prolog_loads_only_files_with_a_check_of_its_own(tmp_path: pathlib.Pat
         "from _node.health import catalog, engine\n"
         "from _node.machine.root import Root\n"
         "assert engine.machine_of(Root(sys.argv[2]), None).settings.off == ('cpu',)\n"
-        "catalog.chosen('prolog')\n"
+        "catalog.select_checks('prolog')\n"
         "print(*(name for name in sys.modules if name.startswith('_node.health.checks.')))\n"
     )
     argv = [sys.executable, "-I", "-c", program, str(REPOSITORY / "plugins/module_utils"), str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    wanted = {file for check, file in catalog.CATALOGUE if check in catalog.BEFORE_A_JOB}
-    assert {name.rpartition(".")[2] for name in done.stdout.split()} == wanted
-    assert len(wanted) < len(set(dict(catalog.CATALOGUE).values()))
+    expected = {file for check, file in catalog.CATALOGUE if check in catalog.PROLOG_NAMES}
+    assert {name.rpartition(".")[2] for name in done.stdout.split()} == expected
+    assert len(expected) < len(set(dict(catalog.CATALOGUE).values()))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
@@ -165,10 +165,10 @@ def options_asked(module: ModuleType, check: str = "check") -> set[str]:
 def test_a_manifest_names_the_options_that_are_read_and_no_others(check: Check) -> None:
     """A site that sets one which nobody reads would believe that it counts."""
     module = importlib.import_module(check.measure.__module__)
-    own = options_asked(module, check.name.upper())
+    asked = options_asked(module, check.name.upper())
     of_helpers = {name for helper in (deep, nccl) for name in options_asked(helper)}
     assert of_helpers == {"while_busy", "program", "size"}
-    assert own <= set(check.options) <= own | of_helpers
+    assert asked <= set(check.options) <= asked | of_helpers
 
 
 def test_only_the_three_kinds_keep_a_job_or_slurmd_from_starting() -> None:
@@ -181,10 +181,10 @@ def test_only_the_three_kinds_keep_a_job_or_slurmd_from_starting() -> None:
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_each_tier_has_checks_in_the_order_of_the_catalogue(tier: str) -> None:
-    chosen = [check.name for check in catalog.chosen(tier)]
+    chosen = [check.name for check in catalog.select_checks(tier)]
     assert chosen == [name for name in catalog.NAMES if name in chosen]
     assert len(chosen) > 1
-    assert [check.name for check in catalog.chosen(tier, chosen[:1:-1])] == chosen[2:]
+    assert [check.name for check in catalog.select_checks(tier, chosen[:1:-1])] == chosen[2:]
 
 
 def test_a_deep_check_is_in_no_other_tier() -> None:
@@ -195,12 +195,12 @@ def test_a_deep_check_is_in_no_other_tier() -> None:
 def test_zero_checks_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "NAMES", ())
     with pytest.raises(catalog.NoSuchCheck, match="tier prolog has no checks: this hpcnode is not whole"):
-        catalog.chosen(PROLOG)
+        catalog.select_checks(PROLOG)
 
 
 def test_a_name_that_is_no_check_is_refused_with_those_that_are() -> None:
     with pytest.raises(catalog.NoSuchCheck, match=r"there is no check gpu_cont: there are vm_size.*gpu_count"):
-        catalog.chosen(PROLOG, ["gpu_count", "gpu_cont"])
+        catalog.select_checks(PROLOG, ["gpu_count", "gpu_cont"])
 
 
 def test_ansible_packs_every_check() -> None:

@@ -20,12 +20,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     FAIL,
     UNKNOWN,
     WARN,
-    CannotTell,
+    CannotMeasure,
     Finding,
     Reading,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import dcgm, gemm, nccl
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.deep import compared, outliers
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.deep import limit_findings, outliers
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku.types import Threshold
 
@@ -45,7 +45,7 @@ def disturbed(tree: MachineTree, **options: object) -> str:
     """Whom it would disturb, in words; nothing where it may go on."""
     try:
         deep.must_be_idle(context(tree, options={"gemm": options}), gemm.GEMM)
-    except CannotTell as error:
+    except CannotMeasure as error:
         return str(error)
     return ""
 
@@ -89,28 +89,28 @@ def ended(rc: int = 0, stdout: str = "", stderr: str = "") -> Result:
 
 def test_the_sites_program_goes_before_one_that_is_found(tmp_path: pathlib.Path) -> None:
     tree = MachineTree(tmp_path)
-    assert deep.program_of(context(tree), nccl.NCCL_ALLREDUCE, "tool") is None
+    assert deep.find_program(context(tree), nccl.NCCL_ALLREDUCE, "tool") is None
     tree.write("/usr/bin/tool", "")
-    assert deep.program_of(context(tree), nccl.NCCL_ALLREDUCE, "tool") == "/usr/bin/tool"
+    assert deep.find_program(context(tree), nccl.NCCL_ALLREDUCE, "tool") == "/usr/bin/tool"
     tree.write("/opt/tool/tool", "")
-    assert deep.program_of(context(tree), nccl.NCCL_ALLREDUCE, "tool", ("/opt/tool",)) == "/opt/tool/tool"
+    assert deep.find_program(context(tree), nccl.NCCL_ALLREDUCE, "tool", ("/opt/tool",)) == "/opt/tool/tool"
     given = context(tree, options={"dcgm": {"program": "/site/tool"}})
-    assert deep.program_of(given, dcgm.DCGM, "tool") == "/site/tool"
-    assert deep.program_of(given, nccl.NCCL_ALLREDUCE, "tool") == "/usr/bin/tool"
+    assert deep.find_program(given, dcgm.DCGM, "tool") == "/site/tool"
+    assert deep.find_program(given, nccl.NCCL_ALLREDUCE, "tool") == "/usr/bin/tool"
 
 
 @pytest.mark.parametrize(("source", "words"), [("", "tool is not"), ("a package", r"tool \(a package\) is not")])
 def test_what_is_needed_and_not_there_is_told_with_its_source(tmp_path: pathlib.Path, source: str, words: str) -> None:
-    with pytest.raises(CannotTell, match=f"^{words} installed"):
-        deep.needed(context(tmp_path), nccl.NCCL_ALLREDUCE, "tool", (), source)
+    with pytest.raises(CannotMeasure, match=f"^{words} installed"):
+        deep.required_program(context(tmp_path), nccl.NCCL_ALLREDUCE, "tool", (), source)
     MachineTree(tmp_path).write("/usr/bin/tool", "")
-    assert deep.needed(context(tmp_path), nccl.NCCL_ALLREDUCE, "tool", (), source) == "/usr/bin/tool"
+    assert deep.required_program(context(tmp_path), nccl.NCCL_ALLREDUCE, "tool", (), source) == "/usr/bin/tool"
 
 
 def test_a_tool_is_run_with_a_limit_and_its_environment() -> None:
     tool = Tool("done")
-    assert deep.call(context(run=tool), ["tool", "-x"], 3.5).stdout == "done"
-    deep.call(context(run=tool), ["tool"], 4, {"B": "2", "A": "1"})
+    assert deep.run_tool(context(run=tool), ["tool", "-x"], 3.5).stdout == "done"
+    deep.run_tool(context(run=tool), ["tool"], 4, {"B": "2", "A": "1"})
     assert tool.commands == [["tool", "-x"], ["tool"]]
     assert tool.environments == [{}, {"A": "1", "B": "2"}]
     assert tool.limits == [3.5, 4.0]
@@ -122,7 +122,7 @@ def test_silence_is_a_failure_the_second_time_running(device: str, whose: str, r
     given = context()
 
     def refused(rc: int) -> Finding | None:
-        return deep.refusal(given, ended(rc), "tool", 3, device)
+        return deep.run_problem(given, ended(rc), "tool", 3, device)
 
     once, twice = refused(rc), refused(rc)
     assert once
@@ -139,7 +139,7 @@ def test_silence_is_a_failure_the_second_time_running(device: str, whose: str, r
 
 def test_who_was_never_silent_is_not_written_down() -> None:
     given = context()
-    deep.answered(given, "tool")
+    deep.clear_timeout(given, "tool")
     assert given.history.changed == {}
 
 
@@ -157,7 +157,7 @@ def test_who_was_never_silent_is_not_written_down() -> None:
 def test_a_crash_is_the_devices_fault_and_a_tool_that_cannot_run_is_not(
     result: Result, verdict: str, words: str
 ) -> None:
-    finding = deep.refusal(context(), result, "tool", 3)
+    finding = deep.run_problem(context(), result, "tool", 3)
     assert finding
     assert (finding.verdict, finding.summary[: len(words)]) == (verdict, words)
 
@@ -175,12 +175,12 @@ def test_the_gpus_are_nvidias_and_have_cpus_near_them(tmp_path: pathlib.Path) ->
 
 
 def test_without_a_gpu_nothing_can_be_measured(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(CannotTell, match="PCI has no NVIDIA GPU"):
+    with pytest.raises(CannotMeasure, match="PCI has no NVIDIA GPU"):
         deep.present_gpus(context(MachineTree(tmp_path)))
 
 
 def test_what_was_measured_comes_back() -> None:
-    assert deep.ask_gpu(context(), "the rate", 20, lambda: {"rate": 7}) == ({"rate": 7}, None)
+    assert deep.measure_gpu(context(), "the rate", 20, lambda: {"rate": 7}) == ({"rate": 7}, None)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_was_measured_comes_back() -> None:
 )
 @pytest.mark.parametrize(("device", "where"), [("", ""), ("gpu0", " on gpu0")])
 def test_an_error_of_the_hardware_fails(error: str, verdict: str, has_hint: bool, device: str, where: str) -> None:
-    answer, finding = deep.ask_gpu(context(), "the rate", 20, lambda: {"error": error, "words": "so"}, device)
+    answer, finding = deep.measure_gpu(context(), "the rate", 20, lambda: {"error": error, "words": "so"}, device)
     assert answer == {}
     assert finding
     assert (finding.verdict, bool(finding.hint)) == (verdict, has_hint)
@@ -205,13 +205,13 @@ def test_who_dies_or_is_silent_says_nothing_of_the_gpu() -> None:
         return {}
 
     given = context()
-    assert [one and one.verdict for one in (deep.ask_gpu(given, "the rate", 20, dies)[1],)] == [UNKNOWN]
-    assert [one and one.verdict for _answer, one in (deep.ask_gpu(given, "x", 0.1, hangs) for _n in "12")] == [
+    assert [one and one.verdict for one in (deep.measure_gpu(given, "the rate", 20, dies)[1],)] == [UNKNOWN]
+    assert [one and one.verdict for _answer, one in (deep.measure_gpu(given, "x", 0.1, hangs) for _n in "12")] == [
         UNKNOWN,
         FAIL,
     ]
-    deep.ask_gpu(given, "x", 20, dict)
-    assert [one and one.verdict for one in (deep.ask_gpu(given, "x", 0.1, hangs)[1],)] == [UNKNOWN]
+    deep.measure_gpu(given, "x", 20, dict)
+    assert [one and one.verdict for one in (deep.measure_gpu(given, "x", 0.1, hangs)[1],)] == [UNKNOWN]
 
 
 LEAST = Threshold(100.0, "GB/s", "site", warn=105.0)
@@ -240,19 +240,19 @@ def readings(*values: float, at_most: bool = False) -> list[Reading]:
     ],
 )
 def test_a_value_at_its_limit_does_not_miss_it(threshold: Threshold | None, value: float, verdicts: list[str]) -> None:
-    assert [one.verdict for one in compared(readings(value), threshold, "the rate", "pray")] == verdicts
+    assert [one.verdict for one in limit_findings(readings(value), threshold, "the rate", "pray")] == verdicts
 
 
 def test_without_a_margin_nothing_is_near() -> None:
-    assert compared(readings(100.0), Threshold(100.0, "GB/s", "site"), "the rate", "pray") == []
+    assert limit_findings(readings(100.0), Threshold(100.0, "GB/s", "site"), "the rate", "pray") == []
 
 
 def test_the_words_tell_device_value_and_limit() -> None:
-    (finding,) = compared(readings(99.0), LEAST, "the rate", "pray")
+    (finding,) = limit_findings(readings(99.0), LEAST, "the rate", "pray")
     assert (finding.summary, finding.hint) == ("the rate of gpu0 is 99 GB/s, and should be at least 100", "pray")
-    (finding,) = compared([Reading("wait", 101.0, "us")], MOST, "the wait", "pray")
+    (finding,) = limit_findings([Reading("wait", 101.0, "us")], MOST, "the wait", "pray")
     assert finding.summary == "the wait is 101 us, and should be at most 100"
-    (finding,) = compared(readings(101.0), LEAST, "the rate", "pray")
+    (finding,) = limit_findings(readings(101.0), LEAST, "the rate", "pray")
     assert finding.summary == "the rate of gpu0 is 101 GB/s, near the limit of 100"
 
 

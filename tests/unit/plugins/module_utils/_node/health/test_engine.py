@@ -29,7 +29,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     UNKNOWN,
     WARN,
     Answer,
-    CannotTell,
+    CannotMeasure,
     Context,
     Finding,
     Reading,
@@ -82,7 +82,7 @@ def test_what_is_no_number_has_measured_nothing(node: Any, make_check: Any, valu
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (CannotTell("no file there"), "no file there"),
+        (CannotMeasure("no file there"), "no file there"),
         (ConfigError("health.json\nis no JSON"), "health.json is no JSON"),
         (CommandFailed("mdadm failed"), "mdadm failed"),
         (PermissionError(13, "Permission denied", "/dev/kmsg"), "/dev/kmsg"),
@@ -136,7 +136,7 @@ def test_a_missing_tool_is_unknown_and_a_broken_driver_fails(
     assert result.action == ("reboot" if verdict == FAIL else "observe")
 
 
-def test_a_broken_driver_says_nothing_where_no_gpus_are_promised(node: Any, make_check: Any) -> None:
+def test_a_broken_driver_says_nothing_where_no_gpus_are_expected(node: Any, make_check: Any) -> None:
     node.unsized = True
     assert node.one(make_check(raising(GpuError("driver_not_loaded", "x")))).verdict == UNKNOWN
 
@@ -231,7 +231,7 @@ def test_a_failure_may_be_a_warning_only(node: Any, make_check: Any) -> None:
     done = node.tier(make_check(BAD), make_check(BAD, "other"))
     assert [one.verdict for one in done.results] == [WARN, FAIL]
     assert "warn_only" in done.results[0].hint
-    unknown = make_check(raising(CannotTell("x")))
+    unknown = make_check(raising(CannotMeasure("x")))
     assert node.one(unknown).verdict == UNKNOWN
 
 
@@ -296,7 +296,7 @@ def test_only_a_failing_check_of_the_three_kinds_blocks_a_job(node: Any, make_ch
     blocking = make_check(BAD, blocks_job=True)
     assert node.tier(make_check(GOOD), blocking, tier=PROLOG).blocks_job
     assert not node.tier(make_check(BAD), tier=PROLOG).blocks_job
-    unknown = make_check(raising(CannotTell("x")), blocks_job=True)
+    unknown = make_check(raising(CannotMeasure("x")), blocks_job=True)
     assert not node.tier(unknown, tier=PROLOG).blocks_job
 
 
@@ -340,9 +340,9 @@ def test_who_is_told_to_end_leaves_nothing_running(node: Any) -> None:
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=20)
-    left = [one for one in pathlib.Path("/proc").glob("[0-9]*/cmdline") if PAUSE.encode() in _bytes(one)]
+    running = [one for one in pathlib.Path("/proc").glob("[0-9]*/cmdline") if PAUSE.encode() in _bytes(one)]
     assert process.returncode != 0
-    assert left == []
+    assert running == []
 
 
 def _bytes(path: pathlib.Path) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.gpus import PATIENCE_S, Gpus
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.gpus import CHECK_LIMIT_S, Gpus
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError, GpuHealth, NvLinks
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
@@ -136,4 +136,4 @@ def test_another_machines_files_have_no_driver() -> None:
 
 def test_a_check_has_the_time_for_a_driver_that_is_silent_twice() -> None:
     # Twice the limit, and what it takes to give up a child that cannot be killed.
-    assert 2 * (Gpus(Root("/")).limit_s + 0.1 + 3) < PATIENCE_S
+    assert 2 * (Gpus(Root("/")).limit_s + 0.1 + 3) < CHECK_LIMIT_S

@@ -46,8 +46,8 @@ def test_the_order_of_the_worst(order: tuple[str, ...]) -> None:
 
 def test_what_is_as_it_should_be_says_so() -> None:
     assert (judged().verdict, judged().summary, judged().details) == (PASS, "fine", {})
-    quiet = judge(CHECK, Answer(readings=(Reading("n", 1),)), Settings(), details={"size": 8})
-    assert (quiet.verdict, quiet.summary, quiet.details) == (PASS, "as it should be", {"size": 8})
+    passed = judge(CHECK, Answer(readings=(Reading("n", 1),)), Settings(), details={"size": 8})
+    assert (passed.verdict, passed.summary, passed.details) == (PASS, "as it should be", {"size": 8})
 
 
 def test_of_nothing_there_is_no_worst() -> None:

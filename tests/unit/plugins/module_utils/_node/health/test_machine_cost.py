@@ -30,7 +30,7 @@ def test_at_most_two_programs_are_started_before_a_job(tmp_path: Path) -> None:
         started.append(" ".join(command))
         return Result(tuple(command), 1, "", "")
 
-    looked_at = [check for check in catalog.chosen(PROLOG) if not check.name.startswith(OF_GPUS_AND_LOGS)]
+    looked_at = [check for check in catalog.select_checks(PROLOG) if not check.name.startswith(OF_GPUS_AND_LOGS)]
     names = {check.name for check in looked_at}
     assert {"ib_ports", "ib_rate", "scratch", "services"} <= names
     for check in looked_at:

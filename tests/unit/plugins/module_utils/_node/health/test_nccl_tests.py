@@ -45,17 +45,17 @@ def test_nothing_measured_is_nothing(text: str) -> None:
 
 
 def test_an_average_without_a_row_and_rows_without_an_end_are_nothing() -> None:
-    whole = recorded("all_reduce_perf.txt")
+    output = recorded("all_reduce_perf.txt")
     assert parse("# Avg bus bandwidth    : 228.1 \n").bus_bandwidth is None
-    assert parse(whole.split("# Out of bounds")[0]).bus_bandwidth is None
-    assert parse(whole.replace("232.824", "0")).bus_bandwidth is None
+    assert parse(output.split("# Out of bounds")[0]).bus_bandwidth is None
+    assert parse(output.replace("232.824", "0")).bus_bandwidth is None
 
 
 def test_wrong_elements_are_counted_in_rows_and_in_the_end() -> None:
-    whole = recorded("all_reduce_perf.txt")
-    assert parse(whole.replace("232.81      0", "232.81      7")).wrong == 7
-    assert parse(whole.replace("values : 0 OK", "values : 3 FAILED")).wrong == 3
-    unchecked = parse(whole.replace("232.84      0", "232.84    N/A").replace("232.81      0", "232.81    N/A"))
+    output = recorded("all_reduce_perf.txt")
+    assert parse(output.replace("232.81      0", "232.81      7")).wrong == 7
+    assert parse(output.replace("values : 0 OK", "values : 3 FAILED")).wrong == 3
+    unchecked = parse(output.replace("232.84      0", "232.84    N/A").replace("232.81      0", "232.81    N/A"))
     assert (unchecked.wrong, unchecked.validated) == (0, False)
 
 

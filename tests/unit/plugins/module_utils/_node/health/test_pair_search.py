@@ -13,12 +13,12 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.pair import FAIL, PASS, UNKNOWN
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.pair_search import (
     MPIRUN,
-    Wanted,
+    RunOptions,
     command,
     in_words,
-    left_out,
     search,
     trial,
+    unavailable_nodes,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hostlist import expand
@@ -118,8 +118,8 @@ def test_a_run_that_did_not_come_about_says_nothing(rc: int, stdout: str, stderr
 
 
 def test_a_run_that_waited_for_its_nodes_and_hung_then_fails() -> None:
-    said = "srun: job 7 queued and waiting for resources\nsrun: job 7 has been allocated resources\n"
-    assert trial(PAIR, 124, "", said, 1.0).verdict == FAIL
+    stderr = "srun: job 7 queued and waiting for resources\nsrun: job 7 has been allocated resources\n"
+    assert trial(PAIR, 124, "", stderr, 1.0).verdict == FAIL
 
 
 def test_a_program_without_mpi_has_not_left_its_node() -> None:
@@ -128,7 +128,7 @@ def test_a_program_without_mpi_has_not_left_its_node() -> None:
     assert (alone.verdict, alone.why) == (UNKNOWN, "it ran on 8 GPUs: was it built with MPI?")
 
 
-WANTED = Wanted(8, at_least=175.0, srun=("--partition=hpc",))
+OPTIONS = RunOptions(8, at_least=175.0, srun=("--partition=hpc",))
 
 
 def printed(rate: float) -> str:
@@ -150,7 +150,7 @@ class Cluster:
     def run(self, words: Sequence[str], seconds: float) -> Result:
         """Stand in for the runner."""
         # The run's own limit comes first, so that srun can clean up.
-        assert seconds > WANTED.seconds
+        assert seconds > OPTIONS.seconds
         self.words = list(words)
         names = expand(next(word for word in words if word.startswith("--nodelist=")).partition("=")[2])
         self.ran.append(names)
@@ -172,7 +172,7 @@ def names(count: int) -> list[str]:
 )
 def test_finds_the_bad_nodes(count: int, culprits: tuple[int, ...]) -> None:
     played = Cluster(bad=[f"compute-{number}" for number in culprits])
-    found = search(names(count), WANTED, played.run)
+    found = search(names(count), OPTIONS, played.run)
     assert set(found.step.bad) == played.bad
     assert set(found.step.good) == {*names(count)} - played.bad
     assert found.rounds <= 6
@@ -180,13 +180,13 @@ def test_finds_the_bad_nodes(count: int, culprits: tuple[int, ...]) -> None:
 
 def test_the_sites_options_go_to_srun() -> None:
     played = Cluster()
-    search(names(2), WANTED, played.run)
+    search(names(2), OPTIONS, played.run)
     assert played.words.index("srun") < played.words.index("--partition=hpc") < played.words.index("env")
 
 
 def test_where_all_pairs_work_all_nodes_are_tried_together() -> None:
     played = Cluster()
-    found = search(names(6), WANTED, played.run)
+    found = search(names(6), OPTIONS, played.run)
     assert sorted(played.ran[-1]) == names(6)
     assert (found.step.bad, found.step.unclear) == ((), ())
     assert found.step.words == "all nodes work with each other"
@@ -194,27 +194,27 @@ def test_where_all_pairs_work_all_nodes_are_tried_together() -> None:
 
 def test_finds_the_bad_link_of_a_great_group() -> None:
     link = frozenset({"compute-1", "compute-6"})
-    found = search(names(8), WANTED, Cluster(links=[link]).run)
+    found = search(names(8), OPTIONS, Cluster(links=[link]).run)
     assert [frozenset(pair) for pair in found.step.links] == [link]
     assert found.step.bad == ()
 
 
 def test_two_nodes_are_tried_once() -> None:
     played = Cluster()
-    search(names(2), WANTED, played.run)
+    search(names(2), OPTIONS, played.run)
     assert len(played.ran) == 1
 
 
 def test_runs_that_never_start_end_the_search_and_blame_nobody() -> None:
-    found = search(names(4), WANTED, Cluster(never=True).run)
+    found = search(names(4), OPTIONS, Cluster(never=True).run)
     assert found.step.bad == ()
     assert set(found.step.unclear) == {*names(4)}
 
 
 def test_the_limit_of_two_nodes_is_none_of_a_group() -> None:
-    found = search(names(4), WANTED, lambda words, _seconds: Result(tuple(words), 0, printed(180.0), ""))
+    found = search(names(4), OPTIONS, lambda words, _seconds: Result(tuple(words), 0, printed(180.0), ""))
     assert found.step.bad == ()
-    slow = Wanted(8, at_least=175.0)
+    slow = RunOptions(8, at_least=175.0)
 
     def in_a_group(words: Sequence[str], _seconds: float) -> Result:
         return Result(tuple(words), 0, printed(180.0 if "--nodes=2" in words else 90.0), "")
@@ -223,9 +223,9 @@ def test_the_limit_of_two_nodes_is_none_of_a_group() -> None:
 
 
 def test_a_run_is_told_in_one_line() -> None:
-    slow = search(names(2), WANTED, Cluster(bad=["compute-0"]).run).trials[0]
+    slow = search(names(2), OPTIONS, Cluster(bad=["compute-0"]).run).trials[0]
     assert in_words(slow) == "compute-[0-1]: fail, 80 GB/s, and should be at least 175"
-    assert in_words(search(names(2), WANTED, Cluster().run).trials[0]) == "compute-[0-1]: pass, 187.3 GB/s"
+    assert in_words(search(names(2), OPTIONS, Cluster().run).trials[0]) == "compute-[0-1]: pass, 187.3 GB/s"
 
 
 def test_nodes_with_jobs_or_out_of_scheduling_are_left_out() -> None:
@@ -238,7 +238,7 @@ def test_nodes_with_jobs_or_out_of_scheduling_are_left_out() -> None:
         "n-6": NodeState("n-6", ("IDLE",), ""),
     }
     jobs = [Job("4711", "alice", "RUNNING", ("n-1", "n-6"))]
-    assert left_out(known, jobs, [f"n-{number}" for number in range(7)]) == {
+    assert unavailable_nodes(known, jobs, [f"n-{number}" for number in range(7)]) == {
         "n-1": "jobs are there: 4711 (alice, running)",
         "n-2": "it is IDLE+DRAIN (bad fan), so nothing starts there",
         "n-3": "it is IDLE+NOT_RESPONDING, so nothing starts there",

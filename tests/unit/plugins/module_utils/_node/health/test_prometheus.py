@@ -146,11 +146,11 @@ def test_the_files_of_two_tiers_describe_their_metrics_alike(document: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("number", "told"), [(float("inf"), "+Inf"), (float("nan"), "NaN"), (2.0, "2"), (0.25, "0.25")]
+    ("number", "written_as"), [(float("inf"), "+Inf"), (float("nan"), "NaN"), (2.0, "2"), (0.25, "0.25")]
 )
-def test_numbers_are_written_as_prometheus_reads_them(document: dict[str, Any], number: float, told: str) -> None:
+def test_numbers_are_written_as_prometheus_reads_them(document: dict[str, Any], number: float, written_as: str) -> None:
     document["seconds"] = number
-    assert f'run_seconds{{tier="periodic"}} {told}\n' in prometheus.as_text(document)
+    assert f'run_seconds{{tier="periodic"}} {written_as}\n' in prometheus.as_text(document)
 
 
 def test_without_a_folder_no_file_is_written(node: Any) -> None:
@@ -284,24 +284,24 @@ def test_an_nd_node_writes_at_most_800_series() -> None:
 @pytest.mark.parametrize("verdict", ["pass", "fail", "unknown", "skip"])
 def test_the_verdict_of_each_check_in_each_tier_is_written(verdict: str) -> None:
     written = {labels for name, labels in series(verdict) if name == "hpcai_health_check_verdict"}
-    wanted = {
+    expected = {
         frozenset({("tier", tier), ("check", name), ("verdict", verdict)})
         for name in NAMES
         for tier in load(name).tiers
     }
-    assert written == wanted
+    assert written == expected
 
 
 def test_each_reading_and_limit_is_written_once() -> None:
     found = [dict(labels) for name, labels in series() if name == "hpcai_health_reading"]
     written = [(one["check"], one["name"], one["device"]) for one in found]
-    wanted = [
+    expected = [
         (check, name, device)
         for check, names in NUMBERS.items()
         for name, (devices, _has_limit) in names.items()
         for device in devices
     ]
-    assert sorted(written) == sorted(wanted)
+    assert sorted(written) == sorted(expected)
     limits = [(dict(labels)["check"], dict(labels)["name"]) for name, labels in series() if name.endswith("_limit")]
     assert sorted(limits) == sorted(
         (check, name) for check, names in NUMBERS.items() for name, (_devices, has_limit) in names.items() if has_limit

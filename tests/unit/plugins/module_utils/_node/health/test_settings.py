@@ -60,9 +60,9 @@ def context_of(settings: Settings) -> Context:
     return replace(context(), settings=settings)
 
 
-def read(node: Any, **said: Any) -> Settings:
+def read(node: Any, **stated: Any) -> Settings:
     """The settings that a file says."""
-    node.write("/etc/hpcai/health.json", json.dumps({"schema": 1, **said}))
+    node.write("/etc/hpcai/health.json", json.dumps({"schema": 1, **stated}))
     return read_settings(node.root)
 
 
@@ -99,8 +99,8 @@ def test_a_limit_in_words_has_its_source() -> None:
 
 
 def test_what_the_file_says_is_taken(node: Any) -> None:
-    said = {"off": ["scratch"], "warn_only": ["gpu_count"], "options": {"scratch": {"free": 10}}, "prometheus": "/x"}
-    settings = read(node, **said)
+    stated = {"off": ["scratch"], "warn_only": ["gpu_count"], "options": {"scratch": {"free": 10}}, "prometheus": "/x"}
+    settings = read(node, **stated)
     assert (settings.off, settings.warn_only, settings.prometheus) == (("scratch",), ("gpu_count",), "/x")
     assert context_of(settings).option(SCRATCH, "free") == 10
     assert context_of(settings).option(SCRATCH, "paths") == ["/scratch"]
@@ -114,7 +114,7 @@ def test_an_option_that_the_manifest_does_not_name_is_a_defect() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("stated", "words"),
     [
         ({"of": []}, r"there is no key of, did you mean off\?"),
         ({"off": "scratch"}, "off is no list"),
@@ -139,9 +139,9 @@ def test_an_option_that_the_manifest_does_not_name_is_a_defect() -> None:
         ({"prometheus": 1}, "no absolute path"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(node: Any, said: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_meant_is_refused(node: Any, stated: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        read(node, **said)
+        read(node, **stated)
 
 
 def test_all_that_is_wrong_is_told_at_once(node: Any) -> None:

@@ -20,7 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     PROLOG,
     UNKNOWN,
     Answer,
-    CannotTell,
+    CannotMeasure,
     Check,
     Context,
     Finding,
@@ -72,8 +72,8 @@ def test_a_restart_ends_all() -> None:
 
 def test_what_is_seen_again_is_not_told_twice() -> None:
     kept = after((), XID)
-    assert state.unseen(kept, Answer()) == (XID,)
-    assert state.unseen(kept, Answer(findings=(XID,))) == ()
+    assert state.not_found_again(kept, Answer()) == (XID,)
+    assert state.not_found_again(kept, Answer(findings=(XID,))) == ()
 
 
 def test_a_log_full_of_them_does_not_fill_the_disk() -> None:
@@ -145,7 +145,7 @@ def test_the_next_run_has_what_a_check_kept(node: Any, make_check: Any) -> None:
 def test_what_a_failing_check_kept_before_it_raised_is_there_too(node: Any, make_check: Any) -> None:
     def measure(context: Context) -> NoReturn:
         context.history.keep("seen", [1])
-        raise CannotTell("x")
+        raise CannotMeasure("x")
 
     node.one(make_check(measure))
     assert node.kept().history("demo").get("seen") == [1]
@@ -153,15 +153,15 @@ def test_what_a_failing_check_kept_before_it_raised_is_there_too(node: Any, make
 
 def test_an_xid_that_was_seen_once_fails_each_later_run(node: Any, make_check: Any) -> None:
     """Elsewhere it was reported once, and then the check passed on a GPU that was as broken as before."""
-    seen = Answer(findings=(Finding(FAIL, "Xid 79", "0001:00:00.0", action="reboot", fault="NHC2001", latch=True),))
-    assert node.one(make_check(seen)).latched is False
+    answer = Answer(findings=(Finding(FAIL, "Xid 79", "0001:00:00.0", action="reboot", fault="NHC2001", latch=True),))
+    assert node.one(make_check(answer)).latched is False
     for tier in (PERIODIC, PROLOG):
         later = node.one(make_check(GOOD), tier=tier)
         assert (later.verdict, later.summary, later.latched) == (FAIL, "Xid 79", True)
         assert (later.action, later.fault) == ("reboot", "NHC2001")
         assert [one.summary for one in later.answer.findings] == ["Xid 79"]
     assert node.one(make_check(GOOD, "other")).verdict == PASS
-    assert node.one(make_check(raising(CannotTell("x")))).verdict == FAIL
+    assert node.one(make_check(raising(CannotMeasure("x")))).verdict == FAIL
     node.boot("99999999-2222-3333-4444-555555555555")
     assert node.one(make_check(GOOD)).verdict == PASS
 

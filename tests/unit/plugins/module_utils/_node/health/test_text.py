@@ -33,21 +33,21 @@ def failing(words: str, **given: Any) -> Answer:
     return Answer(findings=(Finding(FAIL, words, **given),))
 
 
-def without_times(told: Any) -> list[str]:
+def without_times(lines: Any) -> list[str]:
     """The lines, each with its seconds replaced."""
-    return [line.replace("(0.0 s)", "(T)") for line in told]
+    return [line.replace("(0.0 s)", "(T)") for line in lines]
 
 
 def test_each_check_is_one_line_and_all_are_one(node: Any, make_check: Any) -> None:
     lost = failing("7 of 8 GPUs", hint="Replace it.", fault="NHC2009", latch=True)
     checks = [make_check(GOOD, "a"), make_check(lost, "b"), make_check(Answer(skipped="none"), "c")]
-    told = without_times(text.of_run(node.tier(*checks), {}))
-    assert told[:3] == [
+    lines = without_times(text.of_run(node.tier(*checks), {}))
+    assert lines[:3] == [
         "a: pass (T): 8 GPUs.",
         "b: fail (T): 7 of 8 GPUs [NHC2009]. To do: Replace it.",
         "c: skip (T): none.",
     ]
-    assert told[3].startswith("periodic: fail: 3 checks, 1 fail (")
+    assert lines[3].startswith("periodic: fail: 3 checks, 1 fail (")
     later = without_times(text.of_run(node.tier(make_check(GOOD, "b")), {}))
     assert later[0] == (
         "b: fail (T): 7 of 8 GPUs [NHC2009]. It is kept until the machine restarts or 'hpcnode health clear' is "
@@ -58,8 +58,8 @@ def test_each_check_is_one_line_and_all_are_one(node: Any, make_check: Any) -> N
 
 def test_the_journal_is_told_how_bad_a_line_is(node: Any, make_check: Any) -> None:
     checks = [make_check(GOOD, "a"), make_check(failing("x"), "b"), make_check(Answer(), "c")]
-    told = list(text.of_run(node.tier(*checks), text.LEVELS))
-    assert [line[:3] for line in told[:3]] == ["a: ", "<3>", "<3>"]
+    lines = list(text.of_run(node.tier(*checks), text.LEVELS))
+    assert [line[:3] for line in lines[:3]] == ["a: ", "<3>", "<3>"]
 
 
 def test_the_reason_names_the_first_failure_and_counts_the_others(node: Any, make_check: Any) -> None:
@@ -113,16 +113,16 @@ def test_a_prolog_fails_for_what_a_job_must_not_meet(node: Any, make_check: Any)
 def test_the_list_tells_the_limit_on_this_machine_and_its_source(node: Any, make_check: Any) -> None:
     check = make_check(GOOD, thresholds=("gpu_host_bandwidth", "none_such"), fault="NHC2020", blocks_job=True)
     machine = Machine(node.root, lambda _command, _seconds: pytest.fail("no command"), node.size)
-    told = "\n".join(text.of_checks([check], machine))
-    assert "demo: Checks demo\n    Measures. No limit.\n" in told
-    assert "limit gpu_host_bandwidth: at least 21 GB/s (azurehpc-health-checks, conf/<size>.conf)" in told
-    assert "limit none_such: none is known for this VM size" in told
-    assert "keeps from starting: jobs" in told
-    assert "NHC2020" in told
-    plain = perform.of_check(check, machine)
-    assert plain["limits"]["gpu_host_bandwidth"]["limit"] == 21
-    assert plain["limits"]["none_such"] is None
-    assert plain["blocks_job"] is True
+    lines = "\n".join(text.of_checks([check], machine))
+    assert "demo: Checks demo\n    Measures. No limit.\n" in lines
+    assert "limit gpu_host_bandwidth: at least 21 GB/s (azurehpc-health-checks, conf/<size>.conf)" in lines
+    assert "limit none_such: none is known for this VM size" in lines
+    assert "keeps from starting: jobs" in lines
+    assert "NHC2020" in lines
+    document = perform.of_check(check, machine)
+    assert document["limits"]["gpu_host_bandwidth"]["limit"] == 21
+    assert document["limits"]["none_such"] is None
+    assert document["blocks_job"] is True
 
 
 def test_the_list_tells_all_that_a_site_may_set(node: Any, make_check: Any) -> None:
@@ -131,15 +131,15 @@ def test_the_list_tells_all_that_a_site_may_set(node: Any, make_check: Any) -> N
     )
     settings = Settings(limits={"own": 7}, options={"demo": {"zombies": 9}})
     machine = Machine(node.root, lambda _command, _seconds: pytest.fail("no command"), None, settings)
-    told = "\n".join(text.of_checks([check], machine))
-    assert "limit nvlinks: as above, where limits in /etc/hpcai/health.json sets none" in told
-    assert "limit own: at least 7 (/etc/hpcai/health.json)" in told
-    assert "option zombies: 9 (/etc/hpcai/health.json)" in told
-    assert "option paths: none\n" in told
-    assert "option folders: /a, /b\n" in told
-    plain = perform.of_check(check, machine)
-    assert plain["limits"]["nvlinks"] is None
-    assert plain["options"] == {"zombies": 9, "paths": (), "folders": ["/a", "/b"]}
+    lines = "\n".join(text.of_checks([check], machine))
+    assert "limit nvlinks: as above, where limits in /etc/hpcai/health.json sets none" in lines
+    assert "limit own: at least 7 (/etc/hpcai/health.json)" in lines
+    assert "option zombies: 9 (/etc/hpcai/health.json)" in lines
+    assert "option paths: none\n" in lines
+    assert "option folders: /a, /b\n" in lines
+    document = perform.of_check(check, machine)
+    assert document["limits"]["nvlinks"] is None
+    assert document["options"] == {"zombies": 9, "paths": (), "folders": ["/a", "/b"]}
 
 
 def test_the_list_tells_what_is_otherwise_here(node: Any, make_check: Any) -> None:

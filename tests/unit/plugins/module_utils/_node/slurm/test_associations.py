@@ -19,7 +19,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.limits imp
 
 RECORDED = json.loads((pathlib.Path(__file__).parent / "recorded/sacctmgr-22.05.8-show.json").read_text("utf-8"))
 # What the recorded cluster had been told.
-TOLD_QOS: dict[str, Any] = {
+QOS: dict[str, Any] = {
     "normal": {"MaxTRESPerUser": {"gres/gpu": 16}, "Priority": 0},
     "Urgent": {
         "Priority": 1000,
@@ -33,7 +33,7 @@ TOLD_QOS: dict[str, Any] = {
     },
     "long": {"Flags": None, "MaxWall": None, "UsageFactor": None, "MaxTRESPerUser": None, "GraceTime": None},
 }
-TOLD: dict[str, Any] = {
+ACCOUNTS: dict[str, Any] = {
     "vision": {"Fairshare": 60, "QOS": ["urgent", "normal"], "Description": "Computer Vision", "MaxWall": 90},
     "language": {
         "GrpTRES": {"gres/gpu": 256, "mem": "102400M"},
@@ -50,22 +50,22 @@ def recorded(command: Sequence[str]) -> Result:
     return Result(tuple(command), 0, "".join(f"{line}\n" for line in lines), "")
 
 
-def planned(told: dict[str, Any], qos: dict[str, Any] | None = None, purge: bool = False) -> list[str]:
+def planned(accounts: dict[str, Any], qos: dict[str, Any] | None = None, purge: bool = False) -> list[str]:
     """The commands that bring the recorded cluster to these settings."""
-    wanted = associations.wanted_book(told, qos or {})
+    desired = associations.desired_book(accounts, qos or {})
     return [
         " ".join(step.words)
-        for step in associations.plan("demo", associations.read_book("demo", recorded), wanted, purge)
+        for step in associations.plan("demo", associations.read_book("demo", recorded), desired, purge)
     ]
 
 
 def test_nothing_is_planned_for_what_is_there_in_other_words() -> None:
-    assert planned(TOLD, TOLD_QOS) == []
+    assert planned(ACCOUNTS, QOS) == []
 
 
 def test_an_account_is_added_below_its_parent_and_then_given_its_limits() -> None:
-    told = {"language": {"accounts": {"speech": {"Fairshare": 5, "Organization": "Uni", "users": ["alice"]}}}}
-    assert planned(told) == [
+    accounts = {"language": {"accounts": {"speech": {"Fairshare": 5, "Organization": "Uni", "users": ["alice"]}}}}
+    assert planned(accounts) == [
         "add account speech cluster=demo parent=language Organization=uni",
         "modify account where name=speech cluster=demo set Fairshare=5",
         "add user alice account=speech cluster=demo",
@@ -118,12 +118,12 @@ def test_an_account_moves_to_another_parent() -> None:
 
 
 def test_a_cluster_that_slurmdbd_does_not_know_is_added() -> None:
-    steps = associations.plan("new", associations.Book(has_cluster=False), associations.wanted_book({}, {}))
+    steps = associations.plan("new", associations.Book(has_cluster=False), associations.desired_book({}, {}))
     assert [" ".join(step.words) for step in steps] == ["add cluster new"]
 
 
 @pytest.mark.parametrize(
-    ("told", "qos", "words"),
+    ("accounts", "qos", "words"),
     [
         ({"a": {"GrpTres": "8"}}, {}, "account a: GrpTres is '8', which is not resources with counts"),
         ({"a": {"MaxGpus": 8}}, {}, "account a: MaxGpus is no setting here; known are DefaultQOS"),
@@ -136,9 +136,9 @@ def test_a_cluster_that_slurmdbd_does_not_know_is_added() -> None:
         ({}, {"q": {"MaxWall": 1, "MaxWallDurationPerJob": 2}}, "MaxWallDurationPerJob is given twice"),
     ],
 )
-def test_bad_settings_are_named(told: dict[str, Any], qos: dict[str, Any], words: str) -> None:
+def test_bad_settings_are_named(accounts: dict[str, Any], qos: dict[str, Any], words: str) -> None:
     with pytest.raises(BadSetting) as refused:
-        associations.wanted_book(told, qos)
+        associations.desired_book(accounts, qos)
     assert words in str(refused.value)
 
 
@@ -174,10 +174,10 @@ def test_a_refusal_of_sacctmgr_is_told_with_its_words() -> None:
 @pytest.mark.parametrize("description", ["a|root|x", "two\nlines"])
 def test_a_description_is_not_read_as_another_field_or_account(description: str) -> None:
     def hostile(command: Sequence[str]) -> Result:
-        said = recorded(command)
+        answer = recorded(command)
         if "account" not in command:
-            return said
-        return Result(said.command, 0, f"vision|{description}|site\n", "")
+            return answer
+        return Result(answer.command, 0, f"vision|{description}|site\n", "")
 
     with pytest.raises(CommandFailed, match="line breaks from its texts"):
         associations.read_book("demo", hostile)

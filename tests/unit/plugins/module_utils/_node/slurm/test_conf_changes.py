@@ -67,7 +67,7 @@ def test_slurmctld_of_old_is_never_reconfigured_with_other_nodes() -> None:
     """It would end: "hostnames inconsistency detected"."""
     assert conf_changes.effect_of_nodes((23, 11)).slurmctld is RESTART
     assert conf_changes.effect_of_nodes((24, 11)).slurmctld is RECONFIGURE
-    assert conf_changes.effect_of_own_hardware(OLD).slurmd is RESTART
+    assert conf_changes.effect_of_hardware(OLD).slurmd is RESTART
 
 
 @pytest.mark.parametrize(
@@ -181,16 +181,16 @@ def test_no_value_stands_in_what_is_kept(folder: Folder) -> None:
 
 def test_a_node_is_told_only_what_restarts_its_slurmd(folder: Folder) -> None:
     snapshot = folder.holds(slurm=CONF, plugstack="required /usr/lib/hpcai/pyxis/spank_pyxis.so\n")
-    part = conf_changes.part_for_node(conf_changes.part_for_slurmd(snapshot, OLD), "compute-3")
-    assert sorted(part) == ["plugstack.conf", "slurm.conf NodeName=compute-3", "slurm.conf TaskPlugin"]
+    entries = conf_changes.restart_relevant_for(conf_changes.restart_relevant(snapshot, OLD), "compute-3")
+    assert sorted(entries) == ["plugstack.conf", "slurm.conf NodeName=compute-3", "slurm.conf TaskPlugin"]
     bigger = folder.holds(slurm=CONF.replace("CPUs=2", "CPUs=4"))
     moved = folder.holds(slurm=CONF.replace("10.0.0.[5-6]", "10.0.0.[7-8]"))
     for after, changed in ((bigger, ["slurm.conf NodeName=compute-3 changed"]), (moved, [])):
-        then = conf_changes.part_for_node(conf_changes.part_for_slurmd(after, OLD), "compute-3")
-        assert [change.what for change in conf_changes.part_changes(part, then, "compute-3", OLD)] == changed
+        then = conf_changes.restart_relevant_for(conf_changes.restart_relevant(after, OLD), "compute-3")
+        assert [change.what for change in conf_changes.restart_changes(entries, then, "compute-3", OLD)] == changed
     # A node that has no line, because it has no name yet.
     assert "slurm.conf NodeName=" not in str(
-        conf_changes.part_for_node(conf_changes.part_for_slurmd(snapshot, OLD), "")
+        conf_changes.restart_relevant_for(conf_changes.restart_relevant(snapshot, OLD), "")
     )
 
 

@@ -16,9 +16,9 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import database
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.database import Refused, Server, Wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.database import DatabaseOptions, Refused, Server
 
-WANTED = Wanted("slurm_acct_db", "slurm", "", "/etc/my.cnf.d/zz-hpcai-slurm.cnf", {})
+OPTIONS = DatabaseOptions("slurm_acct_db", "slurm", "", "/etc/my.cnf.d/zz-hpcai-slurm.cnf", {})
 # What MariaDB 10.11.18 answered to the four questions in one call.
 ANSWERED = "1\n31\nunix_socket\n1\n"
 
@@ -33,14 +33,14 @@ def answering(place: str, rest: str = ANSWERED) -> database.Run:
 
 
 def test_a_server_that_has_all_needs_nothing() -> None:
-    server = database.read_server(WANTED, answering("/var/lib/mysql/"))
+    server = database.read_server(OPTIONS, answering("/var/lib/mysql/"))
     assert server == Server("/var/lib/mysql", True, 31, "unix_socket", True)
-    assert database.plan_sql(WANTED, server) == ()
+    assert database.plan_sql(OPTIONS, server) == ()
 
 
 def test_a_new_server_gets_database_user_and_grants_without_a_password() -> None:
-    server = database.read_server(WANTED, answering("/var/lib/mysql/", "0\n0\n\n0\n"))
-    assert database.plan_sql(WANTED, server) == (
+    server = database.read_server(OPTIONS, answering("/var/lib/mysql/", "0\n0\n\n0\n"))
+    assert database.plan_sql(OPTIONS, server) == (
         "CREATE DATABASE `slurm_acct_db`",
         "CREATE USER 'slurm'@'localhost' IDENTIFIED VIA unix_socket",
         "GRANT ALL ON `slurm_acct_db`.* TO 'slurm'@'localhost'",
@@ -49,11 +49,11 @@ def test_a_new_server_gets_database_user_and_grants_without_a_password() -> None
 
 def test_a_user_with_a_password_loses_it() -> None:
     found = Server("/var/lib/mysql", True, 31, "mysql_native_password", True)
-    assert database.plan_sql(WANTED, found) == ("ALTER USER 'slurm'@'localhost' IDENTIFIED VIA unix_socket",)
+    assert database.plan_sql(OPTIONS, found) == ("ALTER USER 'slurm'@'localhost' IDENTIFIED VIA unix_socket",)
 
 
 def test_a_server_that_does_not_run_answers_nothing() -> None:
-    assert database.read_server(WANTED, lambda words: Result(tuple(words), 1, "", "Can't connect")) == Server()
+    assert database.read_server(OPTIONS, lambda words: Result(tuple(words), 1, "", "Can't connect")) == Server()
 
 
 @pytest.mark.parametrize(
@@ -62,24 +62,24 @@ def test_a_server_that_does_not_run_answers_nothing() -> None:
 def test_the_buffer_follows_the_memory(tmp_path: pathlib.Path, memory_kib: int, pool: str) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text(f"MemTotal:       {memory_kib} kB\n", encoding="utf-8")
-    text = database.settings_change(WANTED, Root(str(tmp_path))).after or ""
+    text = database.settings_change(OPTIONS, Root(str(tmp_path))).after or ""
     assert f"\ninnodb_buffer_pool_size = {pool}\n" in text
     assert "\ninnodb_lock_wait_timeout = 900\n" in text
     assert "datadir" not in text
 
 
 def test_own_settings_come_over_the_recommended_ones(tmp_path: pathlib.Path) -> None:
-    wanted = dataclasses.replace(
-        WANTED, datadir="/data/database", settings={"skip_networking": None, "max_allowed_packet": "64M"}
+    options = dataclasses.replace(
+        OPTIONS, datadir="/data/database", settings={"skip_networking": None, "max_allowed_packet": "64M"}
     )
-    text = database.settings_change(wanted, Root(str(tmp_path))).after or ""
+    text = database.settings_change(options, Root(str(tmp_path))).after or ""
     assert "skip_networking" not in text
     assert "\nmax_allowed_packet = 64M\n" in text
     assert "\ndatadir = /data/database\n" in text
 
 
 def test_the_database_is_never_left_behind() -> None:
-    moved = dataclasses.replace(WANTED, datadir="/data/database")
+    moved = dataclasses.replace(OPTIONS, datadir="/data/database")
     with pytest.raises(Refused, match="lies in /var/lib/mysql, and would be left behind"):
         database.check_move(moved, Server("/var/lib/mysql", True, 31, "unix_socket", True))
     database.check_move(moved, Server("/data/database", True, 31, "unix_socket", True))
@@ -87,26 +87,26 @@ def test_the_database_is_never_left_behind() -> None:
 
 
 def test_data_of_an_earlier_machine_is_gone_on_with_and_other_things_are_not_touched(tmp_path: pathlib.Path) -> None:
-    root, wanted = Root(str(tmp_path)), dataclasses.replace(WANTED, datadir="/data/database")
-    assert database.is_new_place(wanted, root)
+    root, options = Root(str(tmp_path)), dataclasses.replace(OPTIONS, datadir="/data/database")
+    assert database.is_new_place(options, root)
     (tmp_path / "data/database/lost+found").mkdir(parents=True)
-    assert database.is_new_place(wanted, root)
+    assert database.is_new_place(options, root)
     (tmp_path / "data/database/photos").mkdir()
     with pytest.raises(Refused, match="is no MariaDB's datadir and not empty"):
-        database.is_new_place(wanted, root)
+        database.is_new_place(options, root)
     (tmp_path / "data/database/mysql").mkdir()
-    assert not database.is_new_place(wanted, root)
+    assert not database.is_new_place(options, root)
 
 
 def test_a_place_that_could_not_be_made_is_empty_again(tmp_path: pathlib.Path) -> None:
-    wanted = dataclasses.replace(WANTED, datadir="/data/database")
+    options = dataclasses.replace(OPTIONS, datadir="/data/database")
 
     def run(command: Sequence[str]) -> Result:
         (tmp_path / "data/database/half").mkdir()
         return Result(tuple(command), 1, "", "mysqld died\n")
 
     with pytest.raises(CommandFailed, match="mysqld died"):
-        database.make_place(wanted, Root(str(tmp_path)), run)
+        database.make_place(options, Root(str(tmp_path)), run)
     assert os.listdir(tmp_path / "data") == []
 
 
@@ -121,4 +121,4 @@ def test_a_place_that_could_not_be_made_is_empty_again(tmp_path: pathlib.Path) -
 )
 def test_what_cannot_work_is_refused(change: dict[str, str], words: str) -> None:
     with pytest.raises(Refused, match=words):
-        database.check(dataclasses.replace(WANTED, **change))  # type: ignore[arg-type]
+        database.check(dataclasses.replace(OPTIONS, **change))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import hardware
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.conf_text import parse_conf
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hardware import Seen
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.hardware import NodeHardware
 
 # slurmd -C of Slurm 22.05.8 on a virtual machine.
 PRINTED = (
@@ -25,8 +25,8 @@ COUNTS = {"CPUs": 2, "Boards": 1, "SocketsPerBoard": 1, "CoresPerSocket": 2, "Th
 
 def lacks(line: str, counts: dict[str, int], conf: str = "", missing: tuple[str, ...] = ()) -> list[str]:
     """What the node compute-0 lacks of a node line."""
-    wanted = parse_conf(f"{conf}\nNodeName=compute-0 {line}\n")
-    return hardware.differences(wanted, "compute-0", Seen(counts, missing))
+    parsed = parse_conf(f"{conf}\nNodeName=compute-0 {line}\n")
+    return hardware.differences(parsed, "compute-0", NodeHardware(counts, missing))
 
 
 def test_reads_what_slurmd_prints() -> None:
@@ -86,10 +86,10 @@ def test_device_files_of_gres_conf_are_looked_for(tmp_path: pathlib.Path) -> Non
 
 def test_the_reason_begins_with_what_it_is_about() -> None:
     conf = parse_conf("NodeName=compute-0 CPUs=4 RealMemory=30000\n")
-    told = hardware.from_result({"hardware": COUNTS, "missing_files": [], "waits": []})
+    reported = hardware.from_result({"hardware": COUNTS, "missing_files": [], "waits": []})
     reason = "hpcai: hardware: CPUs is 2, configured 4; RealMemory is 24043, configured 30000"
-    assert hardware.reason_against(conf, "compute-0", told) == reason
+    assert hardware.reason_against(conf, "compute-0", reported) == reason
     enough = parse_conf("NodeName=compute-0 CPUs=2\n")
-    assert hardware.reason_against(enough, "compute-0", told) is None
+    assert hardware.reason_against(enough, "compute-0", reported) is None
     waiting = hardware.from_result({"hardware": COUNTS, "waits": ["job_container.conf changed"]})
     assert hardware.reason_against(enough, "compute-0", waiting) == "hpcai: slurmd: job_container.conf changed"

@@ -17,17 +17,17 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import installed
-from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.installed import NotThisSlurm, Wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.installed import NotThisSlurm, SlurmOptions
 
-WANTED = Wanted(("compute",), "distribution", packages=("slurmd", "munge"), client="slurm-client")
+OPTIONS = SlurmOptions(("compute",), "distribution", packages=("slurmd", "munge"), client="slurm-client")
 
 
 def answering(**answers: str) -> Any:
     """A machine on which commands answer by their names; all others are not there."""
 
     def run(command: Sequence[str]) -> Result:
-        said = answers.get(command[0].rsplit("/", 1)[-1].replace("-", "_"))
-        return Result(tuple(command), 127 if said is None else 0, said or "", "")
+        output = answers.get(command[0].rsplit("/", 1)[-1].replace("-", "_"))
+        return Result(tuple(command), 127 if output is None else 0, output or "", "")
 
     return run
 
@@ -47,7 +47,7 @@ def answering(**answers: str) -> Any:
     ],
 )
 def test_the_version_is_that_of_the_package_or_else_of_the_daemons(answers: dict[str, str], version: str) -> None:
-    assert installed.read_version(WANTED, answering(**answers)) == version
+    assert installed.read_version(OPTIONS, answering(**answers)) == version
 
 
 def test_a_preinstalled_slurm_is_asked_where_it_is() -> None:
@@ -57,12 +57,12 @@ def test_a_preinstalled_slurm_is_asked_where_it_is() -> None:
         asked.append(" ".join(command))
         return Result(tuple(command), 127, "", "")
 
-    installed.read_version(Wanted(("compute",), "preinstalled", prefix="/opt/slurm"), run)
+    installed.read_version(SlurmOptions(("compute",), "preinstalled", prefix="/opt/slurm"), run)
     assert asked == ["/opt/slurm/sbin/slurmd -V", "/opt/slurm/sbin/slurmctld -V", "/opt/slurm/bin/sinfo --version"]
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted", "same"),
+    ("version", "required", "same"),
     [
         ("24.11.5", "", True),
         ("24.11.5", "24.11", True),
@@ -71,46 +71,46 @@ def test_a_preinstalled_slurm_is_asked_where_it_is() -> None:
         ("24.11.5", "24.05", False),
     ],
 )
-def test_a_version_may_be_given_by_its_beginning(version: str, wanted: str, same: bool) -> None:
-    assert installed.matches(version, wanted) is same
+def test_a_version_may_be_given_by_its_beginning(version: str, required: str, same: bool) -> None:
+    assert installed.matches(version, required) is same
 
 
 def test_another_version_is_refused_and_only_an_upgrade_that_was_asked_for_goes_on() -> None:
-    wanted = replace(WANTED, version="24.11")
+    options = replace(OPTIONS, version="24.11")
     with pytest.raises(NotThisSlurm, match=r"Slurm 22.05.8 is installed, and slurm_version is '24.11'.*slurm_upgrade"):
-        installed.check_before(wanted, {}, "22.05.8", Root("/nowhere"))
-    installed.check_before(replace(wanted, may_upgrade=True), {}, "22.05.8", Root("/nowhere"))
-    installed.check_before(wanted, {}, None, Root("/nowhere"))
-    installed.check_before(wanted, {}, "24.11.2", Root("/nowhere"))
+        installed.check_before(options, {}, "22.05.8", Root("/nowhere"))
+    installed.check_before(replace(options, may_upgrade=True), {}, "22.05.8", Root("/nowhere"))
+    installed.check_before(options, {}, None, Root("/nowhere"))
+    installed.check_before(options, {}, "24.11.2", Root("/nowhere"))
 
 
 def test_another_source_is_an_upgrade_too() -> None:
-    wanted = replace(WANTED, source="repository")
+    options = replace(OPTIONS, source="repository")
     with pytest.raises(NotThisSlurm, match="installed from 'distribution', and slurm_source is 'repository'"):
-        installed.check_before(wanted, {"source": "distribution"}, "22.05.8", Root("/nowhere"))
+        installed.check_before(options, {"source": "distribution"}, "22.05.8", Root("/nowhere"))
     # A record of before sources were recorded.
-    installed.check_before(wanted, {}, "22.05.8", Root("/nowhere"))
+    installed.check_before(options, {}, "22.05.8", Root("/nowhere"))
 
 
 def test_what_should_be_preinstalled_and_is_not_is_named(tmp_path: pathlib.Path) -> None:
-    wanted = Wanted(("compute",), "preinstalled", prefix="/opt/slurm")
-    there = ["opt/slurm/bin/scontrol", "opt/slurm/bin/srun", "opt/slurm/sbin/slurmd", "usr/sbin/munged"]
-    there += ["lib/systemd/system/munge.service"]
-    for name in there:
+    options = SlurmOptions(("compute",), "preinstalled", prefix="/opt/slurm")
+    paths = ["opt/slurm/bin/scontrol", "opt/slurm/bin/srun", "opt/slurm/sbin/slurmd", "usr/sbin/munged"]
+    paths += ["lib/systemd/system/munge.service"]
+    for name in paths:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     with pytest.raises(NotThisSlurm) as refused:
-        installed.check_before(wanted, {}, None, Root(str(tmp_path)))
-    said = str(refused.value)
-    assert "lacks /opt/slurm/sbin/slurmstepd, slurmd.service (in " in said
+        installed.check_before(options, {}, None, Root(str(tmp_path)))
+    message = str(refused.value)
+    assert "lacks /opt/slurm/sbin/slurmstepd, slurmd.service (in " in message
     for name in ("opt/slurm/sbin/slurmstepd", "lib/systemd/system/slurmd.service"):
         (tmp_path / name).touch()
-    installed.check_before(wanted, {}, None, Root(str(tmp_path)))
+    installed.check_before(options, {}, None, Root(str(tmp_path)))
 
 
 def test_the_record_says_what_is_installed_and_keeps_what_was() -> None:
     before = {"packages": ["slurmctld", "munge"], "functions": ["controller"], "version": "22.05.7"}
-    assert json.loads(installed.record_of(WANTED, before, "22.05.8")) == {
+    assert json.loads(installed.record_of(OPTIONS, before, "22.05.8")) == {
         "functions": ["compute", "controller"],
         "packages": ["munge", "slurmctld", "slurmd"],
         "source": "distribution",
@@ -131,5 +131,5 @@ def test_a_record_that_cannot_be_read_is_none(tmp_path: pathlib.Path, text: str)
 )
 def test_what_was_installed_must_be_what_was_wanted(version: str | None, words: str) -> None:
     with pytest.raises(NotThisSlurm, match=words):
-        installed.check_after(replace(WANTED, version="24.11"), version)
-    installed.check_after(replace(WANTED, version="22.05"), "22.05.8")
+        installed.check_after(replace(OPTIONS, version="24.11"), version)
+    installed.check_after(replace(OPTIONS, version="22.05"), "22.05.8")

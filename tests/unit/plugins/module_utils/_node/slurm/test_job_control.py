@@ -17,8 +17,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes impo
 def known(**states: str) -> dict[str, NodeState]:
     """Nodes n1, n2 ... by "STATE+FLAG reason"."""
     found = {}
-    for name, told in states.items():
-        state, _blank, reason = told.partition(" ")
+    for name, shown in states.items():
+        state, _blank, reason = shown.partition(" ")
         found[name] = NodeState(name, tuple(state.split("+")), reason)
     return found
 

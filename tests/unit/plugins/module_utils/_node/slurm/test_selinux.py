@@ -16,7 +16,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run impo
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm import selinux
 
 # The form of policycoreutils 3.x, as in Enterprise Linux 9.
-SAID = """\
+OUTPUT = """\
 Would relabel /etc/munge/munge.key from system_u:object_r:etc_t:s0 to system_u:object_r:munge_etc_t:s0
 Would relabel /etc/slurm/slurm conf from unconfined_u:object_r:user_tmp_t:s0 to system_u:object_r:etc_t:s0
 """
@@ -25,13 +25,13 @@ Would relabel /etc/slurm/slurm conf from unconfined_u:object_r:user_tmp_t:s0 to 
 class Machine:
     """Answers restorecon as it was recorded."""
 
-    def __init__(self, said: str = "", rc: int = 0) -> None:
-        self.said, self.rc = said, rc
+    def __init__(self, output: str = "", rc: int = 0) -> None:
+        self.output, self.rc = output, rc
         self.commands: list[str] = []
 
     def run(self, command: Sequence[str]) -> Result:
         self.commands.append(" ".join(command))
-        return Result(tuple(command), self.rc, self.said, "restorecon: not allowed" if self.rc else "")
+        return Result(tuple(command), self.rc, self.output, "restorecon: not allowed" if self.rc else "")
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def root(tmp_path: pathlib.Path) -> Root:
 
 
 def test_wrong_labels_are_named_and_only_those_are_changed(root: Root) -> None:
-    machine = Machine(SAID)
+    machine = Machine(OUTPUT)
     wrong = selinux.wrong_labels(["/etc/munge", "/etc/slurm"], root, machine.run)
     assert wrong == ["/etc/munge/munge.key", "/etc/slurm/slurm conf"]
     # The folder that is not there is not asked for: restorecon would fail.
@@ -70,7 +70,7 @@ def test_right_labels_need_nothing(root: Root) -> None:
 )
 def test_without_selinux_nothing_is_asked(root: Root, tmp_path: pathlib.Path, missing: str) -> None:
     (tmp_path / missing).unlink()
-    machine = Machine(SAID)
+    machine = Machine(OUTPUT)
     assert selinux.wrong_labels(["/etc/munge"], root, machine.run) == []
     assert machine.commands == []
 

@@ -147,7 +147,7 @@ def test_jobs_that_would_be_lost_are_named(running: Machine) -> None:
 
 def test_nodes_are_told_files_and_what_restarts_them(running: Machine) -> None:
     digests = conf_changes.file_digests(running.root, slurmctld.FOLDER)
-    told = slurmctld.for_slurmd(slurmctld.read_facts(running.root, running.run), digests)
-    assert told["release"] == [22, 5]
-    assert list(told["files"]) == ["slurm.conf"]
-    assert list(told["part"]["hardware"]) == ["compute-0"]
+    handed_out = slurmctld.for_slurmd(slurmctld.read_facts(running.root, running.run), digests)
+    assert handed_out["release"] == [22, 5]
+    assert list(handed_out["files"]) == ["slurm.conf"]
+    assert list(handed_out["part"]["hardware"]) == ["compute-0"]

@@ -41,20 +41,22 @@ class Cluster:
             text = self.controller.root.text(f"/etc/slurm/{name}")
             self.node.write(f"{slurmd.HELD}/{name}", f"{text}\n")
 
-    def told(self) -> dict[str, Any]:
+    def controller_data(self) -> dict[str, Any]:
         """What the controller says to the nodes."""
         facts = slurmctld.read_facts(self.controller.root, self.controller.run)
         return slurmctld.for_slurmd(facts, conf_changes.file_digests(self.controller.root, slurmctld.FOLDER))
 
-    def converge(self, told: dict[str, Any] | None = None) -> tuple[slurmd.Plan, dict[str, Any]]:
+    def converge(self, controller: dict[str, Any] | None = None) -> tuple[slurmd.Plan, dict[str, Any]]:
         """One run of the module, later."""
         node = self.node
         node.now += 1000
         del node.done[:]
-        facts = slurmd.read_facts([ENV], self.told() if told is None else told, node.root, node.run)
+        facts = slurmd.read_facts(
+            [ENV], self.controller_data() if controller is None else controller, node.root, node.run
+        )
         made = slurmd.plan(facts)
         slurmd.apply(made, facts, 1, node.root, node.run)
-        return made, slurmd.tell(made, facts, node.root, node.run)
+        return made, slurmd.describe(made, facts, node.root, node.run)
 
 
 @pytest.fixture
@@ -75,11 +77,11 @@ def running(cluster: Cluster) -> Cluster:
 
 def test_starts_slurmd_and_then_leaves_it_alone(cluster: Cluster) -> None:
     assert cluster.converge()[0].verbs == ("enable", "restart")
-    made, told = cluster.converge()
+    made, described = cluster.converge()
     assert (made.verbs, cluster.node.done) == ((), [])
-    assert told["held"].keys() == {"slurm.conf"}
-    assert told["hardware"]["RealMemory"] == 24043
-    assert (told["missing_files"], told["waits"]) == ([], [])
+    assert described["held"].keys() == {"slurm.conf"}
+    assert described["hardware"]["RealMemory"] == 24043
+    assert (described["missing_files"], described["waits"]) == ([], [])
 
 
 def test_a_key_that_reconfigure_is_enough_for_does_not_restart_it(running: Cluster) -> None:
@@ -89,10 +91,10 @@ def test_a_key_that_reconfigure_is_enough_for_does_not_restart_it(running: Clust
 
 def test_a_plugin_that_it_loads_at_its_start_restarts_it_once(running: Cluster) -> None:
     running.controller_has(slurm=CONF.replace("task/affinity", "task/none"))
-    made, told = running.converge()
+    made, described = running.converge()
     assert made.verbs == ("restart",)
     assert made.reasons[0].startswith("slurm.conf TaskPlugin changed (")
-    assert told["held"] == conf_changes.file_digests(running.node.root, slurmd.HELD)
+    assert described["held"] == conf_changes.file_digests(running.node.root, slurmd.HELD)
     assert running.converge()[0].verbs == ()
 
 
@@ -106,7 +108,7 @@ def test_a_plugin_that_came_by_a_reconfigure_still_restarts_it(running: Cluster)
 
 def test_its_name_or_controller_restarts_it(running: Cluster) -> None:
     running.node.write(ENV, 'SLURMD_OPTIONS="-N compute-3 --conf-server 10.0.0.9"\n')
-    made, _told = running.converge()
+    made, _described = running.converge()
     assert made.verbs == ("restart",)
     assert ENV in made.reasons[0]
 
@@ -123,7 +125,7 @@ def test_one_that_was_reconfigured_before_anybody_looked_is_restarted(cluster: C
     cluster.node.start()
     cluster.node.now += 1000
     cluster.fetch()
-    made, _told = cluster.converge()
+    made, _described = cluster.converge()
     assert made.verbs == ("restart",)
     assert "nobody wrote down what it started with" in made.reasons[0]
     assert cluster.converge()[0].verbs == ()
@@ -140,19 +142,19 @@ def test_another_job_container_conf_waits_for_jobs_to_end(running: Cluster) -> N
     running.node.write("/proc/77/stat", "77 (slurmstepd) S 1 " + " ".join(["0"] * 48))
     running.node.write("/proc/77/status", "Uid:\t0\t0\n")
     running.controller_has(job_container="BasePath=/scratch/tmp\n", slurm=CONF.replace("affinity", "none"))
-    made, told = running.converge()
+    made, described = running.converge()
     assert (made.verbs, running.node.done) == ((), [])
-    assert told["waits"] == ["job_container.conf changed and needs a node without jobs"]
+    assert described["waits"] == ["job_container.conf changed and needs a node without jobs"]
     (running.node.folder / "proc/77/stat").unlink()
-    made, told = running.converge()
-    assert (made.verbs, told["waits"]) == (("restart",), [])
+    made, described = running.converge()
+    assert (made.verbs, described["waits"]) == (("restart",), [])
 
 
 def test_without_the_controller_it_is_compared_with_what_it_fetched(running: Cluster) -> None:
     running.controller_has(slurm=CONF.replace("task/affinity", "task/none"))
-    assert running.converge(told={})[0].verbs == ()
+    assert running.converge(controller={})[0].verbs == ()
     running.fetch()
-    assert running.converge(told={})[0].verbs == ("restart",)
+    assert running.converge(controller={})[0].verbs == ("restart",)
 
 
 def test_a_slurmd_that_does_not_stay_up_is_an_error(cluster: Cluster) -> None:

@@ -126,15 +126,15 @@ def test_tells_its_own_file_from_the_sites(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         (slurmd_env("a-1", ["10.0.0.4", "ctl2:7000"]), SlurmdEnv("a-1", ("10.0.0.4", "ctl2:7000"))),
         (f"#\n# Ansible managed\n#\n{OPTIONS}\n", SlurmdEnv("a-1", ("ctl",))),
         ('SLURMD_OPTIONS="-M -N a-1 -v --conf-server ctl -b"\n', SlurmdEnv("a-1", ("ctl",))),
     ],
 )
-def test_reads_name_and_controllers(tmp_path: pathlib.Path, text: str, said: SlurmdEnv) -> None:
-    assert read(node_with(tmp_path, text)) == said
+def test_reads_name_and_controllers(tmp_path: pathlib.Path, text: str, expected: SlurmdEnv) -> None:
+    assert read(node_with(tmp_path, text)) == expected
 
 
 def test_no_file_is_no_slurmd(tmp_path: pathlib.Path) -> None:

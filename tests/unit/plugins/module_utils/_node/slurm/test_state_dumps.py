@@ -219,7 +219,7 @@ def test_the_installed_slurm_must_be_able_to_read_it(
     controller: Controller, of: str, installed: str, words: str
 ) -> None:
     manifest = {"cluster": "hpcai", "slurm": of, "files": {"state.tar": {}, "database.sql": {}}}
-    found = restore.Found(installed, False, None)
+    found = restore.CurrentState(installed, False, None)
     if not words:
         restore.check(manifest, controller.place, found, force=False)
         return
@@ -230,7 +230,7 @@ def test_the_installed_slurm_must_be_able_to_read_it(
 def test_a_dump_of_another_cluster_is_refused_also_by_force(controller: Controller) -> None:
     manifest = {"cluster": "other", "slurm": "22.05", "files": {"state.tar": {}}}
     with pytest.raises(Refused, match="is of the cluster other, and this one is hpcai"):
-        restore.check(manifest, controller.place, restore.Found("22.05", False, None), force=True)
+        restore.check(manifest, controller.place, restore.CurrentState("22.05", False, None), force=True)
 
 
 def test_a_host_with_only_one_part_needs_only_that_one(controller: Controller) -> None:
@@ -241,6 +241,6 @@ def test_a_host_with_only_one_part_needs_only_that_one(controller: Controller) -
         restore.check(
             state.read_manifest(str(folder)),
             dataclasses.replace(controller.place, state=""),
-            restore.Found("22.05", False, None),
+            restore.CurrentState("22.05", False, None),
             force=True,
         )

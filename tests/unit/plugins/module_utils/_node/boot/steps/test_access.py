@@ -25,7 +25,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env
 from ...setup.users.machine import Machine
 
 SSHD = "@include common-auth\n@include common-account\n@include common-session\n"
-WANTED = AccessOptions(True, (), ("sudo",), None, ("action_no_jobs=deny",), False, "/var/lib/slurm/slurmd")
+OPTIONS = AccessOptions(True, (), ("sudo",), None, ("action_no_jobs=deny",), False, "/var/lib/slurm/slurmd")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def node(tmp_path: pathlib.Path) -> Machine:
     for name in ("pam_listfile.so", "pam_slurm_adopt.so"):
         machine.file(f"usr/lib/x86_64-linux-gnu/security/{name}", "")
     machine.file("etc/hpcai/slurmd.env", slurmd_env("compute-17", ["10.0.0.4"]))
-    apply_all(plan.plan_for_boot(machine.root, WANTED).files)
+    apply_all(plan.plan_for_boot(machine.root, OPTIONS).files)
     machine.file("etc/group", "nobody:x:65534:\nazureuser:x:1000:\n")
     remember(machine.root, {"vmSize": "Standard_ND96asr_v4", "osProfile": {"adminUsername": "azureuser"}})
     return machine
@@ -63,10 +63,10 @@ def test_only_root_may_start_work_that_is_in_no_job(node: Machine) -> None:
     node.file("etc/cron.allow", "backup\n")
     perform(node)
     assert node.text("etc/cron.allow") == "backup\n"
-    taken_back = plan.plan(
-        node.root, dataclasses.replace(WANTED, present=False), lambda command: Result(tuple(command), 0, "", ""), False
+    removed = plan.plan(
+        node.root, dataclasses.replace(OPTIONS, present=False), lambda command: Result(tuple(command), 0, "", ""), False
     )
-    apply_all(taken_back.files)
+    apply_all(removed.files)
     assert node.text("etc/cron.allow") == "backup\n"
     assert not (node.folder / "etc/at.allow").exists()
 
@@ -79,7 +79,7 @@ def test_the_machines_admin_is_let_in_though_he_is_in_no_group_of_admins(node: M
 @pytest.mark.parametrize("compute", [{}, {"osProfile": {"adminUsername": "notyet"}}])
 def test_without_an_admin_it_locks_nobody_out_and_says_so(node: Machine, compute: dict[str, object]) -> None:
     # Root's own account is no help: nobody logs in to an Azure machine as root.
-    apply_all(plan.plan_for_boot(node.root, dataclasses.replace(WANTED, admins=("root",))).files)
+    apply_all(plan.plan_for_boot(node.root, dataclasses.replace(OPTIONS, admins=("root",))).files)
     remember(node.root, {"vmSize": "Standard_ND96asr_v4", **compute})
     done = perform(node)
     assert done.verdict == FAIL

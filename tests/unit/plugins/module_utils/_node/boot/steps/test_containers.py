@@ -34,8 +34,8 @@ class Node:
         self.write("var/lib/hpcai/pyxis.json", {"schema": 1, **vars(made)})
         data = "/scratch/enroot/data/user-$(id -u)"
         self.write("etc/hpcai/containers.json", {"schema": 1, "settings": {"ENROOT_DATA_PATH": data}})
-        self.left = folder / f"scratch/enroot/data/user-{os.getuid()}/pyxis_7_7.0"
-        self.left.mkdir(parents=True)
+        self.leftover = folder / f"scratch/enroot/data/user-{os.getuid()}/pyxis_7_7.0"
+        self.leftover.mkdir(parents=True)
 
     def write(self, path: str, value: object) -> None:
         """Write a file."""
@@ -65,19 +65,19 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 def test_leftovers_go_once_a_boot(node: Node) -> None:
     outcome = node.perform()
-    assert (outcome.verdict, outcome.changes) == (PASS, (f"remove {node.left}",))
+    assert (outcome.verdict, outcome.changes) == (PASS, (f"remove {node.leftover}",))
     assert "1 leftovers" in outcome.summary
-    assert not node.left.exists()
+    assert not node.leftover.exists()
     # A job that starts later has a container before it has a step.
-    node.left.mkdir()
+    node.leftover.mkdir()
     assert node.perform().changes == ()
-    assert node.left.exists()
+    assert node.leftover.exists()
 
 
 def test_check_mode_removes_nothing(node: Node) -> None:
-    assert node.perform(check=True).changes == (f"remove {node.left}",)
-    assert node.left.exists()
-    assert node.perform().changes == (f"remove {node.left}",)
+    assert node.perform(check=True).changes == (f"remove {node.leftover}",)
+    assert node.leftover.exists()
+    assert node.perform().changes == (f"remove {node.leftover}",)
 
 
 def test_a_plugin_of_another_slurm_is_a_warning_that_says_what_to_do(node: Node) -> None:
@@ -96,7 +96,7 @@ def test_a_kernel_that_lets_no_user_make_namespaces_is_named(node: Node) -> None
 def test_without_settings_it_is_skipped(node: Node) -> None:
     (node.folder / "etc/hpcai/containers.json").unlink()
     assert node.perform().verdict == SKIP
-    assert node.left.exists()
+    assert node.leftover.exists()
 
 
 def test_it_never_keeps_slurmd_from_starting() -> None:

@@ -101,11 +101,11 @@ def test_manager_and_eight_ports_pass_at_once(node: Node) -> None:
 @pytest.mark.parametrize(
     ("size", "words"),
     [
-        ("Standard_NC96ads_A100_v4", "Standard_NC96ads_A100_v4 promises neither NVSwitch nor InfiniBand"),
-        ("Standard_Mine", "Standard_Mine promises neither NVSwitch nor InfiniBand"),
+        ("Standard_NC96ads_A100_v4", "Standard_NC96ads_A100_v4 is expected to have neither NVSwitch nor InfiniBand"),
+        ("Standard_Mine", "Standard_Mine is expected to have neither NVSwitch nor InfiniBand"),
     ],
 )
-def test_what_was_not_promised_is_not_looked_for(node: Node, size: str, words: str) -> None:
+def test_does_not_look_for_what_is_not_expected(node: Node, size: str, words: str) -> None:
     shutil.rmtree(node.path / "sys/class/infiniband")
     node.manager = LACKS
     node.settings(vm_size=size, vm_sizes={"Standard_Mine": {"vcpus": 4}})

@@ -95,7 +95,7 @@ def test_gpus_without_driver_are_named(node: Node) -> None:
     ]
 
 
-def test_more_gpus_than_promised_are_warned_of(node: Node) -> None:
+def test_warns_of_more_gpus_than_expected(node: Node) -> None:
     MachineTree(node.path).device("0009:00:00.0", ACCELERATOR, AMD, 0)
     node.drive(*range(1, 10))
     assert node.perform().verdict == "warn"

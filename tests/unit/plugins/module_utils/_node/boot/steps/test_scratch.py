@@ -95,7 +95,7 @@ def test_without_settings_the_defaults_hold(node: Node) -> None:
     assert boot(node, check=True).changes[-1] == "make /scratch root:root 1777"
 
 
-def test_fewer_disks_than_promised_are_named_by_serial_number(node: Node) -> None:
+def test_fewer_disks_than_expected_are_named_by_serial_number(node: Node) -> None:
     del node.disks["nvme3n1"]
     node.write()
     done = boot(node)
@@ -178,12 +178,12 @@ def test_an_unknown_size_is_unknown_and_never_passes(node: Node) -> None:
     with pytest.raises(UnknownVmSize, match="Standard_Q1"):
         boot(node)
     assert node.commands == []
-    # No compute node needs disks that nobody promised.
+    # No compute node needs disks that nobody expects.
     settings(node, "cluster", functions=["controller"], cluster="c", controllers=[], key={"source": "push"})
     assert boot(node).verdict == SKIP
 
 
-def test_a_size_described_without_its_disks_promises_those_that_are_there(node: Node) -> None:
+def test_a_size_described_without_its_disks_is_expected_to_have_those_that_are_there(node: Node) -> None:
     settings(node, "node", vm_size="Mine", vm_sizes={"Mine": {"vcpus": 4, "memory_mib": 16384}})
     assert boot(node).details["expected"] == 8
     node.disks = {name: disk for name, disk in node.disks.items() if name == "sda"}

@@ -55,7 +55,7 @@ def test_cpu_fails_with_cpus_offline(tmp_path: Path) -> None:
     assert found.summary == "95 of 96 CPUs are online: 93 are offline"
 
 
-def test_cpu_cpus_offline_beyond_those_promised_are_worth_a_warning(tmp_path: Path) -> None:
+def test_cpu_cpus_offline_beyond_those_expected_are_worth_a_warning(tmp_path: Path) -> None:
     (found,) = measure_cpu(machine(tmp_path, "0-95", "0-96")).findings
     assert (found.verdict, found.summary) == ("warn", "96 of 96 CPUs are online: 96 are offline")
 
@@ -63,12 +63,15 @@ def test_cpu_cpus_offline_beyond_those_promised_are_worth_a_warning(tmp_path: Pa
 def test_cpu_fails_with_fewer_cpus(tmp_path: Path) -> None:
     (found,) = measure_cpu(machine(tmp_path, "0-94", "0-94")).findings
     assert (found.verdict, found.action) == ("fail", None)
-    assert found.summary == "95 of 96 CPUs that Standard_ND96asr_v4 promises are there"
+    assert found.summary == "95 of the 96 CPUs that Standard_ND96asr_v4 is expected to have are there"
 
 
 def test_cpu_more_cpus_and_other_cores_are_worth_a_warning(tmp_path: Path) -> None:
     (found,) = measure_cpu(machine(tmp_path / "more", "0-96", "0-96")).findings[:1]
-    assert (found.verdict, found.summary) == ("warn", "97 CPUs are online, and Standard_ND96asr_v4 promises 96")
+    assert (found.verdict, found.summary) == (
+        "warn",
+        "97 CPUs are online, and Standard_ND96asr_v4 is expected to have 96",
+    )
     tree = machine(tmp_path / "threads", "0-95").cpus("0-95", smt_siblings(48))
     assert [(found.verdict, found.summary) for found in measure_cpu(tree).findings] == [
         ("warn", "the CPUs have 2 threads of a core instead of 1")
@@ -90,8 +93,8 @@ def test_cpu_cannot_measure_without_sysfs(tmp_path: Path, size: str) -> None:
     assert found.verdict == "unknown"
 
 
-PROMISED = find_size(ND_A100).memory_mib or 0
-LEAST, MOST = PROMISED * 0.97, PROMISED * 1.03
+EXPECTED_MIB = find_size(ND_A100).memory_mib or 0
+LEAST, MOST = EXPECTED_MIB * 0.97, EXPECTED_MIB * 1.03
 
 
 def measure_memory(root: Path, mib: float, size: str | VmSize = ND_A100, **settings: Any) -> Answer:
@@ -101,17 +104,17 @@ def measure_memory(root: Path, mib: float, size: str | VmSize = ND_A100, **setti
     return MEMORY.measure(context(root=root, size=size, **settings))
 
 
-@pytest.mark.parametrize("mib", [PROMISED, int(LEAST) + 1, int(MOST)])
+@pytest.mark.parametrize("mib", [EXPECTED_MIB, int(LEAST) + 1, int(MOST)])
 def test_memory_passes_within_the_deviation(tmp_path: Path, mib: int) -> None:
     answer = measure_memory(tmp_path, mib)
     assert (answer.findings, answer.good) == ((), f"{mib} MiB of memory")
-    assert answer.limit == f"{PROMISED} MiB within 3 % (azurehpc-health-checks, conf/<size>.conf)"
+    assert answer.limit == f"{EXPECTED_MIB} MiB within 3 % (azurehpc-health-checks, conf/<size>.conf)"
 
 
 def test_memory_fails_with_less(tmp_path: Path) -> None:
     (found,) = measure_memory(tmp_path, int(LEAST)).findings
     assert found.verdict == "fail"
-    assert found.summary == f"{int(LEAST)} MiB of memory are there, of {PROMISED} MiB that {ND_A100} has"
+    assert found.summary == f"{int(LEAST)} MiB of memory are there, of {EXPECTED_MIB} MiB that {ND_A100} has"
 
 
 def test_memory_more_is_worth_a_warning(tmp_path: Path) -> None:
@@ -119,7 +122,7 @@ def test_memory_more_is_worth_a_warning(tmp_path: Path) -> None:
 
 
 def test_memory_the_sites_own_limit_goes_first(tmp_path: Path) -> None:
-    assert measure_memory(tmp_path, PROMISED * 0.91, limits={"memory_deviation": 10}).findings == ()
+    assert measure_memory(tmp_path, EXPECTED_MIB * 0.91, limits={"memory_deviation": 10}).findings == ()
 
 
 @pytest.mark.parametrize(("mib", "verdicts"), [(899, ["fail"]), (900, []), (1100, []), (1101, ["warn"])])

@@ -14,7 +14,7 @@ from collections.abc import Collection
 import pytest
 from stand_ins.machine_tree import MachineTree
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotTell
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotMeasure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import cpu_stream
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.cpu_stream import (
     CPU_STREAM,
@@ -59,11 +59,11 @@ def test_fails_below_the_limit_of_the_site_and_with_wrong_results(tmp_path: path
     assert [one.verdict for one in CPU_STREAM.measure(context(tree, Tool(wrong), size=None)).findings] == [FAIL]
 
 
-@pytest.mark.parametrize("said", ["", WELL.replace("328441.7", "    nan"), WELL.split("Triad")[0]])
-def test_cannot_measure_without_a_triad(tmp_path: pathlib.Path, said: str) -> None:
+@pytest.mark.parametrize("stdout", ["", WELL.replace("328441.7", "    nan"), WELL.split("Triad")[0]])
+def test_cannot_measure_without_a_triad(tmp_path: pathlib.Path, stdout: str) -> None:
     tree = host(tmp_path)
     tree.write("/opt/stream/stream", "")
-    answer = CPU_STREAM.measure(context(tree, Tool(said), size=None))
+    answer = CPU_STREAM.measure(context(tree, Tool(stdout), size=None))
     assert [one.verdict for one in answer.findings] == [UNKNOWN]
     assert answer.readings == ()
 
@@ -107,7 +107,7 @@ def test_cannot_measure_on_cpus_that_are_not_given(tmp_path: pathlib.Path, monke
 def test_copies_that_hang_are_unknown_and_a_failure_the_second_time(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu_stream, "_OWN_S", 0.3)
+    monkeypatch.setattr(cpu_stream, "_COPIES_S", 0.3)
     monkeypatch.setattr(cpu_stream, "copy_bandwidth", lambda _cpus: signal.pause())
     given = context(host(tmp_path, 1), size=None)
     assert [one.verdict for one in CPU_STREAM.measure(given).findings] == [UNKNOWN]
@@ -116,7 +116,7 @@ def test_copies_that_hang_are_unknown_and_a_failure_the_second_time(
 
 def test_cannot_measure_while_a_job_runs(tmp_path: pathlib.Path) -> None:
     tree = host(tmp_path).process(9, "0", "slurmstepd", command="slurmstepd: [7.0]")
-    with pytest.raises(CannotTell, match=r"job 7\.0"):
+    with pytest.raises(CannotMeasure, match=r"job 7\.0"):
         CPU_STREAM.measure(context(tree, size=None))
 
 

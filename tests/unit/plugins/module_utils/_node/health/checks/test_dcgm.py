@@ -11,7 +11,7 @@ import pathlib
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotTell
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotMeasure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.dcgm import DCGM, parse
 
 from ..deep_playing import Tool, is_idle, machine, recorded
@@ -21,7 +21,7 @@ PROGRAM = "usr/bin/dcgmi"
 WELL = recorded("dcgm4.json").replace('"Fail"', '"Pass"')
 
 
-def said(status: str, runtime_error: str = "", **gpu: str) -> str:
+def diagnosis_of(status: str, runtime_error: str = "", **gpu: str) -> str:
     """A diagnosis with the result of one test."""
     tests = [{"name": "memory", "results": [{"status": status, **gpu}]}]
     return json.dumps({"runtime_error": runtime_error, "test_categories": [{"tests": tests}]})
@@ -73,14 +73,14 @@ def test_fails_for_the_gpu_whose_test_does_whatever_the_exit_status(
 def test_fails_for_a_gpu_that_pci_has_not_and_for_the_whole_machine(
     tmp_path: pathlib.Path, gpu: dict[str, str], device: str, where: str
 ) -> None:
-    (finding,) = DCGM.measure(context(machine(tmp_path, ND_A100, PROGRAM), Tool(said("Fail", **gpu)))).findings
+    (finding,) = DCGM.measure(context(machine(tmp_path, ND_A100, PROGRAM), Tool(diagnosis_of("Fail", **gpu)))).findings
     assert (finding.verdict, finding.device, finding.summary) == (FAIL, device, f"DCGM's test memory{where} failed")
 
 
 def test_what_failed_says_more_than_why_the_rest_was_not_done(tmp_path: pathlib.Path) -> None:
     tree = machine(tmp_path, ND_A100, PROGRAM)
     for status, verdicts in (("Fail", [FAIL]), ("Warn", [WARN, UNKNOWN])):
-        answer = DCGM.measure(context(tree, Tool(said(status, runtime_error="the rest was not done"))))
+        answer = DCGM.measure(context(tree, Tool(diagnosis_of(status, runtime_error="the rest was not done"))))
         assert [one.verdict for one in answer.findings] == verdicts
 
 
@@ -102,7 +102,7 @@ def test_cannot_measure_without_results(tmp_path: pathlib.Path, rc: int, stdout:
 
 def test_cannot_measure_without_dcgm_or_at_a_level_that_is_none(tmp_path: pathlib.Path) -> None:
     tree = machine(tmp_path, ND_A100)
-    with pytest.raises(CannotTell, match="dcgmi"):
+    with pytest.raises(CannotMeasure, match="dcgmi"):
         DCGM.measure(context(tree))
     (finding,) = DCGM.measure(context(tree, options={"dcgm": {"level": 7}})).findings
     assert finding.summary == "options.dcgm.level is 7, and there are 1, 2, 3"

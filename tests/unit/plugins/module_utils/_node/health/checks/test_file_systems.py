@@ -33,27 +33,27 @@ class FreeSpaceNode:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
-        self.left: dict[str, tuple[float, int, int] | int] = {}
+        self.space: dict[str, tuple[float, int, int] | int] = {}
         self.options: dict[str, str] = {}
         for path in ("/", "/tmp", "/var/tmp", "/dev/shm", "/scratch", "/home"):
             (folder / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
         for path in ("/", "/tmp", "/var/tmp", "/dev/shm", "/scratch", "/home"):
-            self.left[path] = PLENTY
+            self.space[path] = PLENTY
         monkeypatch.setattr(os, "statvfs", self.statvfs)
 
     def statvfs(self, path: str) -> os.statvfs_result:
         """Answer as the kernel does."""
         relative = Path(path).relative_to(self.folder)
         place = "/" if relative == Path() else f"/{relative}"
-        left = self.left.get(place, self.left["/"])
-        if isinstance(left, int):
-            raise OSError(left, os.strerror(left))
-        percent, inodes, inodes_left = left
+        space = self.space.get(place, self.space["/"])
+        if isinstance(space, int):
+            raise OSError(space, os.strerror(space))
+        percent, inodes, free_inodes = space
         reserved, blocks = 5, 105
         free = percent + reserved
         scale = GIB // 4096
         counts = (int(blocks * scale), int(free * scale), int(percent * scale))
-        return os.statvfs_result((4096, 4096, *counts, inodes, inodes_left, inodes_left, 0, 255))
+        return os.statvfs_result((4096, 4096, *counts, inodes, free_inodes, free_inodes, 0, 255))
 
     def device(self, number: str, content: bytes) -> None:
         """Put content on a file system's device."""
@@ -65,7 +65,7 @@ class FreeSpaceNode:
         """Look at them."""
         lines = [
             f"{n} 1 0:{n} / {path} {self.options.get(path, 'rw,relatime')} - ext4 /dev/sd{n} rw"
-            for n, path in enumerate(self.left, 30)
+            for n, path in enumerate(self.space, 30)
         ]
         (self.folder / "proc/self").mkdir(parents=True, exist_ok=True)
         (self.folder / "proc/self/mountinfo").write_text("\n".join(lines) + "\n", encoding="ascii")
@@ -92,15 +92,15 @@ def node_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FreeSpac
     return FreeSpaceNode(tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("left", [(10, 100_000, 10_000), (10, 10_000, 1_000), (10, 0, 0)])
-def test_free_space_passes_with_room(node_free_space: FreeSpaceNode, left: tuple[float, int, int]) -> None:
-    node_free_space.left["/"] = left
+@pytest.mark.parametrize("space", [(10, 100_000, 10_000), (10, 10_000, 1_000), (10, 0, 0)])
+def test_free_space_passes_with_room(node_free_space: FreeSpaceNode, space: tuple[float, int, int]) -> None:
+    node_free_space.space["/"] = space
     answer = node_free_space.measure()
     assert (answer.findings, answer.good) == ((), "6 file systems have space and inodes left")
 
 
 @pytest.mark.parametrize(
-    ("left", "verdict", "words"),
+    ("space", "verdict", "words"),
     [
         ((9.99, 100_000, 50_000), "warn", "10.0 % of the space in / is left (10.0 GiB)"),
         ((5, 100_000, 50_000), "warn", "5.0 % of the space in / is left (5.0 GiB)"),
@@ -111,27 +111,27 @@ def test_free_space_passes_with_room(node_free_space: FreeSpaceNode, left: tuple
     ],
 )
 def test_free_space_fails_where_the_machine_has_little_left(
-    node_free_space: FreeSpaceNode, left: tuple[float, int, int], verdict: str, words: str
+    node_free_space: FreeSpaceNode, space: tuple[float, int, int], verdict: str, words: str
 ) -> None:
-    node_free_space.left["/"] = left
+    node_free_space.space["/"] = space
     (found,) = node_free_space.measure().findings
     assert (found.verdict, found.summary, found.cause) == (verdict, words, "node")
 
 
 @pytest.mark.parametrize("path", ["/tmp", "/var/tmp", "/dev/shm", "/scratch", "/home"])
 def test_free_space_what_users_fill_is_their_business(node_free_space: FreeSpaceNode, path: str) -> None:
-    node_free_space.left[path] = (0, 100_000, 50_000)
+    node_free_space.space[path] = (0, 100_000, 50_000)
     (found,) = node_free_space.measure().findings
     assert (found.verdict, found.cause, found.device) == ("warn", "user", path)
 
 
-@pytest.mark.parametrize("left", [(0, 100_000, 50_000), (50, 100_000, 0)], ids=["space", "inodes"])
+@pytest.mark.parametrize("space", [(0, 100_000, 50_000), (50, 100_000, 0)], ids=["space", "inodes"])
 @pytest.mark.parametrize("path", ["/tmp", "/var/tmp", "/home", "/scratch"])
 def test_free_space_a_system_file_system_that_users_can_fill_only_warns(
-    node_free_space: FreeSpaceNode, path: str, left: tuple[float, int, int]
+    node_free_space: FreeSpaceNode, path: str, space: tuple[float, int, int]
 ) -> None:
-    node_free_space.left.pop(path)
-    node_free_space.left["/"] = left
+    node_free_space.space.pop(path)
+    node_free_space.space["/"] = space
     (found,) = node_free_space.measure().findings
     assert (found.verdict, found.cause, found.device) == ("warn", "user", "/")
 
@@ -150,8 +150,8 @@ def test_free_space_a_system_file_system_that_users_can_fill_only_warns(
 def test_free_space_what_is_reserved_for_root_is_not_users_to_fill(
     node_free_space: FreeSpaceNode, reserved: int, summary: str
 ) -> None:
-    node_free_space.left.pop("/tmp")
-    node_free_space.left["/"] = (0, 100_000, 50_000)
+    node_free_space.space.pop("/tmp")
+    node_free_space.space["/"] = (0, 100_000, 50_000)
     node_free_space.device("0:30", superblock(reserved))
     failed = [found for found in node_free_space.measure().findings if found.verdict == "fail"]
     assert [(found.summary, found.cause) for found in failed] == ([(summary, "node")] if summary else [])
@@ -166,8 +166,8 @@ def test_free_space_a_reserve_counts_only_where_users_fill_the_rest(node_free_sp
 
 @pytest.mark.parametrize("content", [b"", bytes(2048)], ids=["empty", "no ext4"])
 def test_free_space_a_reserve_that_cannot_be_read_is_none(node_free_space: FreeSpaceNode, content: bytes) -> None:
-    node_free_space.left.pop("/tmp")
-    node_free_space.left["/"] = (0, 100_000, 50_000)
+    node_free_space.space.pop("/tmp")
+    node_free_space.space["/"] = (0, 100_000, 50_000)
     node_free_space.device("0:30", content)
     assert [found.verdict for found in node_free_space.measure().findings] == ["warn"]
 
@@ -179,28 +179,28 @@ def test_free_space_fails_where_it_became_read_only(node_free_space: FreeSpaceNo
 
 
 def test_free_space_a_place_of_its_own_is_judged_apart(node_free_space: FreeSpaceNode) -> None:
-    node_free_space.left["/var"] = (3, 100_000, 50_000)
+    node_free_space.space["/var"] = (3, 100_000, 50_000)
     assert [(found.verdict, found.device) for found in node_free_space.measure().findings] == [("fail", "/var")]
 
 
 def test_free_space_the_sites_limits_and_places_go_first(node_free_space: FreeSpaceNode) -> None:
-    node_free_space.left["/"] = (15, 100_000, 500)
+    node_free_space.space["/"] = (15, 100_000, 500)
     options = {"fail_percent": 20, "warn_percent": 30.5, "fail_inodes": 400}
     assert [found.verdict for found in node_free_space.measure(options).findings] == ["fail", "warn"]
-    node_free_space.left["/scratch"] = (15, 100_000, 50_000)
+    node_free_space.space["/scratch"] = (15, 100_000, 50_000)
     found = node_free_space.measure({**options, "system": ["/scratch"], "users": []}).findings
     assert [(one.verdict, one.device) for one in found] == [("fail", "/scratch")]
 
 
 def test_free_space_cannot_measure_what_does_not_tell(node_free_space: FreeSpaceNode) -> None:
-    node_free_space.left["/scratch"] = errno.EIO
+    node_free_space.space["/scratch"] = errno.EIO
     (found,) = node_free_space.measure().findings
     assert (found.verdict, found.summary) == ("unknown", "/scratch does not tell how much is left: Input/output error")
     (found,) = node_free_space.measure({"system": ["/nowhere"], "users": []}).findings
     assert found.verdict == "unknown"
 
 
-PATIENCE = 1.0
+TIMEOUT_S = 1.0
 """Seconds. A machine with much to do may stand still for a part of one."""
 
 
@@ -235,7 +235,7 @@ class MountsNode:
         """Look at the mounts; what is kept is there next time."""
         lines = [f"{n} 1 0:{n} / {path} rw - {line} rw" for n, (path, line) in enumerate(self.lines.items(), 30)]
         self.put("proc/self/mountinfo", "\n".join(lines) + "\n")
-        given = {"seconds": PATIENCE, **options}
+        given = {"seconds": TIMEOUT_S, **options}
         return MOUNTS.measure(context(root=self.folder, history=self.history, seconds=5, options={"mounts": given}))
 
 
@@ -274,7 +274,7 @@ def test_mounts_fails_where_a_server_does_not_answer_twice_running(node_mounts: 
     node_mounts.away["/home"] = threading.Event()
     begun = time.monotonic()
     first = node_mounts.measure()
-    assert time.monotonic() - begun < 10 * PATIENCE
+    assert time.monotonic() - begun < 10 * TIMEOUT_S
     assert [(found.verdict, found.summary) for found in first.findings] == [
         ("unknown", "/home (server:/home) does not answer within 1 s")
     ]

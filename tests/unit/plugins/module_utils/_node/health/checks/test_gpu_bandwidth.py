@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import pytest
 from stand_ins.sized_machine import SizedMachine
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotTell
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import FAIL, UNKNOWN, WARN, CannotMeasure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import gpu_bandwidth
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_bandwidth import (
     GPU_HOST_BANDWIDTH,
@@ -25,7 +25,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gp
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
-from ..deep_playing import Said, Tool, is_idle, machine, recorded
+from ..deep_playing import Output, Tool, is_idle, machine, recorded
 from ..played_cuda import PlayedCuda
 from ..playing import ND_A100, context
 
@@ -82,9 +82,9 @@ def test_only_whole_rows_of_the_matrix_count() -> None:
 MATRIX = "Running peers.\nsome words\n           0         1\n 0       N/A    276.07\n 1    275.61       N/A\n\n"
 
 
-def measured(said: str | Said, *busids: str) -> tuple[object, list[tuple[str, str]]]:
+def measured(output: str | Output, *busids: str) -> tuple[object, list[tuple[str, str]]]:
     """The pairs of what was measured, and what was found."""
-    values, findings = run_nvbandwidth(context(run=Tool(said)), "/nvbandwidth", ("peers",), busids, 60)
+    values, findings = run_nvbandwidth(context(run=Tool(output)), "/nvbandwidth", ("peers",), busids, 60)
     return {test: list(of_test) for test, of_test in values.items()}, [(one.verdict, one.summary) for one in findings]
 
 
@@ -143,9 +143,9 @@ def test_gpu_host_bandwidth_fails_for_the_one_gpu_and_the_one_way_that_is_slow_a
     )
 
 
-@pytest.mark.parametrize("said", ["", GPU_HOST_BANDWIDTH_WELL.split("Running")[0], (0, "", "CUDA_ERROR_NO_DEVICE")])
-def test_gpu_host_bandwidth_cannot_measure_without_a_figure(tmp_path: pathlib.Path, said: str) -> None:
-    answer = GPU_HOST_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM), Tool(said)))
+@pytest.mark.parametrize("output", ["", GPU_HOST_BANDWIDTH_WELL.split("Running")[0], (0, "", "CUDA_ERROR_NO_DEVICE")])
+def test_gpu_host_bandwidth_cannot_measure_without_a_figure(tmp_path: pathlib.Path, output: str) -> None:
+    answer = GPU_HOST_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM), Tool(output)))
     assert [one.verdict for one in answer.findings] == [UNKNOWN, UNKNOWN]
     assert answer.readings == ()
 
@@ -215,7 +215,7 @@ def test_gpu_host_bandwidth_fails_with_an_error_of_the_hardware_cannot_measure_w
 def test_gpu_host_bandwidth_a_driver_that_hangs_is_unknown_and_a_failure_the_second_time(
     tmp_path: pathlib.Path, cuda: PlayedCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_bandwidth, "_OWN_S", 0.5)
+    monkeypatch.setattr(gpu_bandwidth, "_COPIES_S", 0.5)
     tree = machine(tmp_path, "Standard_NC24ads_A100_v4")
     tree.device("0001:00:00.0", 0x030200, 0x10DE, 0)
     given = context(tree, size="Standard_NC24ads_A100_v4")
@@ -226,13 +226,13 @@ def test_gpu_host_bandwidth_a_driver_that_hangs_is_unknown_and_a_failure_the_sec
 
 
 def test_gpu_host_bandwidth_cannot_measure_without_gpus_or_while_a_job_runs(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(CannotTell, match="no NVIDIA GPU"):
+    with pytest.raises(CannotMeasure, match="no NVIDIA GPU"):
         GPU_HOST_BANDWIDTH.measure(context(tmp_path))
     tree = machine(tmp_path, ND_A100, GPU_HOST_BANDWIDTH_PROGRAM)
     tree.write("proc/77/stat", "77 (slurmstepd) S 1 " + " ".join(["0"] * 48))
     tree.write("proc/77/status", "Uid:\t0\t0\n")
     tree.write("proc/77/cmdline", "slurmstepd: [42.batch]\0")
-    with pytest.raises(CannotTell, match=r"it would disturb job 42\.batch"):
+    with pytest.raises(CannotMeasure, match=r"it would disturb job 42\.batch"):
         GPU_HOST_BANDWIDTH.measure(context(tree, Tool(GPU_HOST_BANDWIDTH_WELL)))
     tree.write("proc/77/cmdline", "/usr/sbin/slurmstepd\0infinity\0")
     assert GPU_HOST_BANDWIDTH.measure(context(tree, Tool(GPU_HOST_BANDWIDTH_WELL))).findings == ()
@@ -276,9 +276,9 @@ def test_gpu_peer_bandwidth_fails_where_gpus_of_one_nvswitch_have_no_access(tmp_
     assert answer.findings[0].summary.startswith("1 of 56 pairs")
 
 
-@pytest.mark.parametrize("said", ["", GPU_PEER_BANDWIDTH_WELL.split("Running")[0]])
-def test_gpu_peer_bandwidth_cannot_measure_without_a_matrix(tmp_path: pathlib.Path, said: str) -> None:
-    answer = GPU_PEER_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM), Tool(said)))
+@pytest.mark.parametrize("output", ["", GPU_PEER_BANDWIDTH_WELL.split("Running")[0]])
+def test_gpu_peer_bandwidth_cannot_measure_without_a_matrix(tmp_path: pathlib.Path, output: str) -> None:
+    answer = GPU_PEER_BANDWIDTH.measure(context(machine(tmp_path, ND_A100, GPU_PEER_BANDWIDTH_PROGRAM), Tool(output)))
     assert [one.verdict for one in answer.findings] == [UNKNOWN]
 
 
@@ -309,7 +309,7 @@ def test_gpu_peer_bandwidth_is_skipped_where_one_gpu_is_all_there_should_be(
 
 
 def test_gpu_peer_bandwidth_cannot_measure_the_one_gpu_that_is_left(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(CannotTell, match=r"1 of 8 GPUs is there, .*see check gpu_count"):
+    with pytest.raises(CannotMeasure, match=r"1 of 8 GPUs is there, .*see check gpu_count"):
         GPU_PEER_BANDWIDTH.measure(context(with_gpus(tmp_path, 1), Tool("")))
 
 

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import (
     BOOT,
     PROLOG,
-    CannotTell,
+    CannotMeasure,
     Context,
     History,
     Result,
@@ -24,7 +24,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gp
     GPU_COUNT,
     expected_gpus,
     is_amd,
-    why_none,
+    reason_without_gpus,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.judge import judge
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError
@@ -113,7 +113,7 @@ def test_cannot_measure_without_what_asks_the_driver(kind: str, summary: str) ->
 
 
 def test_cannot_measure_where_the_size_is_not_known() -> None:
-    with pytest.raises(CannotTell, match="the VM size of this machine is not known"):
+    with pytest.raises(CannotMeasure, match="the VM size of this machine is not known"):
         look(GPU_COUNT, *ALL, size=None)
 
 
@@ -122,9 +122,9 @@ def test_other_addresses_than_the_known_ones_are_not_called_missing() -> None:
     assert result.summary == "7 of 8 GPUs: no more on the PCI bus (Standard_ND96asr_v4)"
 
 
-def test_more_gpus_than_promised_are_a_warning() -> None:
+def test_more_gpus_than_expected_are_a_warning() -> None:
     result = look(GPU_COUNT, *ALL, gpu(0, busid="000f:00:00.0"))
-    assert (result.verdict, result.summary) == ("warn", "9 GPUs, and Standard_ND96asr_v4 promises 8")
+    assert (result.verdict, result.summary) == ("warn", "9 GPUs, and 8 are expected (Standard_ND96asr_v4)")
 
 
 def test_the_settings_have_the_last_word(tmp_path: Path) -> None:
@@ -143,10 +143,9 @@ def judged(root: Path, boot_id: str, history: History, *missing: int, **error: G
     file = root / "proc/sys/kernel/random/boot_id"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{boot_id}\n", encoding="ascii")
-    left = [one for one in ALL if one.index not in missing]
-    given: Context = context(
-        root=root, gpus=PlayedGpus(error.get("error", left), on_bus=[one.busid or "" for one in left]), history=history
-    )
+    remaining = [one for one in ALL if one.index not in missing]
+    gpus = PlayedGpus(error.get("error", remaining), on_bus=[one.busid or "" for one in remaining])
+    given: Context = context(root=root, gpus=gpus, history=history)
     return judge(GPU_COUNT, GPU_COUNT.measure(given), given.settings)
 
 
@@ -226,9 +225,9 @@ def test_nobody_says_how_many_there_are_where_neither_size_nor_site_does() -> No
 def test_why_no_gpu_is_looked_for_names_who_says_so() -> None:
     size = find_size("Standard_ND96asr_v4")
     assert size is not None
-    assert why_none(None, None) == "nobody says how many GPUs this machine has"
-    assert why_none(None, size) == "nobody says how many GPUs Standard_ND96asr_v4 has"
-    assert why_none(expected_gpus(0, size), size) == "gpu_count of /etc/hpcai/gpu.json promises no GPU"
+    assert reason_without_gpus(None, None) == "nobody says how many GPUs this machine has"
+    assert reason_without_gpus(None, size) == "nobody says how many GPUs Standard_ND96asr_v4 has"
+    assert reason_without_gpus(expected_gpus(0, size), size) == "no GPU is expected (gpu_count of /etc/hpcai/gpu.json)"
 
 
 def test_whose_gpus_a_size_of_a_known_model_has_is_not_asked_of_the_bus(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotTell, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotMeasure, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_fabric import GPU_FABRIC
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuHealth
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.health import Fabric
@@ -42,7 +42,7 @@ def test_passes_on_gpus_that_do_not_tell_by_the_manager_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("answers", "words"),
     [
         (state("loaded", "failed", "exit-code"), "failed (exit-code)"),
         (state("loaded", "inactive"), "inactive"),
@@ -50,8 +50,8 @@ def test_passes_on_gpus_that_do_not_tell_by_the_manager_alone() -> None:
         (state("masked", "inactive"), "masked"),
     ],
 )
-def test_fails_where_the_manager_does_not_run(said: dict[str, str], words: str) -> None:
-    result = joined(gpu(0), run=said)
+def test_fails_where_the_manager_does_not_run(answers: dict[str, str], words: str) -> None:
+    result = joined(gpu(0), run=answers)
     assert (result.verdict, result.fault) == ("fail", "")
     assert result.summary == f"nvidia-fabricmanager is {words}, and the NVSwitches need it"
 
@@ -101,7 +101,7 @@ def test_applies_where_there_are_nvswitches(size: str, applies: bool) -> None:
 
 
 def test_cannot_measure_where_the_size_is_not_known() -> None:
-    with pytest.raises(CannotTell, match="VM size"):
+    with pytest.raises(CannotMeasure, match="VM size"):
         joined(gpu(0), size=None)
 
 

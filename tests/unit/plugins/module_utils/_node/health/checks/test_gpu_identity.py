@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Models, firmware, drivers and InfoROMs: as promised, odd ones, too old ones, corrupted ones, untold ones."""
+"""Models, firmware, drivers and InfoROMs: as expected, odd ones, too old ones, corrupted ones, untold ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gp
 from ..gpu_playing import PlayedGpus, assert_unread_gpus_are_unknown, gpu, look
 
 
-def test_passes_with_what_is_promised() -> None:
+def test_passes_with_what_is_expected() -> None:
     result = look(GPU_IDENTITY, gpu(0), gpu(1))
     assert (result.verdict, result.summary) == ("pass", "2 GPUs (NVIDIA A100-SXM4-40GB), driver 550.90.12")
     assert result.answer.limit == "A100-SXM4-40GB (Standard_ND96asr_v4)"
@@ -83,8 +83,8 @@ def test_versions_of_firmware_are_hexadecimal() -> None:
 )
 def test_fails_with_a_driver_older_than_wanted_compared_as_numbers(tmp_path: Path, driver: str, verdict: str) -> None:
     (tmp_path / "etc/hpcai").mkdir(parents=True)
-    wanted = {"schema": 1, "min_driver": "550.54.15"}
-    (tmp_path / "etc/hpcai/gpu.json").write_text(json.dumps(wanted), encoding="ascii")
+    settings = {"schema": 1, "min_driver": "550.54.15"}
+    (tmp_path / "etc/hpcai/gpu.json").write_text(json.dumps(settings), encoding="ascii")
     result = look(GPU_IDENTITY, played=PlayedGpus([gpu(0)], driver=driver), root=tmp_path)
     assert (result.verdict, result.fault) == (verdict, "")
 

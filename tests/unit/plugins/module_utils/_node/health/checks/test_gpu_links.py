@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotTell, History, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotMeasure, History, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_links import GPU_NVLINK, GPU_PCIE
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu import GpuError, GpuHealth, NvLinks
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.gpu.health import Pcie
@@ -22,7 +22,7 @@ IDLE, BUSY = 1, 0
 H100, V100, NC = "Standard_ND96isr_H100_v5", "Standard_ND40rs_v2", "Standard_NC24ads_A100_v4"
 
 
-def test_gpu_pcie_passes_with_the_promised_lanes_and_speed() -> None:
+def test_gpu_pcie_passes_with_the_expected_lanes_and_speed() -> None:
     result = look(GPU_PCIE, gpu(0))
     assert (result.verdict, result.answer.limit) == ("pass", "16 lanes, generation 4 (Standard_ND96asr_v4)")
     assert [(one.name, one.value, one.limit) for one in result.answer.readings] == [
@@ -41,7 +41,7 @@ def test_gpu_pcie_fails_where_lanes_are_missing() -> None:
     assert look(GPU_PCIE, gpu(0, pcie=Pcie(15, 4, 16, 4, 4))).verdict == "fail"
 
 
-def test_gpu_pcie_fails_where_the_slot_does_not_reach_the_promised_speed() -> None:
+def test_gpu_pcie_fails_where_the_slot_does_not_reach_the_expected_speed() -> None:
     result = look(GPU_PCIE, gpu(0, pcie=Pcie(16, 4, 16, 4, 5)), size=H100)
     assert (result.verdict, result.summary) == (
         "fail",
@@ -170,7 +170,7 @@ def test_gpu_nvlink_cannot_measure_where_a_gpu_does_not_tell(found: tuple[NvLink
 def test_gpu_nvlink_cannot_measure_a_gpu_that_is_lost_or_a_driver_that_is_not_there() -> None:
     result = linked(links(0, 12), gpus=(gpu(0), gpu(1, **LOST)))
     assert (result.verdict, result.summary) == ("unknown", "GPU 1 (0002:00:00.0) could not be read: GPU is lost")
-    with pytest.raises(CannotTell, match="the GPUs' driver cannot be asked: not loaded"):
+    with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be asked: not loaded"):
         look(GPU_NVLINK, played=PlayedGpus(GpuError("driver_not_loaded", "not loaded")))
 
 

@@ -34,7 +34,7 @@ LOADED_OF_NVIDIA = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.161.08  
 LOADED = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder@U16-I3)"
 
 
-def told(answer: Answer) -> list[tuple[str, str, str]]:
+def summaries(answer: Answer) -> list[tuple[str, str, str]]:
     """Verdict, device and summary of what was found."""
     return [(found.verdict, found.device, found.summary) for found in answer.findings]
 
@@ -43,7 +43,7 @@ def test_gpu_xid_fails_for_an_error_and_keeps_it(log: PlayedLog) -> None:
     log.write(OFF_THE_BUS)
     answer = log.look(GPU_XID)
     (found,) = answer.findings
-    assert told(answer) == [("fail", "0001:00:00.0", "GPU 0001:00:00.0: XID 79: the GPU has fallen off the bus")]
+    assert summaries(answer) == [("fail", "0001:00:00.0", "GPU 0001:00:00.0: XID 79: the GPU has fallen off the bus")]
     assert (found.action, found.fault, found.cause, found.latch) == ("replace", "NHC2013", "node", True)
     assert not GPU_XID.blocks_job
 
@@ -104,7 +104,7 @@ def test_gpu_xid_passes_what_was_read_before(log: PlayedLog) -> None:
 def test_gpu_xid_cannot_measure_without_the_log(log: PlayedLog) -> None:
     log.remove()
     answer = log.look(GPU_XID)
-    assert told(answer) == [("unknown", "", "/dev/kmsg cannot be opened: No such file or directory")]
+    assert summaries(answer) == [("unknown", "", "/dev/kmsg cannot be opened: No such file or directory")]
     assert not answer.readings
 
 

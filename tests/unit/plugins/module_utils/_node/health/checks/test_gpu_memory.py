@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotTell
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotMeasure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_memory import (
     GPU_ECC,
     GPU_RETIRED_PAGES,
@@ -202,7 +202,7 @@ def test_gpu_retired_pages_cannot_measure_where_a_gpu_does_not_tell() -> None:
 
 
 def test_gpu_retired_pages_cannot_measure_without_a_limit() -> None:
-    with pytest.raises(CannotTell, match="nothing says how many pages may be retired"):
+    with pytest.raises(CannotMeasure, match="nothing says how many pages may be retired"):
         look(GPU_RETIRED_PAGES, gpu(0, pages=retired(0, 0)), size=None)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotTell, Result
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import CannotMeasure, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.gpu_state import (
     GPU_CLOCKS,
     GPU_MIG,
@@ -257,14 +257,14 @@ def test_gpu_clocks_passes_where_a_gpu_tells_one_of_its_clocks(root: Path, curre
 
 
 def test_gpu_clocks_cannot_measure_without_a_driver_or_the_gpus_that_are_meant(root: Path) -> None:
-    with pytest.raises(CannotTell, match="the GPUs' driver cannot be asked: not loaded"):
+    with pytest.raises(CannotMeasure, match="the GPUs' driver cannot be asked: not loaded"):
         look(GPU_CLOCKS, played=PlayedGpus([], clocks=GpuError("driver_not_loaded", "not loaded")), root=root)
     with pytest.raises(GpuError):
         look(GPU_CLOCKS, played=PlayedGpus([], clocks=GpuError("no_answer", "silence")), root=root)
-    with pytest.raises(CannotTell, match="the driver knows no GPU"):
+    with pytest.raises(CannotMeasure, match="the driver knows no GPU"):
         clocked(root)
     want(root, gpus=["7"])
-    with pytest.raises(CannotTell, match="7 is no GPU of this machine"):
+    with pytest.raises(CannotMeasure, match="7 is no GPU of this machine"):
         clocked(root, facts(0))
 
 
@@ -291,18 +291,18 @@ def test_gpu_persistence_cannot_measure_gpus_that_cannot_be_read() -> None:
     assert_unread_gpus_are_unknown(GPU_PERSISTENCE)
 
 
-WANTED = {"gpu_mig": {"enabled": True}}
+MIG_ENABLED = {"gpu_mig": {"enabled": True}}
 
 
-@pytest.mark.parametrize(("mig", "told"), [(False, "off"), (None, "none")])
-def test_gpu_mig_passes_where_it_is_off_or_unknown_to_the_model(mig: bool | None, told: str) -> None:
+@pytest.mark.parametrize(("mig", "reading"), [(False, "off"), (None, "none")])
+def test_gpu_mig_passes_where_it_is_off_or_unknown_to_the_model(mig: bool | None, reading: str) -> None:
     result = look(GPU_MIG, gpu(0, mig=mig))
-    assert (result.verdict, result.answer.readings[0].value) == ("pass", told)
+    assert (result.verdict, result.answer.readings[0].value) == ("pass", reading)
     assert (result.summary, result.answer.limit) == ("MIG mode is off, as wanted", "off")
 
 
 def test_gpu_mig_passes_where_it_is_on_and_wanted() -> None:
-    result = look(GPU_MIG, gpu(0, mig=True), options=WANTED)
+    result = look(GPU_MIG, gpu(0, mig=True), options=MIG_ENABLED)
     assert (result.verdict, result.answer.readings[0].value) == ("pass", "on")
     assert (result.summary, result.answer.limit) == ("MIG mode is on, as wanted", "on")
 
@@ -316,7 +316,7 @@ def test_gpu_mig_fails_to_be_as_it_should_where_it_is_on() -> None:
 
 @pytest.mark.parametrize("mig", [False, None])
 def test_gpu_mig_fails_to_be_as_it_should_where_it_is_off_and_wanted(mig: bool | None) -> None:
-    result = look(GPU_MIG, gpu(0, mig=mig), options=WANTED)
+    result = look(GPU_MIG, gpu(0, mig=mig), options=MIG_ENABLED)
     assert (result.verdict, result.summary) == ("warn", "MIG mode of GPU 0 (0001:00:00.0) is off, and is wanted")
 
 

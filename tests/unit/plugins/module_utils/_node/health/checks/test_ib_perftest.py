@@ -17,7 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     FAIL,
     UNKNOWN,
     WARN,
-    CannotTell,
+    CannotMeasure,
     Context,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks import ib_perftest
@@ -28,7 +28,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.ib
     latency_us,
 )
 
-from ..deep_playing import Said, Tool, is_idle, machine, recorded
+from ..deep_playing import Output, Tool, is_idle, machine, recorded
 from ..playing import ND_A100, context
 
 
@@ -61,11 +61,11 @@ def test_a_row_that_is_cut_off_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "value"), [("1.56", 1.56), ("0.00", None), ("nan", None), ("inf", None), ("-1", None)]
+    ("output", "value"), [("1.56", 1.56), ("0.00", None), ("nan", None), ("inf", None), ("-1", None)]
 )
-def test_a_latency_is_a_number_above_zero(said: str, value: float | None) -> None:
-    assert latency_us(f"t_typical[usec]\n 2 1000 1.53 5.31 {said}\n") == value
-    assert bandwidth_gbps(f"BW average[Gb/sec]\n 2 1000 1.6 {said}\n", 2) == value
+def test_a_latency_is_a_number_above_zero(output: str, value: float | None) -> None:
+    assert latency_us(f"t_typical[usec]\n 2 1000 1.53 5.31 {output}\n") == value
+    assert bandwidth_gbps(f"BW average[Gb/sec]\n 2 1000 1.6 {output}\n", 2) == value
 
 
 IB_WRITE_BANDWIDTH_PROGRAM = "usr/bin/ib_write_bw"
@@ -85,13 +85,13 @@ class Perftest(Tool):
     def __init__(
         self,
         device: str = "",
-        server: str | Said = IB_WRITE_BANDWIDTH_WELL,
-        client: str | Said = IB_WRITE_BANDWIDTH_WELL,
+        server: str | Output = IB_WRITE_BANDWIDTH_WELL,
+        client: str | Output = IB_WRITE_BANDWIDTH_WELL,
     ) -> None:
         super().__init__(self.say)
         self.device, self.server, self.client = device, server, client
 
-    def say(self, words: list[str]) -> str | Said:
+    def say(self, words: list[str]) -> str | Output:
         """Answer as the one or the other."""
         mine = not self.device or words[words.index("-d") + 1] == self.device
         if not mine:
@@ -171,10 +171,10 @@ def test_ib_write_bandwidth_fails_where_the_client_crashes_after_it_printed(tmp_
 
 
 @pytest.mark.parametrize(
-    "said", ["", IB_WRITE_BANDWIDTH_WELL.split(" 8388608")[0], IB_WRITE_BANDWIDTH_WELL.replace("8388608", "65536")]
+    "text", ["", IB_WRITE_BANDWIDTH_WELL.split(" 8388608")[0], IB_WRITE_BANDWIDTH_WELL.replace("8388608", "65536")]
 )
-def test_ib_write_bandwidth_cannot_measure_with_an_output_without_the_figure(tmp_path: pathlib.Path, said: str) -> None:
-    answer = IB_WRITE_BANDWIDTH.measure(played(tmp_path, Perftest("mlx5_ib2", client=said)))
+def test_ib_write_bandwidth_cannot_measure_with_an_output_without_the_figure(tmp_path: pathlib.Path, text: str) -> None:
+    answer = IB_WRITE_BANDWIDTH.measure(played(tmp_path, Perftest("mlx5_ib2", client=text)))
     assert [(one.verdict, one.device) for one in answer.findings] == [(UNKNOWN, "mlx5_ib2")]
     assert "printed no bandwidth" in answer.findings[0].summary
 
@@ -190,7 +190,7 @@ def test_ib_write_bandwidth_cannot_measure_where_the_port_is_in_use(tmp_path: pa
 def test_ib_write_bandwidth_a_server_that_is_slow_to_listen_is_waited_for(tmp_path: pathlib.Path) -> None:
     tried: list[str] = []
 
-    def say(words: list[str]) -> str | Said:
+    def say(words: list[str]) -> str | Output:
         if words[-1] != "127.0.0.1":
             while len(tried) < 4:
                 time.sleep(0.001)
@@ -218,7 +218,7 @@ def test_ib_write_bandwidth_a_server_that_is_slow_to_listen_is_waited_for(tmp_pa
     ],
 )
 def test_ib_write_bandwidth_a_server_that_is_not_reached_is_unknown_unless_it_failed(
-    tmp_path: pathlib.Path, server: str | Said, verdict: str, words: str
+    tmp_path: pathlib.Path, server: str | Output, verdict: str, words: str
 ) -> None:
     tool = Perftest("mlx5_ib5", server, (1, "", "Couldn't connect to 127.0.0.1:4711\n"))
     (finding,) = IB_WRITE_BANDWIDTH.measure(played(tmp_path, tool)).findings
@@ -262,7 +262,7 @@ def test_ib_write_bandwidth_cannot_measure_an_adapter_without_a_gpu_near_it(tmp_
 def test_ib_write_bandwidth_a_perftest_without_cuda_measures_memory_of_the_host_and_says_so(
     tmp_path: pathlib.Path,
 ) -> None:
-    def say(words: list[str]) -> str | Said:
+    def say(words: list[str]) -> str | Output:
         return (
             (1, " Unsupported memory type\n", "") if any("cuda" in word for word in words) else IB_WRITE_BANDWIDTH_WELL
         )
@@ -290,11 +290,11 @@ def test_ib_write_bandwidth_cannot_measure_without_an_active_port_or_the_program
     given = played(tmp_path, Perftest())
     for device in DEVICES:
         put_port(tmp_path, device, state="INIT")
-    with pytest.raises(CannotTell, match="none of 8 InfiniBand ports is active"):
+    with pytest.raises(CannotMeasure, match="none of 8 InfiniBand ports is active"):
         IB_WRITE_BANDWIDTH.measure(given)
     put_ports_of(tmp_path, ND_A100)
     (tmp_path / IB_WRITE_BANDWIDTH_PROGRAM).unlink()
-    with pytest.raises(CannotTell, match="ib_write_bw"):
+    with pytest.raises(CannotMeasure, match="ib_write_bw"):
         IB_WRITE_BANDWIDTH.measure(given)
 
 

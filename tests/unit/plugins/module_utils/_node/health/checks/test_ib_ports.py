@@ -14,7 +14,7 @@ import pytest
 from stand_ins.infiniband import put_port, put_ports_of
 from stand_ins.sized_machine import SizedMachine
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer, CannotTell
+from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import Answer, CannotMeasure
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.ib_ports import (
     IB_ADDRESSES,
     IB_PKEYS,
@@ -98,11 +98,11 @@ def test_ib_ports_fails_where_a_port_speaks_ethernet(node_ib_ports: Path) -> Non
 def test_ib_ports_cannot_measure_without_sysfs_or_size(tmp_path: Path) -> None:
     (found,) = measure(tmp_path).findings
     assert (found.verdict, found.summary) == ("unknown", "sysfs shows neither PCI nor RDMA devices")
-    with pytest.raises(CannotTell, match="VM size"):
+    with pytest.raises(CannotMeasure, match="VM size"):
         IB_PORTS.measure(context(root=tmp_path, size=None))
 
 
-def test_ib_ports_applies_where_infiniband_is_promised() -> None:
+def test_ib_ports_applies_where_infiniband_is_expected() -> None:
     assert IB_PORTS.applies(find_size(ND_A100)) == ""
     assert IB_PORTS.applies(None) == ""
     assert IB_PORTS.applies(find_size("Standard_NC96ads_A100_v4")) == "Standard_NC96ads_A100_v4 has no InfiniBand"
@@ -119,7 +119,7 @@ def node_ib_rate(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_ib_rate_passes_at_the_promised_rate_and_above(node_ib_rate: Path) -> None:
+def test_ib_rate_passes_at_the_expected_rate_and_above(node_ib_rate: Path) -> None:
     put_port(node_ib_rate, "mlx5_ib2", gbps=400)
     answer = IB_RATE.measure(context(root=node_ib_rate))
     assert (answer.findings, answer.good) == ((), "8 InfiniBand ports run at 200 Gb/s")
@@ -127,7 +127,7 @@ def test_ib_rate_passes_at_the_promised_rate_and_above(node_ib_rate: Path) -> No
     assert answer.limit == "at least 200 Gb/s (azurehpc-health-checks, conf/<size>.conf)"
 
 
-def test_ib_rate_fails_below_the_promised_rate_and_blocks_no_job(node_ib_rate: Path) -> None:
+def test_ib_rate_fails_below_the_expected_rate_and_blocks_no_job(node_ib_rate: Path) -> None:
     put_port(node_ib_rate, "mlx5_ib2", gbps=100)
     (found,) = IB_RATE.measure(context(root=node_ib_rate)).findings
     assert found.verdict == "fail"

@@ -68,7 +68,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def told(answer: Answer) -> list[tuple[str, str, str]]:
+def findings_of(answer: Answer) -> list[tuple[str, str, str]]:
     """Verdict, cause and words of each finding."""
     return [(found.verdict, found.cause, found.summary) for found in answer.findings]
 
@@ -90,7 +90,7 @@ def test_passes_where_only_jobs_and_services_run(node: Node) -> None:
 def test_processes_of_a_user_without_a_job_are_that_users_business(node: Node) -> None:
     node.process(120, BERT, "python3", 1, "0::/system.slice/slurmd.service")
     node.process(121, BERT, "python3", 120, "0::/user.slice/user-1002.slice/session-9.scope")
-    assert told(node.measure()) == [
+    assert findings_of(node.measure()) == [
         ("warn", "user", "2 processes of user 1002, who has no job here: python3 (120), python3 (121)")
     ]
     node.step(130, 18)
@@ -108,7 +108,7 @@ def test_of_many_only_some_are_named(node: Node, count: int, end: str) -> None:
 
 def test_fails_where_slurm_could_not_end_a_process_of_a_job(node: Node) -> None:
     node.process(140, BERT, "python3", 1, f"{SCOPE}/job_16/step_0/user/task_0", state="D")
-    (first,) = told(node.measure())
+    (first,) = findings_of(node.measure())
     assert first == ("warn", "user", "process 140 (python3, state D) of job 16 is there, and the job is over")
     (found,) = node.measure().findings
     assert (found.verdict, found.cause, found.action) == ("fail", "node", "reboot")
@@ -135,7 +135,7 @@ def test_files_of_users_without_a_job_are_counted(node: Node, monkeypatch: pytes
 
     monkeypatch.setattr(os, "lstat", lstat)
     answer = node.measure(folders=["/dev/shm"])
-    assert told(answer) == [
+    assert findings_of(answer) == [
         ("warn", "user", "3 files of users without a job (0.0 GiB): /dev/shm/a, /dev/shm/b, /dev/shm/folder")
     ]
     values = {one.name: one.value for one in answer.readings}
@@ -164,7 +164,7 @@ def test_shared_memory_that_nobody_has_attached_is_told_of(node: Node) -> None:
         "0 5 600 524288 9 9 0 1001 100 1001 100 0 0 0 4096 0",
     ]
     node.tree.write("/proc/sysvipc/shm", "\n".join([names, *rows]) + "\n")
-    assert told(node.measure()) == [
+    assert findings_of(node.measure()) == [
         ("warn", "user", "1 segments of shared memory of users without a job: 3 (user 1002)")
     ]
 
@@ -177,7 +177,7 @@ def test_huge_pages_are_told_of_where_no_job_runs(node: Node) -> None:
     (node.folder / "proc/100/cmdline").write_text("slurmstepd: old\0", encoding="ascii")
     (node.folder / "proc/100/cgroup").unlink()
     (node.folder / "proc/101/cgroup").unlink()
-    assert ("warn", "user", "8 MiB of huge pages are in use, and no job runs") in told(node.measure())
+    assert ("warn", "user", "8 MiB of huge pages are in use, and no job runs") in findings_of(node.measure())
 
 
 def test_containers_of_jobs_that_are_over_are_told_of(node: Node) -> None:
@@ -195,10 +195,10 @@ def test_containers_of_jobs_that_are_over_are_told_of(node: Node) -> None:
 
 def test_a_file_system_of_a_dead_job_that_cannot_be_taken_down_fails(node: Node) -> None:
     """What stays keeps the next job that asks from starting here."""
-    left = node.folder / layout.LEFT.lstrip("/")
-    left.parent.mkdir(parents=True)
+    leftover = node.folder / layout.LEFT.lstrip("/")
+    leftover.parent.mkdir(parents=True)
     assert not [finding for finding in node.measure().findings if "BeeGFS" in finding.summary]
-    left.write_text("job 17: /beeond is still mounted\n", encoding="utf-8")
+    leftover.write_text("job 17: /beeond is still mounted\n", encoding="utf-8")
     [finding] = [finding for finding in node.measure().findings if "BeeGFS" in finding.summary]
     assert (finding.verdict, finding.cause) == (FAIL, NODE)
     assert "job 17: /beeond is still mounted" in finding.summary

@@ -24,13 +24,13 @@ LIST = "nft --json list table inet hpcai_metadata"
 TEXT = rules((0,), has_agent=False)
 
 
-def measure(folder: Path, said: str | tuple[int, str] | None, guard: str = "true", text: str | None = TEXT) -> Answer:
+def measure(folder: Path, rules: str | tuple[int, str] | None, guard: str = "true", text: str | None = TEXT) -> Answer:
     """Look at a machine with these files."""
     (folder / "etc/hpcai").mkdir(parents=True, exist_ok=True)
     (folder / "etc/hpcai/metadata.json").write_text(f'{{"schema": 1, "guard": {guard}, "users": []}}')
     if text is not None:
         (folder / RULES.lstrip("/")).write_text(text)
-    return METADATA_SERVICE.measure(context(root=folder, run={} if said is None else {LIST: said}))
+    return METADATA_SERVICE.measure(context(root=folder, run={} if rules is None else {LIST: rules}))
 
 
 def agent(folder: Path, state: str) -> None:
@@ -49,9 +49,9 @@ def test_passes_where_the_rules_are_loaded(tmp_path: Path) -> None:
     assert [reading.value for reading in answer.readings] == ["loaded"]
 
 
-@pytest.mark.parametrize("said", [(1, NO_TABLE), listing(TEXT.replace("no user", "x"))])
-def test_fails_where_the_kernel_has_others_or_none(tmp_path: Path, said: str | tuple[int, str]) -> None:
-    (found,) = measure(tmp_path, said).findings
+@pytest.mark.parametrize("rules", [(1, NO_TABLE), listing(TEXT.replace("no user", "x"))])
+def test_fails_where_the_kernel_has_others_or_none(tmp_path: Path, rules: str | tuple[int, str]) -> None:
+    (found,) = measure(tmp_path, rules).findings
     assert found.verdict == "fail"
     assert found.summary.endswith(
         "every user of this machine reaches the metadata service, and can take the node's identity"
@@ -64,9 +64,9 @@ def test_fails_where_the_file_is_gone(tmp_path: Path) -> None:
     assert (found.verdict, "metadata.nft is missing" in found.summary) == ("fail", True)
 
 
-@pytest.mark.parametrize("said", [None, (1, "Operation not permitted"), "", (124, "no answer within 2 s")])
-def test_cannot_measure_what_nft_does_not_show(tmp_path: Path, said: str | tuple[int, str] | None) -> None:
-    assert [found.verdict for found in measure(tmp_path, said).findings] == ["unknown"]
+@pytest.mark.parametrize("rules", [None, (1, "Operation not permitted"), "", (124, "no answer within 2 s")])
+def test_cannot_measure_what_nft_does_not_show(tmp_path: Path, rules: str | tuple[int, str] | None) -> None:
+    assert [found.verdict for found in measure(tmp_path, rules).findings] == ["unknown"]
 
 
 def test_switched_off_is_skipped_and_never_passes(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check imp
     FAIL,
     UNKNOWN,
     Answer,
-    CannotTell,
+    CannotMeasure,
     Context,
     History,
 )
@@ -26,7 +26,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.nc
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_size
 
-from ..deep_playing import Said, Tool, is_idle, machine, recorded
+from ..deep_playing import Output, Tool, is_idle, machine, recorded
 from ..playing import ND_A100, context
 
 NCCL_ALLREDUCE_PROGRAM = "opt/nccl-tests/build/all_reduce_perf"
@@ -38,7 +38,7 @@ def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
     is_idle(monkeypatch)
 
 
-def played(path: pathlib.Path, answer: str | Said, **settings: object) -> tuple[Context, Tool]:
+def played(path: pathlib.Path, answer: str | Output, **settings: object) -> tuple[Context, Tool]:
     """A machine whose all_reduce_perf says this."""
     tool = Tool(answer)
     return context(machine(path, ND_A100, NCCL_ALLREDUCE_PROGRAM), tool, **settings), tool  # type: ignore[arg-type]
@@ -97,22 +97,22 @@ def test_nccl_allreduce_fails_where_a_gpu_does_not_take_part(tmp_path: pathlib.P
     assert NCCL_ALLREDUCE.measure(given).findings[0].summary == "all_reduce_perf ran on 7 GPUs, and there are 8"
 
 
-@pytest.mark.parametrize("said", ["", "#\n# Avg bus bandwidth    : \n", NCCL_ALLREDUCE_WELL.split("# Out of")[0]])
-def test_nccl_allreduce_cannot_measure_without_a_bandwidth_in_the_output(tmp_path: pathlib.Path, said: str) -> None:
-    given, _tool = played(tmp_path, said)
+@pytest.mark.parametrize("output", ["", "#\n# Avg bus bandwidth    : \n", NCCL_ALLREDUCE_WELL.split("# Out of")[0]])
+def test_nccl_allreduce_cannot_measure_without_a_bandwidth_in_the_output(tmp_path: pathlib.Path, output: str) -> None:
+    given, _tool = played(tmp_path, output)
     answer = NCCL_ALLREDUCE.measure(given)
     assert verdicts(answer) == [UNKNOWN]
     assert "printed no bandwidth" in answer.findings[0].summary
 
 
 def test_nccl_allreduce_cannot_measure_without_the_program(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(CannotTell, match=r"all_reduce_perf .* is not installed"):
+    with pytest.raises(CannotMeasure, match=r"all_reduce_perf .* is not installed"):
         NCCL_ALLREDUCE.measure(context(machine(tmp_path, ND_A100)))
 
 
 def test_nccl_allreduce_cannot_measure_where_a_library_of_it_is_missing(tmp_path: pathlib.Path) -> None:
-    said = "error while loading shared libraries: libmpi.so.40: cannot open shared object file"
-    given, _tool = played(tmp_path, (127, "", f"all_reduce_perf: {said}\n"))
+    output = "error while loading shared libraries: libmpi.so.40: cannot open shared object file"
+    given, _tool = played(tmp_path, (127, "", f"all_reduce_perf: {output}\n"))
     assert verdicts(NCCL_ALLREDUCE.measure(given)) == [UNKNOWN]
 
 
@@ -128,7 +128,7 @@ def test_nccl_allreduce_cannot_measure_while_somebody_computes(
 ) -> None:
     is_idle(monkeypatch, {4711: ("0001:00:00.0",)})
     given, tool = played(tmp_path, NCCL_ALLREDUCE_WELL)
-    with pytest.raises(CannotTell, match=r"process 4711\): drain the node"):
+    with pytest.raises(CannotMeasure, match=r"process 4711\): drain the node"):
         NCCL_ALLREDUCE.measure(given)
     assert tool.commands == []
     busy = replace(given, settings=replace(given.settings, options={"nccl_allreduce": {"while_busy": True}}))
@@ -156,7 +156,7 @@ def test_nccl_allreduce_the_topology_file_of_the_node_is_passed_along(tmp_path: 
     NCCL_ALLREDUCE.measure(given)
     assert tool.environments[-1]["NCCL_TOPO_FILE"] == "/var/lib/hpcai/nccl-topo.xml"
     tree.write("etc/nccl.conf", "NCCL_TOPO_FILE=/opt/microsoft/ndv4-topo.xml")
-    with pytest.raises(CannotTell, match=r"/opt/microsoft/ndv4-topo\.xml, which is not there"):
+    with pytest.raises(CannotMeasure, match=r"/opt/microsoft/ndv4-topo\.xml, which is not there"):
         NCCL_ALLREDUCE.measure(given)
     tree.write("opt/microsoft/ndv4-topo.xml", "<system/>")
     NCCL_ALLREDUCE.measure(given)
@@ -184,14 +184,14 @@ def test_nccl_allreduce_two_gpus_are_enough_and_one_of_two_is_a_loss(tmp_path: p
     NCCL_ALLREDUCE.measure(context(tree, tool, size=size))
     assert tool.commands[0][5:7] == ["-g", "2"]
     tree.without((find_size(size).gpus or ())[1].busid)
-    with pytest.raises(CannotTell, match="of the 2 of this size 1 is there"):
+    with pytest.raises(CannotMeasure, match="of the 2 of this size 1 is there"):
         NCCL_ALLREDUCE.measure(context(tree, tool, size=size))
 
 
 def test_nccl_allreduce_cannot_measure_where_the_gpus_of_the_size_are_gone(tmp_path: pathlib.Path) -> None:
     tree = machine(tmp_path, ND_A100, NCCL_ALLREDUCE_PROGRAM)
     tree.without_devices()
-    with pytest.raises(CannotTell, match="of the 8 of this size none is there"):
+    with pytest.raises(CannotMeasure, match="of the 8 of this size none is there"):
         NCCL_ALLREDUCE.measure(context(tree, Tool(NCCL_ALLREDUCE_WELL)))
 
 

@@ -90,7 +90,7 @@ def test_nvme_count_fails_where_no_driver_has_a_controller(node: Node) -> None:
     assert measure(node).findings == ()
 
 
-def test_nvme_count_more_than_promised_is_worth_a_warning(node: Node) -> None:
+def test_nvme_count_more_than_expected_is_worth_a_warning(node: Node) -> None:
     node.disks["nvme8n1"] = Disk(serial="SN8")
     node.write()
     (found,) = measure(node).findings
@@ -108,9 +108,9 @@ def test_nvme_count_the_settings_go_before_the_size(node: Node) -> None:
     assert found.summary.startswith("1 of 2 local NVMe disks are there")
 
 
-def test_nvme_count_is_skipped_where_nobody_promises_any(node: Node) -> None:
+def test_nvme_count_is_skipped_where_none_are_expected(node: Node) -> None:
     assert measure(node, size=None).skipped == "nobody says how many disks there are"
-    assert measure(node, size="Standard_ND40rs_v2").skipped == "no local NVMe disks are promised"
+    assert measure(node, size="Standard_ND40rs_v2").skipped == "no local NVMe disks are expected"
 
 
 def test_nvme_count_cannot_measure_without_sysfs(tmp_path: Path) -> None:

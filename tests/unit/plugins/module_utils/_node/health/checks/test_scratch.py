@@ -41,7 +41,7 @@ def put(node: Node, path: str, content: Any) -> None:
     file.write_text(json.dumps(content), encoding="ascii")
 
 
-def boot_left(node: Node, **details: Any) -> None:
+def record_of_boot(node: Node, **details: Any) -> None:
     """What step directories found in this boot."""
     file = node.folder / "proc/sys/kernel/random/boot_id"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -141,24 +141,24 @@ def test_a_temporary_disk_in_its_place_must_be_mounted_too(tmp_path: Path) -> No
     node = Node(tmp_path, disks=0)
     node.mounts.append(["sda1", "/work", "ext4", "rw"])
     node.write()
-    boot_left(node, kind="temporary_disk", mountpoint="/work")
+    record_of_boot(node, kind="temporary_disk", mountpoint="/work")
     assert measure(node, "Standard_ND40rs_v2").findings == ()
     node.mounts.pop()
     node.write()
-    boot_left(node, kind="temporary_disk", mountpoint="/work")
+    record_of_boot(node, kind="temporary_disk", mountpoint="/work")
     (found,) = measure(node, "Standard_ND40rs_v2").findings
     assert found.summary == "the scratch /work is not mounted"
 
 
-def test_is_skipped_where_none_is_promised(tmp_path: Path) -> None:
+def test_is_skipped_where_none_is_expected(tmp_path: Path) -> None:
     node = Node(tmp_path, disks=0)
-    assert measure(node, "Standard_ND40rs_v2").skipped == "no scratch is promised here"
+    assert measure(node, "Standard_ND40rs_v2").skipped == "no scratch is expected here"
 
 
 def test_a_plain_directory_must_be_there_and_take_a_file(tmp_path: Path) -> None:
     """The prolog 10-scratch leaves it to this check."""
     node = Node(tmp_path, disks=0)
-    boot_left(node, kind="directory", mountpoint="/work")
+    record_of_boot(node, kind="directory", mountpoint="/work")
     (tmp_path / "work").mkdir()
     answer = measure(node, None)
     assert (answer.findings, answer.good) == ((), "/work, a plain directory, can be written")
@@ -205,7 +205,7 @@ class BootedMachine:
         """What is mounted."""
         self.write("proc/self/mountinfo", text)
 
-    def left(self, kind: str = "mount", boot_id: str = "one") -> None:
+    def record_boot(self, kind: str = "mount", boot_id: str = "one") -> None:
         """What step directories has left."""
         details = {"kind": kind, "mountpoint": "/scratch"}
         self.write("run/hpcai/boot/directories.json", json.dumps({"boot_id": boot_id, "details": details}))
@@ -215,7 +215,7 @@ class BootedMachine:
 def machine(tmp_path: Path) -> BootedMachine:
     """A machine with a mounted scratch."""
     made = BootedMachine(tmp_path)
-    made.left()
+    made.record_boot()
     return made
 
 
@@ -226,13 +226,13 @@ def test_a_mounted_scratch_that_can_be_written_is_good_and_stays_empty(machine: 
 
 @pytest.mark.parametrize("kind", ["mount", "temporary_disk"])
 def test_a_mount_that_is_gone_is_named(machine: BootedMachine, kind: str) -> None:
-    machine.left(kind)
+    machine.record_boot(kind)
     machine.mounts("")
     assert problem_of(machine.root) == "the scratch /scratch is not mounted"
 
 
 def test_a_plain_folder_need_not_be_mounted(machine: BootedMachine) -> None:
-    machine.left("directory")
+    machine.record_boot("directory")
     machine.mounts("")
     assert problem_of(machine.root) == ""
     os.rmdir(machine.folder / "scratch")
@@ -260,13 +260,13 @@ def test_a_scratch_that_users_filled_fails_no_prolog(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"boot_id": "one"}', '{"boot_id": "one", "details": {}}'])
-def test_a_node_that_was_promised_no_scratch_is_good(machine: BootedMachine, text: str) -> None:
+def test_a_node_that_expects_no_scratch_is_good(machine: BootedMachine, text: str) -> None:
     machine.write("run/hpcai/boot/directories.json", text)
     machine.mounts("")
     assert problem_of(machine.root) == ""
 
 
 def test_a_record_of_an_earlier_boot_says_nothing(machine: BootedMachine) -> None:
-    machine.left(boot_id="two")
+    machine.record_boot(boot_id="two")
     machine.mounts("")
     assert problem_of(machine.root) == ""

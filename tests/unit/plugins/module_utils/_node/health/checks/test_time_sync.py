@@ -26,9 +26,9 @@ def tracking(offset: str = "0.000000412", leap: str = "Normal") -> str:
     )
 
 
-def measure(said: dict[str, str | tuple[int, str]], root: Path | None = None, **options: object) -> Answer:
+def measure(answers: dict[str, str | tuple[int, str]], root: Path | None = None, **options: object) -> Answer:
     """Look at the clock."""
-    return TIME_SYNC.measure(context(root=root, run=said, options={"time_sync": options}))
+    return TIME_SYNC.measure(context(root=root, run=answers, options={"time_sync": options}))
 
 
 @pytest.mark.parametrize("offset", ["0.000000412", "-0.000000412", "1.000000000", "-1.0"])
@@ -73,7 +73,7 @@ def test_a_container_has_the_clock_of_its_host(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answers",
     [
         {CHRONY: (1, "506 Cannot talk to daemon")},
         {CHRONY: (124, "no answer within 2 s")},
@@ -85,5 +85,5 @@ def test_a_container_has_the_clock_of_its_host(tmp_path: Path) -> None:
         {},
     ],
 )
-def test_cannot_measure_where_nobody_tells(said: dict[str, str | tuple[int, str]]) -> None:
-    assert [found.verdict for found in measure(said).findings] == ["unknown"]
+def test_cannot_measure_where_nobody_tells(answers: dict[str, str | tuple[int, str]]) -> None:
+    assert [found.verdict for found in measure(answers).findings] == ["unknown"]

@@ -56,7 +56,7 @@ class Node:
         """A tier has run."""
         self.write(f"/run/hpcai/health/{tier}.json", json.dumps(document(tier, *checks, age=age - (self.now - NOW))))
 
-    def reach(self, controllers: Sequence[str]) -> str:
+    def find_address(self, controllers: Sequence[str]) -> str:
         """The controller is there."""
         assert list(controllers) == ["10.0.0.4"]
         return "10.0.0.9"

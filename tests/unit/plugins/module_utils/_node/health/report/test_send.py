@@ -29,9 +29,9 @@ def node(tmp_path: pathlib.Path) -> Node:
     return made
 
 
-def told(node: Node) -> Sent:
+def send_report(node: Node) -> Sent:
     """Tell."""
-    return send.send(node.root, node.run, node.reach, node.clock, node.pause)
+    return send.send(node.root, node.run, node.find_address, node.clock, node.pause)
 
 
 def updates(node: Node) -> list[str]:
@@ -42,25 +42,25 @@ def updates(node: Node) -> list[str]:
 
 
 def test_news_are_told_at_once_and_the_same_only_after_a_while(node: Node) -> None:
-    assert told(node).known
+    assert send_report(node).known
     assert len(updates(node)) == 1
     node.now += 300
     node.ran("periodic", check("gpu_count"))
-    assert told(node) == Sent(True, "slurmctld knows")
+    assert send_report(node) == Sent(True, "slurmctld knows")
     assert node.commands == []
     node.ran("periodic", check("gpu_count", "fail"))
-    told(node)
+    send_report(node)
     assert len(updates(node)) == 1
     assert decode(node.extra).faults[0].check == "gpu_count"
 
 
 def test_what_is_not_new_is_told_again_when_it_is_old(node: Node) -> None:
-    told(node)
+    send_report(node)
     began = node.now
     for seconds, sent in ((0.7 * send.RENEW_S, 1), (1.01 * send.RENEW_S, 2)):
         node.now = began + seconds
         node.ran("periodic", check("gpu_count"))
-        told(node)
+        send_report(node)
         assert len([command for command in node.commands if command.startswith("update")]) == sent
     assert decode(node.extra).time == int(node.now)
 
@@ -69,37 +69,37 @@ def test_a_report_that_does_not_fit_is_not_new_each_time(node: Node) -> None:
     many = [check(f"check_{n}", "fail", summary="x" * 400) for n in range(30)]
     node.ran("periodic", *many)
     for _turn in range(6):
-        told(node)
+        send_report(node)
         node.now += 10
         node.ran("periodic", *many)
     updates(node)
-    told(node)
+    send_report(node)
     assert updates(node) == []
 
 
 @pytest.mark.parametrize("theirs", ["rack", '{"rack":4}', "hpcai-healthy"])
 def test_a_text_of_somebody_elses_stays(node: Node, theirs: str) -> None:
     node.extra = theirs
-    said = told(node)
-    assert not said.known
-    assert "Extra of node compute-0 is somebody else's" in said.words
-    assert "health_checks_report.field to Comment" in said.words
+    sent = send_report(node)
+    assert not sent.known
+    assert "Extra of node compute-0 is somebody else's" in sent.words
+    assert "health_checks_report.field to Comment" in sent.words
     assert (node.extra, updates(node)) == (theirs, [])
 
 
 def test_the_site_may_take_the_other_field(node: Node) -> None:
     node.extra = "rack"
     node.write("/etc/hpcai/health_report.json", json.dumps({"schema": 1, "field": "Comment"}))
-    assert told(node).known
+    assert send_report(node).known
     assert node.extra == "rack"
     assert decode(node.comment).vm_id == "vm-0"
 
 
 def test_what_slurmctld_did_not_take_is_told_the_next_time(node: Node) -> None:
     node.answer_rc = 1
-    assert not told(node).known
+    assert not send_report(node).known
     node.answer_rc = 0
-    assert told(node).known
+    assert send_report(node).known
     assert decode(node.extra)
 
 
@@ -107,21 +107,21 @@ def test_where_no_controller_listens_it_says_so(node: Node) -> None:
     def nobody(_controllers: object) -> str:
         raise NoController("10.0.0.4:6817: Connection refused")
 
-    said = send.send(node.root, node.run, nobody, node.clock, node.pause)
-    assert said == Sent(False, "Slurm could not be told: 10.0.0.4:6817: Connection refused")
+    sent = send.send(node.root, node.run, nobody, node.clock, node.pause)
+    assert sent == Sent(False, "Slurm could not be told: 10.0.0.4:6817: Connection refused")
     assert node.commands == []
 
 
 def test_settings_that_make_no_sense_are_named(node: Node) -> None:
     node.write("/etc/hpcai/health_report.json", json.dumps({"schema": 1, "field": "Reason"}))
-    said = told(node)
-    assert not said.known
-    assert "field must be Extra or Comment, not 'Reason'" in said.words
+    sent = send_report(node)
+    assert not sent.known
+    assert "field must be Extra or Comment, not 'Reason'" in sent.words
 
 
 def test_a_machine_without_a_name_in_slurm_has_nobody_to_tell(node: Node, tmp_path: pathlib.Path) -> None:
     (tmp_path / "etc/hpcai/slurmd.env").unlink()
-    assert told(node).known
+    assert send_report(node).known
     assert node.commands == []
 
 
@@ -131,7 +131,7 @@ def test_nodes_renew_at_different_times() -> None:
 
 
 def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node) -> None:
-    files.ask(node.root, "7.1")
+    files.write_question(node.root, "7.1")
     node.ran("prolog", check("gpu_count", "fail"))
 
     def pause(seconds: float) -> None:
@@ -140,58 +140,58 @@ def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node
             node.state, node.reason = "IDLE+DRAIN", "hpcai: health: gpu_count: x"
 
     node_began = node.now
-    said = send.send(node.root, node.run, node.reach, node.clock, pause)
-    assert said.words.endswith("the node is out: hpcai: health: gpu_count: x")
-    given = files.answered(node.root, "7.1")
+    sent = send.send(node.root, node.run, node.find_address, node.clock, pause)
+    assert sent.words.endswith("the node is out: hpcai: health: gpu_count: x")
+    given = files.read_answer(node.root, "7.1")
     assert given
     assert (given.refuse, given.words) == (True, "hpcai: health: gpu_count: x")
-    assert files.asked(node.root) == ""
+    assert files.pending_question(node.root) == ""
     assert node.now - node_began < 16
 
 
 def test_what_is_found_while_a_prolog_waits_is_told_at_once(node: Node) -> None:
     """Otherwise the arbiter would drain a node for what has been mended since."""
     node.ran("prolog", check("ib_ports", "fail"))
-    files.ask(node.root, "7.1")
-    mended, told_after = node.now + 10, []
+    files.write_question(node.root, "7.1")
+    mended, delays = node.now + 10, []
 
     def pause(seconds: float) -> None:
         if not decode(node.extra).faults:
-            told_after.append(node.now - mended)
+            delays.append(node.now - mended)
         if node.now < mended <= node.now + seconds:
             node.now = mended
             node.ran("periodic", check("ib_ports"))
         node.now += seconds
 
-    send.send(node.root, node.run, node.reach, node.clock, pause)
+    send.send(node.root, node.run, node.find_address, node.clock, pause)
     assert len(updates(node)) == 2
     assert decode(node.extra).faults == ()
-    assert told_after[0] < 10
+    assert delays[0] < 10
 
 
 def test_a_script_that_failed_stands_first_in_the_report_until_it_is_answered(node: Node) -> None:
     node.ran("periodic", check("gpu_count", "fail"), age=200)
-    files.ask(node.root, "7.1", ScriptFault("prolog", "50-mine: no licence (job 7)", int(node.now)))
-    seen: list[Report] = []
+    files.write_question(node.root, "7.1", ScriptFault("prolog", "50-mine: no licence (job 7)", int(node.now)))
+    reports: list[Report] = []
 
     def pause(seconds: float) -> None:
-        seen.append(decode(node.extra))
+        reports.append(decode(node.extra))
         node.now += seconds
         node.state, node.reason = "IDLE+DRAIN", "hpcai: prolog: 50-mine: no licence (job 7)"
 
-    send.send(node.root, node.run, node.reach, node.clock, pause)
-    first = seen[0].faults[0]
+    send.send(node.root, node.run, node.find_address, node.clock, pause)
+    first = reports[0].faults[0]
     assert (first.check, first.summary, first.blocks) == ("prolog", "50-mine: no licence (job 7)", True)
     # Newer than the last check: what an operator resumed since then is drained for it all the same.
-    assert seen[0].time == int(NOW)
+    assert reports[0].time == int(NOW)
     assert [fault.check for fault in decode(node.extra).faults] == ["gpu_count"]
 
 
 def test_a_prolog_that_waits_may_not_refuse_where_the_arbiter_does_nothing(node: Node) -> None:
-    files.ask(node.root, "7.1")
+    files.write_question(node.root, "7.1")
     began = node.now
-    told(node)
-    given = files.answered(node.root, "7.1")
+    send_report(node)
+    given = files.read_answer(node.root, "7.1")
     assert given
     assert (given.refuse, given.words) == (False, "the arbiter has not drained this node within 40 s: see its journal")
     assert 20 < node.now - began <= send.ANSWER_S
@@ -200,10 +200,10 @@ def test_a_prolog_that_waits_may_not_refuse_where_the_arbiter_does_nothing(node:
 
 
 def test_a_prolog_is_answered_also_where_slurmctld_is_silent(node: Node) -> None:
-    files.ask(node.root, "7.1")
+    files.write_question(node.root, "7.1")
     node.answer_rc = 124
-    told(node)
-    given = files.answered(node.root, "7.1")
+    send_report(node)
+    given = files.read_answer(node.root, "7.1")
     assert given
     assert not given.refuse
     assert "gave no answer" in given.words

@@ -178,7 +178,7 @@ def test_the_unit_runs_the_steps_in_their_order_with_time_for_both() -> None:
     text = units.UNITS[services.DRIVER_LOADED]
     *command, first, second = line_of(text, "ExecStart").split()
     assert command == ["/usr/bin/hpcnode", "boot", "run"]
-    steps = catalog.chosen([first, second])
+    steps = catalog.select_steps([first, second])
     assert [step.name for step in steps] == ["gpu", "clocks"]
     assert int(line_of(text, "TimeoutStartSec")) >= sum(step.limit_s for step in steps) + units.MARGIN_S
 

@@ -41,10 +41,10 @@ def drained(reason: str, name: str = "compute-0") -> NodeState:
     return node(name, ("IDLE", "DRAIN"), reason)
 
 
-def seen(what: NodeState, said: Report | None = None, **more: Any) -> ObservedNode:
+def observe(what: NodeState, sent: Report | None = None, **more: Any) -> ObservedNode:
     """One that has said something, of a machine that runs since long."""
-    problem = "" if said else more.pop("problem", "it has not reported")
-    return ObservedNode(what, said, problem, more.pop("booted", BOOTED), more.pop("reason_since", None))
+    problem = "" if sent else more.pop("problem", "it has not reported")
+    return ObservedNode(what, sent, problem, more.pop("booted", BOOTED), more.pop("reason_since", None))
 
 
 @dataclass
@@ -60,13 +60,13 @@ class Slurmctld:
     commands: list[str] = field(default_factory=list)
     now: float = NOW
 
-    def add(self, name: str, said: Report | None = None, state: str = "IDLE", reason: str = "") -> None:
+    def add(self, name: str, sent: Report | None = None, state: str = "IDLE", reason: str = "") -> None:
         """Add a node."""
-        self.nodes[name] = {"state": state, "reason": reason, "extra": encode(said) if said else ""}
+        self.nodes[name] = {"state": state, "reason": reason, "extra": encode(sent) if sent else ""}
 
-    def says(self, name: str, said: Report) -> None:
+    def receive(self, name: str, sent: Report) -> None:
         """A node reports."""
-        self.nodes[name]["extra"] = encode(said)
+        self.nodes[name]["extra"] = encode(sent)
 
     def shown(self, name: str) -> str:
         """A line of ``scontrol --oneliner show nodes``."""

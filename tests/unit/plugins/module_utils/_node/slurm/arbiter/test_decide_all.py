@@ -21,20 +21,20 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.ob
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.report import Fault, Report
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.arbiter.settings import Settings
 
-from .playing import FULL, HUNG, LOST, NOW, drained, node, report, seen
+from .playing import FULL, HUNG, LOST, NOW, drained, node, observe, report
 
 OURS = "hpcai: health: gpu_count: x"
 BY_PROLOG = "hpcai: prolog: 30-health: gpu_count: x (job 4)"
 
 
-def said(number: int, *faults: Fault, **more: object) -> Report:
+def report_of(number: int, *faults: Fault, **more: object) -> Report:
     """What a node of this number says."""
     return report(*faults, vm_id=f"vm-{number}", **more)  # type: ignore[arg-type]
 
 
 def cluster(count: int, *faults: Fault) -> list[ObservedNode]:
     """So many nodes that all fail the same."""
-    return [seen(node(f"compute-{n:02}"), said(n, *faults)) for n in range(count)]
+    return [observe(node(f"compute-{n:02}"), report_of(n, *faults)) for n in range(count)]
 
 
 def drains(decision: Decision) -> list[str]:
@@ -75,7 +75,7 @@ def test_at_the_cap_it_says_which_node_stays_in_and_why() -> None:
     ],
 )
 def test_nodes_that_are_out_by_us_take_a_place(reason: str) -> None:
-    nodes = [seen(drained(reason, "compute-90"), said(90, LOST)), *cluster(2, LOST)]
+    nodes = [observe(drained(reason, "compute-90"), report_of(90, LOST)), *cluster(2, LOST)]
     decision = decide(nodes, {}, Settings(max_out="2"), NOW)
     assert decision.out == ("compute-90",)
     assert drains(decision) == ["compute-00"]
@@ -83,13 +83,13 @@ def test_nodes_that_are_out_by_us_take_a_place(reason: str) -> None:
 
 @pytest.mark.parametrize("reason", ["ticket 4711", "hpcai: boot: gpu: x"])
 def test_nodes_that_are_out_by_others_take_none(reason: str) -> None:
-    nodes = [seen(drained(reason, "compute-90"), said(90, LOST)), *cluster(2, LOST)]
+    nodes = [observe(drained(reason, "compute-90"), report_of(90, LOST)), *cluster(2, LOST)]
     assert len(drains(decide(nodes, {}, Settings(max_out="2"), NOW))) == 2
 
 
 def test_more_out_than_may_be_drains_nothing_and_still_returns_nodes() -> None:
     """After somebody lowered the limit."""
-    nodes = [seen(drained(OURS, f"compute-9{n}"), said(90 + n), reason_since=NOW - 600) for n in range(3)]
+    nodes = [observe(drained(OURS, f"compute-9{n}"), report_of(90 + n), reason_since=NOW - 600) for n in range(3)]
     decision = decide([*nodes, *cluster(1, LOST)], {}, Settings(max_out="1"), NOW)
     assert drains(decision) == []
     assert [action.kind for action in decision.actions] == [RETURN] * 3
@@ -97,16 +97,16 @@ def test_more_out_than_may_be_drains_nothing_and_still_returns_nodes() -> None:
 
 def test_what_no_job_can_do_without_goes_first_then_what_is_worse() -> None:
     nodes = [
-        seen(node("a"), said(1, FULL)),
-        seen(node("b"), said(2, HUNG)),
-        seen(node("c"), said(3, LOST)),
-        seen(node("d"), said(4, FULL)),
+        observe(node("a"), report_of(1, FULL)),
+        observe(node("b"), report_of(2, HUNG)),
+        observe(node("c"), report_of(3, LOST)),
+        observe(node("d"), report_of(4, FULL)),
     ]
     assert drains(decide(nodes, {}, Settings(max_out="3"), NOW)) == ["c", "b", "a"]
 
 
 def test_spare_names_make_the_cap_no_larger() -> None:
-    spares = [seen(node(f"spare-{n}", ("DOWN",), "hpcai: no such instance")) for n in range(90)]
+    spares = [observe(node(f"spare-{n}", ("DOWN",), "hpcai: no such instance")) for n in range(90)]
     decision = decide([*cluster(10, LOST), *spares], {}, Settings(max_out="10%"), NOW)
     assert (decision.nodes, decision.allowed, len(drains(decision))) == (10, 1, 1)
 

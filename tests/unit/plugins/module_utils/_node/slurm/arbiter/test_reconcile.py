@@ -54,22 +54,22 @@ def test_a_node_goes_and_comes_back_three_times_and_then_stays_out(root: Root) -
     slurmctld = cluster()
     for turn in range(3):
         began = turn * 20.0
-        slurmctld.says("compute-1", report(LOST, vm_id="vm-1", age=-began * 60))
+        slurmctld.receive("compute-1", report(LOST, vm_id="vm-1", age=-began * 60))
         look_at(slurmctld, root, minutes=began)
         assert slurmctld.reasons() == {"compute-1": OURS}
-        slurmctld.says("compute-1", report(vm_id="vm-1", age=-(began + 10) * 60))
+        slurmctld.receive("compute-1", report(vm_id="vm-1", age=-(began + 10) * 60))
         look_at(slurmctld, root, minutes=began + 10)
         held = {"compute-1": f"{OURS} (held: 3 drains in 24 h)"} if turn == 2 else {}
         assert slurmctld.reasons() == held
     assert status.read_status(root) is not None
-    told = look_at(slurmctld, root, minutes=55).told
-    assert [alert["kind"] for alert in told["alerts"]] == ["held"]
-    assert status.is_bad(told)
+    document = look_at(slurmctld, root, minutes=55).status
+    assert [alert["kind"] for alert in document["alerts"]] == ["held"]
+    assert status.is_bad(document)
 
 
 def test_jobs_are_not_touched_and_each_node_gets_its_own_command(root: Root) -> None:
     slurmctld = cluster()
-    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+    slurmctld.receive("compute-1", report(LOST, vm_id="vm-1"))
     looked = look_at(slurmctld, root)
     assert [one.words for one in looked.done] == [f"node compute-1 drained: {OURS}"]
     assert slurmctld.commands == [
@@ -88,7 +88,7 @@ def test_good_nodes_cost_one_question_and_no_record(root: Root) -> None:
 
 def test_a_reason_that_comes_in_between_is_not_overwritten(root: Root) -> None:
     slurmctld = cluster()
-    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+    slurmctld.receive("compute-1", report(LOST, vm_id="vm-1"))
 
     def operator(command: Sequence[str]) -> Result:
         answer = slurmctld(command)
@@ -96,9 +96,9 @@ def test_a_reason_that_comes_in_between_is_not_overwritten(root: Root) -> None:
             slurmctld.nodes["compute-1"].update(state="IDLE+DRAIN", reason="ticket 4711")
         return answer
 
-    told = reconcile.reconcile(root, operator, SETTINGS, NOW).told
+    document = reconcile.reconcile(root, operator, SETTINGS, NOW).status
     assert slurmctld.reasons() == {"compute-1": "ticket 4711"}
-    assert "somebody else has changed it" in told["actions"][0]["problem"]
+    assert "somebody else has changed it" in document["actions"][0]["problem"]
     assert records.read(root, SETTINGS.records).machines == {}
 
 
@@ -106,30 +106,30 @@ def test_what_slurmctld_refuses_is_told_and_not_remembered_as_done(root: Root) -
     slurmctld = cluster()
     slurmctld.refuses = "compute-1"
     for number in (1, 2):
-        slurmctld.says(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
-    told = look_at(slurmctld, root).told
+        slurmctld.receive(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
+    document = look_at(slurmctld, root).status
     assert slurmctld.reasons() == {"compute-2": OURS}
-    assert told["out"] == ["compute-2"]
-    assert status.is_bad(told)
+    assert document["out"] == ["compute-2"]
+    assert status.is_bad(document)
     assert list(records.read(root, SETTINGS.records).machines) == ["vm-2"]
 
 
 def test_where_all_fail_the_cap_holds_look_after_look(root: Root) -> None:
     slurmctld = cluster(6)
     for number in range(6):
-        slurmctld.says(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
+        slurmctld.receive(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
     for minute in range(3):
-        told = look_at(slurmctld, root, minutes=minute).told
+        document = look_at(slurmctld, root, minutes=minute).status
         assert list(slurmctld.reasons()) == ["compute-0", "compute-1"]
-        assert list(told["refused"]) == ["compute-2", "compute-3", "compute-4", "compute-5"]
-    assert status.is_bad(told)
+        assert list(document["refused"]) == ["compute-2", "compute-3", "compute-4", "compute-5"]
+    assert status.is_bad(document)
     assert "hpcai_health_cap_reached 1\n" in (root.text(f"/metrics/{status.METRICS_FILE}") or "")
 
 
 def test_a_restart_is_asked_of_slurm_and_the_node_is_marked_if_it_comes_back_ill(root: Root) -> None:
     settings = replace(SETTINGS, escalate=True)
     slurmctld = cluster()
-    slurmctld.says("compute-1", report(HUNG, vm_id="vm-1"))
+    slurmctld.receive("compute-1", report(HUNG, vm_id="vm-1"))
     look_at(slurmctld, root, settings)
     assert slurmctld.reasons()["compute-1"].startswith("hpcai: health: gpu_xid: ")
     look_at(slurmctld, root, settings, minutes=0.2)
@@ -137,12 +137,12 @@ def test_a_restart_is_asked_of_slurm_and_the_node_is_marked_if_it_comes_back_ill
     assert slurmctld.commands[-1] == f"scontrol reboot ASAP nextstate=RESUME reason={asked} compute-1"
     # It restarts, returns, and fails again.
     slurmctld.nodes["compute-1"].update(state="IDLE", reason="")
-    ill = replace(report(HUNG, vm_id="vm-1", age=-600), boot="another")
-    slurmctld.says("compute-1", ill)
+    failing = replace(report(HUNG, vm_id="vm-1", age=-600), boot="another")
+    slurmctld.receive("compute-1", failing)
     for minutes in (10.0, 10.2):
-        told = look_at(slurmctld, root, settings, minutes=minutes).told
+        document = look_at(slurmctld, root, settings, minutes=minutes).status
     assert slurmctld.reasons()["compute-1"].startswith("hpcai: health: replace: gpu_xid: ")
-    [marked] = told["replace"]
+    [marked] = document["replace"]
     assert (marked["node"], marked["vm_id"], marked["host"], marked["action"]) == (
         "compute-1",
         "vm-1",
@@ -153,7 +153,7 @@ def test_a_restart_is_asked_of_slurm_and_the_node_is_marked_if_it_comes_back_ill
 
 def test_check_mode_changes_nothing(root: Root) -> None:
     slurmctld = cluster()
-    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+    slurmctld.receive("compute-1", report(LOST, vm_id="vm-1"))
     looked = reconcile.reconcile(root, slurmctld, SETTINGS, NOW, check=True)
     assert [one.action.node for one in looked.done] == ["compute-1"]
     assert slurmctld.reasons() == {}
@@ -172,8 +172,8 @@ def test_lost_records_are_told_and_kept_aside(root: Root, tmp_path: pathlib.Path
     path.write_text("{", encoding="utf-8")
     slurmctld = cluster()
     slurmctld.nodes["compute-1"].update(state="IDLE+DRAIN", reason=OURS)
-    told = look_at(slurmctld, root).told
-    assert told["alerts"][0]["kind"] == "lost"
+    document = look_at(slurmctld, root).status
+    assert document["alerts"][0]["kind"] == "lost"
     assert path.with_name("arbiter.json.unreadable").read_text(encoding="utf-8") == "{"
     # A node that is out by us needs a report from after that.
     assert slurmctld.reasons() == {"compute-1": OURS}
@@ -190,10 +190,10 @@ def test_lost_records_are_told_and_kept_aside(root: Root, tmp_path: pathlib.Path
 def test_a_damaged_report_costs_the_other_nodes_nothing(root: Root, damaged: str) -> None:
     slurmctld = cluster()
     slurmctld.nodes["compute-0"]["extra"] = damaged
-    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
-    told = look_at(slurmctld, root).told
+    slurmctld.receive("compute-1", report(LOST, vm_id="vm-1"))
+    document = look_at(slurmctld, root).status
     assert slurmctld.reasons() == {"compute-1": OURS}
-    assert [(alert["kind"], alert["node"]) for alert in told["alerts"]] == [("unreadable", "compute-0")]
+    assert [(alert["kind"], alert["node"]) for alert in document["alerts"]] == [("unreadable", "compute-0")]
 
 
 def test_a_summary_with_a_nul_byte_still_drains_its_node(root: Root) -> None:
@@ -217,16 +217,16 @@ def test_a_node_that_cannot_be_judged_costs_the_other_nodes_nothing(
 
     monkeypatch.setattr(decide, "decide_node", decide_node)
     slurmctld = cluster()
-    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
-    told = look_at(slurmctld, root).told
+    slurmctld.receive("compute-1", report(LOST, vm_id="vm-1"))
+    document = look_at(slurmctld, root).status
     assert slurmctld.reasons() == {"compute-1": OURS}
-    assert [(alert["kind"], alert["node"]) for alert in told["alerts"]] == [("unreadable", "compute-0")]
+    assert [(alert["kind"], alert["node"]) for alert in document["alerts"]] == [("unreadable", "compute-0")]
 
 
 def test_a_damaged_record_of_a_machine_costs_the_others_nothing(root: Root, tmp_path: pathlib.Path) -> None:
     slurmctld = cluster()
     for number in (1, 2):
-        slurmctld.says(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
+        slurmctld.receive(f"compute-{number}", report(LOST, vm_id=f"vm-{number}"))
     look_at(slurmctld, root)
     path = tmp_path / SETTINGS.records.lstrip("/")
     held = json.loads(path.read_text(encoding="utf-8"))
@@ -240,14 +240,14 @@ def test_a_damaged_record_of_a_machine_costs_the_others_nothing(root: Root, tmp_
 
 def test_the_service_says_what_it_does_and_each_alert_once(root: Root) -> None:
     slurmctld = cluster()
-    slurmctld.says("compute-1", report(LOST, vm_id="vm-1"))
+    slurmctld.receive("compute-1", report(LOST, vm_id="vm-1"))
     pauses: list[float] = []
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         slurmctld.silent = len(pauses) in (2, 3)
         if len(pauses) == 4:
-            slurmctld.says("compute-1", report(vm_id="vm-1", age=-60))
+            slurmctld.receive("compute-1", report(vm_id="vm-1", age=-60))
 
     lines = list(
         islice(reconcile.reconcile_forever(root, slurmctld, SETTINGS, lambda: NOW + 60 * len(pauses), pause), 3)
@@ -262,7 +262,7 @@ def test_the_service_says_what_it_does_and_each_alert_once(root: Root) -> None:
 
 
 def test_metrics_are_of_the_form_that_prometheus_reads(root: Root) -> None:
-    text = status.metrics(look_at(cluster(), root).told)
+    text = status.metrics(look_at(cluster(), root).status)
     lines = text.splitlines()
     assert [line.split()[:2] for line in lines[:2]] == [["#", "HELP"], ["#", "TYPE"]]
     values = {line.split()[0]: float(line.split()[1]) for line in lines if not line.startswith("#")}
@@ -273,7 +273,7 @@ def test_metrics_are_of_the_form_that_prometheus_reads(root: Root) -> None:
 
 def test_status_of_another_schema_is_none(root: Root) -> None:
     look_at(cluster(), root)
-    told = json.loads(root.text(status.STATUS_FILE) or "")
-    assert told["schema"] == 1
+    document = json.loads(root.text(status.STATUS_FILE) or "")
+    assert document["schema"] == 1
     status.write_status(root, {"schema": 2})
     assert status.read_status(root) is None

@@ -24,7 +24,7 @@ NASTY = 'GPU "0": State=DOWN;f=x:y, 100 % [root@2026-01-01T00:00:00] Reason=\tno
 
 
 @pytest.mark.parametrize(
-    "told",
+    "decoded",
     [
         report(),
         report(LOST, FULL, more=3, unknown=("ib_rate", "nvme_smart")),
@@ -32,8 +32,8 @@ NASTY = 'GPU "0": State=DOWN;f=x:y, 100 % [root@2026-01-01T00:00:00] Reason=\tno
         Report(0),
     ],
 )
-def test_it_comes_back_as_it_went(told: Report) -> None:
-    assert decode(encode(told)) == told
+def test_it_comes_back_as_it_went(decoded: Report) -> None:
+    assert decode(encode(decoded)) == decoded
 
 
 def test_it_is_one_plain_word_whatever_is_in_it() -> None:
@@ -49,13 +49,13 @@ def test_it_is_one_plain_word_whatever_is_in_it() -> None:
 def test_it_is_bounded_and_counts_what_it_has_no_room_for() -> None:
     faults = [Fault(f"check_with_a_long_name_{n}", "observe", ";" * 4000) for n in range(40)]
     text = encode(report(*faults, host="h" * 200, unknown=tuple(f"unknown_{n}" for n in range(50))))
-    told = decode(text)
+    decoded = decode(text)
     assert len(text) <= LONGEST
-    assert told.failed == 40
-    assert 1 <= len(told.faults) < MOST_FAULTS
-    assert len(told.faults[0].summary) == 120
-    assert told.could_not_tell("unknown_0")
-    assert told.could_not_tell("unknown_49")
+    assert decoded.failed == 40
+    assert 1 <= len(decoded.faults) < MOST_FAULTS
+    assert len(decoded.faults[0].summary) == 120
+    assert decoded.is_unknown("unknown_0")
+    assert decoded.is_unknown("unknown_49")
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_what_is_no_report_says_why(text: str, words: str) -> None:
 
 def test_no_byte_of_it_spoils_a_command_or_a_line() -> None:
     """A NUL byte in a drain reason would stop the arbiter: no command can have it in an argument."""
-    told = decode("hpcai-health/1;t=1;b=%00;v=%0a;h=%1b%5b2J;f=gpu_count:observe:1:a%00b%0ac%c3%bc")
-    assert (told.boot, told.vm_id, told.host, told.faults[0].summary) == ("?", "?", "?[2J", "a?b?c?")
+    decoded = decode("hpcai-health/1;t=1;b=%00;v=%0a;h=%1b%5b2J;f=gpu_count:observe:1:a%00b%0ac%c3%bc")
+    assert (decoded.boot, decoded.vm_id, decoded.host, decoded.faults[0].summary) == ("?", "?", "?[2J", "a?b?c?")
 
 
 def test_two_that_differ_in_time_alone_say_the_same() -> None:

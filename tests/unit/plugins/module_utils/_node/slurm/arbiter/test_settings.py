@@ -62,6 +62,6 @@ def test_what_makes_no_sense_is_refused_by_name(tmp_path: pathlib.Path, key: str
 def test_the_role_has_the_same_defaults() -> None:
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
     stated = variables["__health_checks_arbiter"].partition("dict((")[2].partition(" | combine")[0]
-    said = yaml.safe_load(stated)
-    assert Settings(**said) == Settings()
-    assert set(said) == {field for field in vars(Settings()) if field != "metrics"}
+    defaults = yaml.safe_load(stated)
+    assert Settings(**defaults) == Settings()
+    assert set(defaults) == {field for field in vars(Settings()) if field != "metrics"}
