@@ -71,8 +71,8 @@ class ActionModule(ActionBase):
     def _work(self, options: Mapping[str, Any], machines: list[Machine], left_out: list[str]) -> dict[str, Any]:
         before = {machine.path: host_keys.read_known_hosts(machine.path) for machine in machines}
         known = {machine: host_keys.known_keys(before[machine.path], machine.target.vm_id) for machine in machines}
-        wanted = [machine for machine in machines if options["known"] == "compare" or not known[machine]]
-        outcome = compare_keys(known, self._consoles(options, {machine.target for machine in wanted}))
+        to_read = [machine for machine in machines if options["known"] == "compare" or not known[machine]]
+        outcome = compare_keys(known, self._consoles(options, {machine.target for machine in to_read}))
         problems = [*outcome.contradictions, *(outcome.refusals(left_out) if options["required"] else [])]
         if problems:
             raise InventoryError(" ".join(["No host key was written.", *problems]))
@@ -94,7 +94,7 @@ class ActionModule(ActionBase):
             try:
                 found |= self._of_subscription(options, subscription, members, deadline)
             except InventoryError as error:
-                found |= {target: Console(lacks=str(error)) for target in members}
+                found |= {target: Console(problem=str(error)) for target in members}
         return found
 
     def _of_subscription(
@@ -107,9 +107,9 @@ class ActionModule(ActionBase):
         with connect(get, deadline, only_lists=True) as clients:
             present = set(find_targets(clients, members).present)
         return {
-            target: Console(lacks="Azure has no such machine any more.")
+            target: Console(problem="Azure has no such machine any more.")
             if target not in present
-            else Console(lacks=str(log))
+            else Console(problem=str(log))
             if isinstance(log, InventoryError)
             else read_console(log)
             for target, log in logs.items()

@@ -67,11 +67,11 @@ class ActionModule(ActionBase):
 
     def _work(self, options: Mapping[str, Any], nodes: list[dict[str, Any]]) -> dict[str, Any]:
         looked_at = [_look(node) for node in nodes]
-        seen = [one for _target, one in looked_at]
+        machines = [one for _target, one in looked_at]
         files = {name: Path(options["path"]) / name for name in (IMPACTS, HOSTS)}
         before = {name: file.read_text("utf-8") if file.exists() else None for name, file in files.items()}
         record = hardware_faults.read_record(before[HOSTS], str(files[HOSTS]))
-        after = hardware_faults.update_record(record, seen, options["keep_days"])
+        after = hardware_faults.update_record(record, machines, options["keep_days"])
         impacts = [
             impact
             for target, one in looked_at
@@ -87,7 +87,7 @@ class ActionModule(ActionBase):
         # Written before anything is sent: what was found must not be lost where Azure does not answer.
         for name in [] if self._task.check_mode else changed:
             write_file(str(files[name]), texts[name])
-        suspects = hardware_faults.suspects(record, seen)
+        suspects = hardware_faults.suspects(record, machines)
         known, sent = self._send(options, impacts) if options["send"] else ([], [])
         return {
             "changed": bool(changed or sent),
@@ -96,7 +96,7 @@ class ActionModule(ActionBase):
             "sent": sent,
             "not_sent": {impact.name: impact.lacks for impact in impacts if impact.lacks} if options["send"] else {},
             "suspects": suspects,
-            "unknown_hosts": sorted(one.machine.name for one in seen if not one.machine.host),
+            "unknown_hosts": sorted(one.machine.name for one in machines if not one.machine.host),
             "warnings": [suspect["warning"] for suspect in suspects],
             "diff": [
                 {"before_header": str(files[name]), "after_header": str(files[name])}
@@ -107,15 +107,15 @@ class ActionModule(ActionBase):
 
     def _send(self, options: Mapping[str, Any], impacts: list[Impact]) -> tuple[list[str], list[str]]:
         """Return the names of the reports that Azure has already, and of those that were sent."""
-        wanted = [impact for impact in impacts if not impact.lacks]
+        sendable = [impact for impact in impacts if not impact.lacks]
         deadline = Deadline(options["timeout"])
         known: list[str] = []
         new: list[tuple[Get, list[Impact]]] = []
         # All are looked for before any is sent.
-        for get, subscriptions in connections_for(options, {impact.subscription for impact in wanted}, self._loader):
+        for get, subscriptions in connections_for(options, {impact.subscription for impact in sendable}, self._loader):
             with connect(get, deadline, only_lists=True) as clients:
                 looked = find_sent(
-                    clients, [impact for impact in wanted if impact.subscription.lower() in subscriptions]
+                    clients, [impact for impact in sendable if impact.subscription.lower() in subscriptions]
                 )
             known += looked.known
             new.append((get, looked.new))

@@ -66,9 +66,9 @@ class ActionModule(ActionBase):
         left_alone: list[SetName] = []
         if not self._task.check_mode:
             for get, members in doors:
-                wanted = [target for target in members if target in present]
-                if wanted:
-                    left_alone += _do(state, get, deadline, wanted)
+                members_present = [target for target in members if target in present]
+                if members_present:
+                    left_alone += _do(state, get, deadline, members_present)
         names = sorted(target.azure_id for target in present)
         lines = "".join(f"{item}\n" for item in names)
         return {
@@ -81,25 +81,25 @@ class ActionModule(ActionBase):
         }
 
 
-def _do(state: str, get: Get, deadline: Deadline, wanted: list[Target]) -> list[SetName]:
+def _do(state: str, get: Get, deadline: Deadline, targets: list[Target]) -> list[SetName]:
     """Do it, and return the sets whose capacity somebody else changed meanwhile, so that it was left alone."""
     with connect(get, deadline, only_lists=False) as clients:
         if state == "redeployed":
-            instance_operations.redeploy(clients, wanted)
+            instance_operations.redeploy(clients, targets)
             return []
         if state == "absent":
-            instance_operations.delete(clients, wanted)
+            instance_operations.delete(clients, targets)
             return []
-        return _replace(clients, wanted)
+        return _replace(clients, targets)
 
 
-def _replace(clients: Clients, wanted: list[Target]) -> list[SetName]:
+def _replace(clients: Clients, targets: list[Target]) -> list[SetName]:
     """Delete them and have new ones come; the sets whose capacity was left alone."""
-    gone = instance_operations.count_by_set(wanted)
+    gone = instance_operations.count_by_set(targets)
     before = instance_operations.read_capacity(clients, gone)
     failed: InventoryError | None = None
     try:
-        instance_operations.delete(clients, wanted)
+        instance_operations.delete(clients, targets)
     except InventoryError as error:
         # Where others are deleted, new ones shall come all the same.
         failed = error

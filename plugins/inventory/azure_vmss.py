@@ -303,9 +303,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         publisher.publish(outcome.hosts.hosts, report)
         if not outcome.hosts.hosts:
             self.display.warning(f"{path}: {explain_no_hosts(selection, outcome.answer)}")
-        self._tell(report, outcome, time.monotonic() - started)
+        self._show_summary(report, outcome, time.monotonic() - started)
 
-    def _tell(self, report: SourceReport, outcome: Outcome, seconds: float) -> None:
+    def _show_summary(self, report: SourceReport, outcome: Outcome, seconds: float) -> None:
         if outcome.problems:
             used = f"an answer {report['age_seconds']} s old" if outcome.from_cache else "what could be listed"
             problems = " ".join(outcome.problems)

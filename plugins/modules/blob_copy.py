@@ -180,7 +180,7 @@ def main() -> NoReturn:
         settings = read_settings(Root("/"))
         kind = asked["credential"] or (SAS if asked["sas"] or asked["sas_file"] else settings.credential)
         given = {SAS_VARIABLE: asked["sas"]} if asked["sas"] else None
-        wanted = CopyOptions(
+        options = CopyOptions(
             source=asked["source"],
             dest=asked["dest"],
             pattern=asked["pattern"],
@@ -191,7 +191,7 @@ def main() -> NoReturn:
             azcopy=asked["azcopy"] or settings.azcopy,
             work=asked["work"] or settings.work_folder,
         )
-        done = copy(wanted, apply=not module.check_mode)
+        done = copy(options, apply=not module.check_mode)
     except (ValueError, CommandFailed, OSError) as error:
         module.fail_json(msg=str(error))
     if done.problem:

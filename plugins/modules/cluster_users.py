@@ -183,8 +183,8 @@ def main() -> NoReturn:
     )
     asked = module.params
     try:
-        wanted = parse(asked["groups"], asked["users"], asked["home_base"])
-        done = ensure(Root("/"), wanted, asked["homes"], run, module.check_mode)
+        options = parse(asked["groups"], asked["users"], asked["home_base"])
+        done = ensure(Root("/"), options, asked["homes"], run, module.check_mode)
     except (CommandFailed, ConfigError, UserProblem, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(done.actions), actions=list(done.actions), diff=dict(done.diff))

@@ -161,7 +161,7 @@ def main() -> NoReturn:
         supports_check_mode=True,
     )
     asked = module.params
-    wanted = AccessOptions(
+    options = AccessOptions(
         present=asked["state"] == "present",
         admins=tuple(asked["admins"]),
         admin_groups=tuple(asked["admin_groups"]),
@@ -174,13 +174,13 @@ def main() -> NoReturn:
     )
     try:
         if asked["when"] == "boot":
-            made = plan.plan_for_boot(Root("/"), wanted)
+            made = plan.plan_for_boot(Root("/"), options)
         else:
-            made = plan.plan(Root("/"), wanted, run, may_come=module.check_mode)
+            made = plan.plan(Root("/"), options, run, may_come=module.check_mode)
         if not module.check_mode:
             apply_all(made.files)
         now = asked["when"] == "now"
-        actions = plan.remount_proc(Root("/"), wanted, run, module.check_mode) if now else []
+        actions = plan.remount_proc(Root("/"), options, run, module.check_mode) if now else []
     except (PamProblem, UserProblem, CommandFailed, OSError) as error:
         module.fail_json(msg=str(error))
     for warning in made.warnings:

@@ -250,8 +250,8 @@ def main() -> NoReturn:
     )
     asked = module.params
     try:
-        wanted = ensure.parse(asked["enroot"], asked["pyxis"], asked["folders"], asked["make_folders"])
-        done = ensure.ensure_all(wanted, Root("/"), run, module.check_mode)
+        options = ensure.parse(asked["enroot"], asked["pyxis"], asked["folders"], asked["make_folders"])
+        done = ensure.ensure_all(options, Root("/"), run, module.check_mode)
     except (BuildFailed, CommandFailed, ConfigError, UnknownVmSize, OSError) as error:
         module.fail_json(msg=str(error))
     for warning in done.warnings:

@@ -131,12 +131,12 @@ def main() -> NoReturn:
     )
     name, running = module.params["name"], module.params["state"] == "running"
     enabled = module.params["enabled"]
-    wanted = daemon.Wanted(running=running, enabled=running if enabled is None else enabled)
+    desired = daemon.DesiredState(running=running, enabled=running if enabled is None else enabled)
     try:
         settle = check_seconds("settle", module.params["settle"], zero=True)
         facts = daemon.read_facts(name, module.params["files"], run)
         pending = module.check_mode and module.params["pending"]
-        made = daemon.plan(facts, wanted, may_come=module.check_mode, pending=pending)
+        made = daemon.plan(facts, desired, may_come=module.check_mode, pending=pending)
         if not module.check_mode:
             daemon.apply(name, made, run)
             if "restart" in made.verbs:
@@ -155,7 +155,7 @@ def main() -> NoReturn:
         changed=bool(made.verbs),
         commands=list(made.verbs),
         reasons=list(made.reasons),
-        diff=dict(daemon.as_diff(facts, wanted, made)),
+        diff=dict(daemon.as_diff(facts, desired, made)),
     )
 
 

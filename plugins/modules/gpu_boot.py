@@ -144,11 +144,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = dict(module.params)
-    state, wanted_clocks, daemon = given.pop("state"), given.pop("clocks"), given.pop("persistence_daemon")
+    state, given_clocks, daemon = given.pop("state"), given.pop("clocks"), given.pop("persistence_daemon")
     try:
         wish = gpu_boot.DEFAULTS
         if state == "present":
-            at_boot = None if wanted_clocks is None else clocks.parse(wanted_clocks)
+            at_boot = None if given_clocks is None else clocks.parse(given_clocks)
             wish = gpu_boot.BootOptions(gpu_boot.settings_of(given), at_boot, daemon)
         diff = gpu_boot.ensure(Root(), run, wish, module.check_mode)
     except (CommandFailed, OSError, ValueError) as error:

@@ -248,20 +248,20 @@ def main() -> NoReturn:
     options = dict(module.params)
     persistent, root = options.pop("persistent"), Root()
     try:
-        wanted = clocks.parse(options)
-        driver = connect(root, wanted.timeout)
+        clock_options = clocks.parse(options)
+        driver = connect(root, clock_options.timeout)
         try:
-            outcome = clocks.ensure(root, driver, wanted, module.check_mode)
+            outcome = clocks.ensure(root, driver, clock_options, module.check_mode)
         finally:
             driver.close()
-        boot = clocks.write_options(root, wanted, module.check_mode) if persistent else {}
+        boot = clocks.write_options(root, clock_options, module.check_mode) if persistent else {}
     except (GpuError, Locked, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     answer: dict[str, Any] = {
         "changed": outcome.changed or bool(boot),
         "via": outcome.via,
         "gpus": list(outcome.gpus),
-        "diff": [part for part in (dict(outcome.diff), boot) if part],
+        "diff": [diff for diff in (dict(outcome.diff), boot) if diff],
     }
     for warning in outcome.warnings:
         module.warn(warning)

@@ -185,23 +185,23 @@ def main() -> NoReturn:
     )
     wish = dict(module.params)
     root_path = wish.pop("root")
-    wanted = settings.ImageOptions(network=wish.pop("network_rules"), **wish)
+    options = settings.ImageOptions(network=wish.pop("network_rules"), **wish)
     try:
         root = existing_root(root_path)
         base = read_base(root)
-        parts = settings.plan(root, wanted)
-        made = settings.changes(parts)
+        planned = settings.plan(root, options)
+        made = settings.changes(planned)
         if made and not module.check_mode:
-            settings.apply(root, parts, run)
+            settings.apply(root, planned, run)
     except (BrokenBlock, CommandFailed, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
         changed=bool(made),
         written=made,
-        left_alone=settings.in_words([text for part in parts for text in part.left_alone]),
-        remarks=settings.in_words([text for part in parts for text in part.remarks]),
+        left_alone=settings.in_words([text for change in planned for text in change.left_alone]),
+        remarks=settings.in_words([text for change in planned for text in change.remarks]),
         base=asdict(base),
-        diff=settings.as_diff(parts),
+        diff=settings.as_diff(planned),
     )
 
 

@@ -114,7 +114,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import (
     apply,
     plan,
-    wanted_from,
+    scripts_from,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import KINDS
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
@@ -135,8 +135,8 @@ def main() -> NoReturn:
     )
     asked, root = module.params, Root("/")
     try:
-        wanted = {kind: wanted_from(kind, asked[kind]) for kind in KINDS}
-        made = plan(root, asked["name"], wanted, asked["limits"])
+        desired = {kind: scripts_from(kind, asked[kind]) for kind in KINDS}
+        made = plan(root, asked["name"], desired, asked["limits"])
         if not module.check_mode:
             apply(root, made)
     except (ConfigError, OSError) as error:

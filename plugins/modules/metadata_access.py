@@ -133,7 +133,7 @@ def main() -> NoReturn:
         supports_check_mode=True,
     )
     asked = module.params
-    wanted = MetadataOptions(
+    options = MetadataOptions(
         guard=asked["state"] == "present",
         users=tuple(asked["users"]),
         site_rules=asked["site_rules"],
@@ -142,13 +142,13 @@ def main() -> NoReturn:
     )
     root = Root("/")
     try:
-        made = plan.plan(root, wanted, run, may_come=module.check_mode)
+        made = plan.plan(root, options, run, may_come=module.check_mode)
         if not module.check_mode:
             plan.apply(made, run)
     except (MetadataProblem, UserProblem, CommandFailed, OSError) as error:
         module.fail_json(msg=str(error))
     agent = read_proxy_agent(root)
-    if not wanted.guard and not (agent and agent.enforces):
+    if not options.guard and not (agent and agent.enforces):
         module.warn(f"{plan.OPEN}.")
     module.exit_json(
         changed=made.changed,

@@ -225,16 +225,16 @@ def measure(module: AnsibleModule) -> dict[str, Any]:
     asked = list(dict.fromkeys([*names, *good]))
     jobs = job_control.jobs_on([name for name in asked if name in known], run)
     out = pair_search.unavailable_nodes(known, jobs, asked)
-    told = {"left_out": out, "limit": wanted.at_least}
+    common = {"left_out": out, "limit": wanted.at_least}
     free, free_good = ([name for name in those if name not in out] for those in (names, good))
     if len({*free, *free_good}) < 2:
         reasons = "; ".join(f"{name}: {why}" for name, why in out.items())
         raise ValueError(f"fewer than two nodes can be measured. {reasons or 'Give two nodes at least'}")
     if module.check_mode:
-        return {**NOTHING, **told, "rounds": 0, "words": f"{len(free)} nodes would be measured"}
+        return {**NOTHING, **common, "rounds": 0, "words": f"{len(free)} nodes would be measured"}
     found = pair_search.search(free, wanted, run, free_good)
     return {
-        **told,
+        **common,
         "words": found.step.words,
         "bad": list(found.step.bad),
         "good": list(found.step.good),

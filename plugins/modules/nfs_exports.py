@@ -126,9 +126,9 @@ def main() -> NoReturn:
     )
     root, check = Root("/"), module.check_mode
     try:
-        wanted = exports.parse(module.params["exports"])
-        text = exports.text(wanted, module.params["networks"], run, module.params["allow_public"])
-        actions = exports.make_folders(root, wanted, check)
+        requested = exports.parse(module.params["exports"])
+        text = exports.text(requested, module.params["networks"], run, module.params["allow_public"])
+        actions = exports.make_folders(root, requested, check)
         file = exports.plan(root, text)
         if file.changes:
             actions.append(f"{'remove' if text is None else 'write'} {file.path}")

@@ -187,7 +187,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "name": {"type": "str"},
     "folders": {"type": "list", "elements": "dict", "options": options.FOLDER_ARGUMENTS, "default": []},
     "state": {"type": "str", "choices": ["present", "configured", "absent"], "default": "present"},
-    **options.PLACE_ARGUMENTS,
+    **options.LOCATION_ARGUMENTS,
     "nvme_count": {"type": "int"},
     "wait": {"type": "float", "default": 30},
 }
@@ -210,12 +210,12 @@ def main() -> NoReturn:
             unmounted = () if asked["name"] else unmount_fallback(root, run, check)
         else:
             change = options.with_set(
-                root, asked["name"], asked["folders"], {key: asked[key] for key in options.PLACE_ARGUMENTS}
+                root, asked["name"], asked["folders"], {key: asked[key] for key in options.LOCATION_ARGUMENTS}
             )
         if not check:
             change.file.apply()
-        if asked["state"] == "present" and change.wanted:
-            done = ensure(change.wanted, root, run, check, asked["nvme_count"], asked["wait"])
+        if asked["state"] == "present" and change.options:
+            done = ensure(change.options, root, run, check, asked["nvme_count"], asked["wait"])
     except (CommandFailed, UnknownVmSize, ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     if done.problems:
@@ -227,7 +227,7 @@ def main() -> NoReturn:
         changed=bool(actions),
         actions=actions,
         kind=done.kind,
-        mountpoint=change.wanted.mountpoint if change.wanted else None,
+        mountpoint=change.options.mountpoint if change.options else None,
         size_bytes=done.size_bytes,
         free_bytes=done.free_bytes,
         diff=change.file.as_diff(),

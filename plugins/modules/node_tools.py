@@ -152,9 +152,9 @@ def main() -> NoReturn:
     try:
         root = existing_root(params["root"])
         interpreter = choose_interpreter(params["interpreter"])
-        wanted, result = disk.compare(root, interpreter, absent=params["state"] == "absent")
+        expected, result = disk.compare(root, interpreter, absent=params["state"] == "absent")
         if result["changed"] and not module.check_mode:
-            done = disk.apply(root, wanted)
+            done = disk.apply(root, expected)
             if done.touches_units and root.is_this_machine and root.exists("/run/systemd/system"):
                 must(run(["systemctl", "daemon-reload"]))
     except (ToolsError, CommandFailed, NoRoot, OSError) as error:

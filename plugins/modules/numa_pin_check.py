@@ -263,12 +263,12 @@ def main() -> NoReturn:
     try:
         root = existing_root(asked["root"])
         chosen = select.Selection(asked["processes"], tuple(asked["pids"]), asked["cgroup"], asked["slurm_job_id"])
-        finding.check_wanted(asked["fail_on"], bool(chosen))
+        finding.check_names(asked["fail_on"], bool(chosen))
         described = {**((read_config(root, "node") or {}).get("vm_sizes") or {}), **asked["vm_sizes"]}
         size = find_size(asked["vm_size"], described) if asked["vm_size"] else None
         ranks, threads = asked["ranks_per_node"], asked["threads_per_rank"]
-        wanted = PinningOptions(chosen, size, asked["launcher"], ranks, threads, asked["masks"], asked["memory"])
-        made = check(root, wanted, compute_processes)
+        options = PinningOptions(chosen, size, asked["launcher"], ranks, threads, asked["masks"], asked["memory"])
+        made = check(root, options, compute_processes)
     except ValueError as error:
         module.fail_json(msg=str(error))
     data = report.as_data(made)

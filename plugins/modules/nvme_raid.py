@@ -268,12 +268,12 @@ def main() -> NoReturn:
     persistent = module.params["persistent"] and module.params["state"] != "absent"
     try:
         nvme_count = scratch.disk_count("nvme_count", module.params["nvme_count"])
-        wanted = scratch.parse(options)
-        disks = stated_count(wanted, nvme_count)
+        requested = scratch.parse(options)
+        disks = stated_count(requested, nvme_count)
         outcome = ensure(
             module.params["state"],
             # Where disks are named, each of them is expected, by whichever path.
-            with_count(wanted, disks) if disks and not wanted.devices else wanted,
+            with_count(requested, disks) if disks and not requested.devices else requested,
             existing_root(module.params["root"]),
             run,
             check=module.check_mode,

@@ -126,14 +126,14 @@ def read(module: AnsibleModule) -> associations.Book:
 def keep(module: AnsibleModule) -> tuple[associations.Step, ...]:
     """Bring slurmdbd to what is wanted, and return what that took."""
     cluster, purge = module.params["cluster"], module.params["purge"]
-    wanted = associations.desired_book(module.params["accounts"], module.params["qos"])
-    steps = associations.plan(cluster, read(module), wanted, purge)
+    desired = associations.desired_book(module.params["accounts"], module.params["qos"])
+    steps = associations.plan(cluster, read(module), desired, purge)
     if steps and not module.check_mode:
-        said = associations.apply(steps, run)
-        left = associations.plan(cluster, associations.read_book(cluster, run), wanted, purge)
-        if left:
+        answers = associations.apply(steps, run)
+        remaining = associations.plan(cluster, associations.read_book(cluster, run), desired, purge)
+        if remaining:
             raise CommandFailed(
-                f"sacctmgr did not do '{' '.join(left[0].words)}'. It said: {' | '.join(filter(None, said))}"
+                f"sacctmgr did not do '{' '.join(remaining[0].words)}'. It said: {' | '.join(filter(None, answers))}"
             )
     return steps
 

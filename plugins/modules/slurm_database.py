@@ -105,7 +105,7 @@ def serve(module: AnsibleModule, wanted: database.DatabaseOptions) -> tuple[list
         file.apply()
     service = module.params["service"]
     facts = daemon.read_facts(service, [file.path], run)
-    made = daemon.plan(facts, daemon.Wanted(running=True, enabled=True), may_come=module.check_mode)
+    made = daemon.plan(facts, daemon.DesiredState(running=True, enabled=True), may_come=module.check_mode)
     actions += [f"{service}: systemctl {verb}" for verb in made.verbs]
     if not module.check_mode:
         daemon.apply(service, made, run)
@@ -140,8 +140,8 @@ def main() -> NoReturn:
         supports_check_mode=True,
     )
     asked = module.params
-    place = asked["datadir"].rstrip("/")
-    wanted = database.DatabaseOptions(asked["name"], asked["user"], place, asked["settings_file"], asked["settings"])
+    datadir = asked["datadir"].rstrip("/")
+    wanted = database.DatabaseOptions(asked["name"], asked["user"], datadir, asked["settings_file"], asked["settings"])
     try:
         actions, diffs = serve(module, wanted)
         statements = fill(module, wanted)

@@ -117,8 +117,8 @@ def drain(
     reasons = {**dict.fromkeys(made.drain, reason), **made.drain_as_it_is}
     if not module.check_mode:
         nodes.drain(made.drain, reason, run)
-        for name, its_own in made.drain_as_it_is.items():
-            nodes.drain([name], its_own, run)
+        for name, own_reason in made.drain_as_it_is.items():
+            nodes.drain([name], own_reason, run)
     before = "".join(f"{n}: {'+'.join(known[n].states)} {known[n].reason}".rstrip() + "\n" for n in reasons)
     return {"before": before, "after": "".join(f"{name}: DRAIN {why}\n" for name, why in reasons.items())}
 
@@ -139,10 +139,10 @@ def main() -> NoReturn:
         known = nodes.read_nodes(run)
         made = job_control.plan_drain(known, names)
         diff = drain(module, known, made, f"{nodes.OUR_PREFIX} {module.params['reason']}")
-        there = [name for name in names if name in known]
+        present = [name for name in names if name in known]
         # Asked after the drain: what started just before it is seen.
         after = known if module.check_mode else nodes.read_nodes(run)
-        busy = job_control.busy(after, there, job_control.jobs_on(there, run))
+        busy = job_control.busy(after, present, job_control.jobs_on(present, run))
     except (CommandFailed, HostlistError) as error:
         module.fail_json(msg=str(error))
     drained = [*made.drain, *made.drain_as_it_is]

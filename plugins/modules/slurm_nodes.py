@@ -224,7 +224,9 @@ def judge(module: AnsibleModule) -> dict[str, str | None]:
     conf = read_conf(Root(), module.params["conf"])
     # What could not be measured is no reason to drain a node, and none to take a reason back.
     measured = {n: hardware.from_result(found) for n, found in module.params["seen"].items() if found}
-    return {n: hardware.reason_against(conf, n, seen) for n, seen in measured.items() if seen.counts}
+    return {
+        n: hardware.reason_against(conf, n, measurement) for n, measurement in measured.items() if measurement.counts
+    }
 
 
 def _shown(node: nodes.NodeState | None) -> str:
@@ -233,14 +235,14 @@ def _shown(node: nodes.NodeState | None) -> str:
 
 def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
     """Take nodes out, and bring nodes back."""
-    wanted = module.params
+    asked = module.params
     known = read_before(module)
     before = known or {}
     down = set_down(module, before)
-    would_be_held = module.check_mode and wanted["pending"] and known is not None and job_control.slurmctld_answers(run)
-    held = wanted["absent"] is not None and known is not None and (would_be_held or job_control.is_held(run))
+    would_be_held = module.check_mode and asked["pending"] and known is not None and job_control.slurmctld_answers(run)
+    held = asked["absent"] is not None and known is not None and (would_be_held or job_control.is_held(run))
     judged = judge(module)
-    made = nodes.plan(before, wanted["keep_out"], wanted["put_to_work"], wanted["prefix"], judged)
+    made = nodes.plan(before, asked["keep_out"], asked["put_to_work"], asked["prefix"], judged)
     if made.missing and known is not None:
         unless_foreseen(module, f"slurmctld knows no node named {', '.join(made.missing)}: is slurm.conf up to date?")
     resumed = made.resume
@@ -251,12 +253,12 @@ def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
         nodes.drain(made.drain, reason, run)
         for unfit, names in made.unfit.items():
             nodes.drain(names, unfit, run)
-        awaited = [n for n in wanted["put_to_work"] if n not in made.left_out and not judged.get(n)]
-        not_answering = wait_for(awaited, wanted["timeout"])
+        awaited = [n for n in asked["put_to_work"] if n not in made.left_out and not judged.get(n)]
+        not_answering = wait_for(awaited, asked["timeout"])
         resumed = tuple(name for name in made.resume if name not in not_answering)
         nodes.resume(resumed, run)
         # slurmctld takes a resumed node for silent until it has asked it anew, and gives it no jobs before.
-        not_answering += wait_for(list(resumed), wanted["timeout"])
+        not_answering += wait_for(list(resumed), asked["timeout"])
     after = [f"{n}: DOWN {nodes.NO_INSTANCE}\n" for n in down] + [f"{n}: DRAIN {reason}\n" for n in made.drain]
     after += [f"{n}: DRAIN {unfit}\n" for unfit, names in made.unfit.items() for n in names]
     touched = [*down, *made.drain, *(n for names in made.unfit.values() for n in names), *resumed]
@@ -266,7 +268,7 @@ def arrange(module: AnsibleModule, reason: str) -> dict[str, Any]:
         "drained": list(made.drain),
         "resumed": list(resumed),
         "left_out": dict(made.left_out),
-        "unfit": {n: judged[n] for n in wanted["put_to_work"] if judged.get(n)},
+        "unfit": {n: judged[n] for n in asked["put_to_work"] if judged.get(n)},
         "not_answering": not_answering,
         "diff": {
             "before": "".join(f"{n}: {_shown(before.get(n))}\n" for n in touched),
@@ -291,14 +293,14 @@ def main() -> NoReturn:
         },
         supports_check_mode=True,
     )
-    wanted = module.params
-    if not wanted["prefix"].startswith(nodes.OUR_PREFIX):
+    asked = module.params
+    if not asked["prefix"].startswith(nodes.OUR_PREFIX):
         module.fail_json(msg=f"prefix must start with {nodes.OUR_PREFIX!r}, or other people's reasons could be taken.")
-    if wanted["hold"] and (wanted["absent"] or wanted["keep_out"] or wanted["put_to_work"]):
+    if asked["hold"] and (asked["absent"] or asked["keep_out"] or asked["put_to_work"]):
         module.fail_json(msg="hold stands alone: absent, keep_out and put_to_work belong to a later task.")
     try:
-        reason = f"{wanted['prefix']} {wanted['reason']}"
-        answer = hold_jobs_back(module) if wanted["hold"] else arrange(module, reason)
+        reason = f"{asked['prefix']} {asked['reason']}"
+        answer = hold_jobs_back(module) if asked["hold"] else arrange(module, reason)
     except CommandFailed as error:
         module.fail_json(msg=str(error))
     module.exit_json(**answer)

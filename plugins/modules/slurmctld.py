@@ -166,7 +166,7 @@ def main() -> NoReturn:
         commands=list(made.verbs),
         reasons=list(made.reasons),
         for_slurmd=slurmctld.for_slurmd(facts, files, handed_out=handed_out),
-        diff=dict(daemon.as_diff(facts.service, daemon.Wanted(running=True, enabled=True), shown)),
+        diff=dict(daemon.as_diff(facts.service, daemon.DesiredState(running=True, enabled=True), shown)),
     )
 
 

@@ -137,11 +137,11 @@ def main() -> NoReturn:
         },
         supports_check_mode=True,
     )
-    root, wanted, cache = Root(), module.params, module.params["conf_cache"]
+    root, asked, cache = Root(), module.params, module.params["conf_cache"]
     try:
         settle = check_seconds("settle", module.params["settle"], zero=True)
-        facts = slurmd.read_facts(wanted["files"], wanted["controller"], root, run, cache)
-        pending = module.check_mode and wanted["pending"]
+        facts = slurmd.read_facts(asked["files"], asked["controller"], root, run, cache)
+        pending = module.check_mode and asked["pending"]
         made = slurmd.plan(facts, may_come=module.check_mode, pending=pending)
         if not module.check_mode:
             slurmd.apply(made, facts, settle, root, run, cache)
@@ -151,8 +151,8 @@ def main() -> NoReturn:
         module.warn(f"slurmd is not restarted: {reason}.")
     shown = daemon.Plan(made.verbs, made.reasons)
     node = slurmd.describe(made, facts, root, run, cache)
-    files = wanted["controller"].get("files")
-    if module.check_mode and files and ("restart" in made.verbs or wanted["controller"].get("handed_out")):
+    files = asked["controller"].get("files")
+    if module.check_mode and files and ("restart" in made.verbs or asked["controller"].get("handed_out")):
         # It would have fetched them by now.
         node["held"] = files
     module.exit_json(
@@ -161,7 +161,7 @@ def main() -> NoReturn:
         reasons=list(made.reasons),
         waits=list(made.waits),
         node=node,
-        diff=dict(daemon.as_diff(facts.service, daemon.Wanted(running=True, enabled=True), shown)),
+        diff=dict(daemon.as_diff(facts.service, daemon.DesiredState(running=True, enabled=True), shown)),
     )
 
 

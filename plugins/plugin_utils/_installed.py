@@ -86,7 +86,7 @@ class InstalledAction(ActionBase):
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Call hpcnode, or have the module run."""
-        told = super().run(tmp, task_vars)
+        base_result = super().run(tmp, task_vars)
         _valid, options = self.validate_argument_spec(self.spec())
         words, python = self.words(options), self.python(task_vars or {})
         answer = None
@@ -95,8 +95,8 @@ class InstalledAction(ActionBase):
         result = self.result(answer, options) if answer else None
         if result is None:
             module = self._execute_module(task_vars=task_vars, wrap_async=self._task.async_val)
-            return {**told, **module}
-        return {**told, **result, "failed": "msg" in result}
+            return {**base_result, **module}
+        return {**base_result, **result, "failed": "msg" in result}
 
 
 def call(action: ActionBase, words: Sequence[str], python: str = "") -> Answer | None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.store import Hear, Stored
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.store import OnUploaded, Stored
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
 
@@ -76,7 +76,7 @@ class FolderStore:
                     found.append(Stored(name, path.stat().st_size, path.stat().st_mtime))
         return found
 
-    def put(self, source: str, names: Sequence[str], folder: str, hear: Hear | None = None) -> None:
+    def put(self, source: str, names: Sequence[str], folder: str, on_uploaded: OnUploaded | None = None) -> None:
         """See ``Store``."""
         carried = 0
         for name in names:
@@ -85,8 +85,8 @@ class FolderStore:
             if self.faults.slow_s:
                 time.sleep(self.faults.slow_s)
             carried += len(data)
-            if hear:
-                hear(carried)
+            if on_uploaded:
+                on_uploaded(carried)
 
     def get(self, folder: str, names: Sequence[str], target: str) -> None:
         """See ``Store``."""

@@ -163,26 +163,26 @@ def mapping_of(name: Form[_K], form: Form[_T]) -> Form[dict[_K, _T]]:
     return as_argument(check, type="dict")
 
 
-def number(minimum: float = 0, maximum: float = math.inf, whole: bool = False, above: bool = False) -> Form[Any]:
+def number(minimum: float = 0, maximum: float = math.inf, integral: bool = False, above: bool = False) -> Form[Any]:
     """Return the form of a number, which stays as it is.
 
-    :param whole: it must have no fraction.
+    :param integral: it must have no fraction.
     :param above: it must be more than ``minimum``.
     """
-    kind = "a whole number" if whole else "a number"
+    kind = "a whole number" if integral else "a number"
     expected = f"{kind} above {minimum:g}" if above else f"{kind} of {minimum:g} or more"
     if maximum < math.inf:
         expected = f"{expected}, at most {maximum:g}" if above else f"{kind} from {minimum:g} to {maximum:g}"
 
     def check(path: str, value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        if isinstance(value, bool) or not isinstance(value, int if integral else (int, float)):
             raise wrong(path, expected, value)
         # Not a number compares as false with everything.
         if not (minimum <= value <= maximum) or value == math.inf or (above and value == minimum):
             raise wrong(path, expected, value)
         return value
 
-    return as_argument(check, type="int" if whole else "float")
+    return as_argument(check, type="int" if integral else "float")
 
 
 def integer(minimum: int = 0, maximum: int | None = None) -> Form[int]:
@@ -273,7 +273,7 @@ def absolute_path(path: str, value: Any) -> str:
 
 
 not_empty = matching(r"(?s).+", "a text that is not empty")
-plain_path = as_argument(
+unquoted_path = as_argument(
     matching(r"/[A-Za-z0-9._/@+-]+", "an absolute path of letters, digits and ._/@+- only"), type="path"
 )
 """A path without what would need quotes in a mount table, an environment file, or a program's own."""
@@ -328,8 +328,8 @@ def cpu_list(path: str, value: Any) -> str:
 def cpus_of(content: str) -> frozenset[int]:
     """Return the CPUs of a list; none at all if it is no such list."""
     cpus: set[int] = set()
-    for part in content.split(","):
-        match = _RANGE.fullmatch(part.strip())
+    for item in content.split(","):
+        match = _RANGE.fullmatch(item.strip())
         if not match or int(match[2] or match[1]) < int(match[1]):
             return frozenset()
         cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))

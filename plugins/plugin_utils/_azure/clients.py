@@ -69,10 +69,10 @@ class TimeLimit(SansIOHTTPPolicy):
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
         """Set the limits of the transport for this attempt."""
-        left = self._deadline.remaining()
-        if left <= 0:
+        remaining_s = self._deadline.remaining()
+        if remaining_s <= 0:
             raise DeadlineExceeded(f"the {self._deadline.seconds:g} seconds of `timeout` are over.")
-        limit = min(left, max(_SECONDS_OF_REQUEST, self._deadline.seconds * _SHARE_OF_REQUEST))
+        limit = min(remaining_s, max(_SECONDS_OF_REQUEST, self._deadline.seconds * _SHARE_OF_REQUEST))
         request.context.options["connection_timeout"] = limit
         request.context.options["read_timeout"] = limit
         with self._lock:
@@ -114,16 +114,18 @@ class RetryUntilDeadline(RetryPolicy):
         asked = self.get_retry_after(response) if response else None
         seconds = asked or self.get_backoff_time(settings)
         if not self._deadline.allows(seconds):
-            left = f"{self._deadline.remaining():.0f} of the {self._deadline.seconds:g} seconds of `timeout` are left"
+            remaining = (
+                f"{self._deadline.remaining():.0f} of the {self._deadline.seconds:g} seconds of `timeout` are left"
+            )
             if response is not None and response.http_response.status_code == 429:
                 budget = throttle_summary(response.http_response)
-                raise Throttled(f"Azure throttles it{budget} and asks to wait {seconds:g} seconds, but {left}.")
-            raise DeadlineExceeded(f"it failed and is to be tried again in {seconds:g} seconds, but {left}.")
+                raise Throttled(f"Azure throttles it{budget} and asks to wait {seconds:g} seconds, but {remaining}.")
+            raise DeadlineExceeded(f"it failed and is to be tried again in {seconds:g} seconds, but {remaining}.")
         self._deadline.wait(seconds)
 
 
 _ONE_AT_A_TIME = threading.RLock()
-_PLACES = ("_utils.model_base", "_model_base")
+_BASE_MODULES = ("_utils.model_base", "_model_base")
 """Where packages of the SDK have the base of their classes; older ones have none, and nothing to be completed."""
 
 
@@ -135,9 +137,9 @@ def make_safe(package: str) -> None:
     "'dict' object has no attribute 'primary'", now and then (Azure/azure-sdk-for-python issue 47426, there in
     azure-mgmt-network 33.1; fixed for generated code in microsoft/typespec pull request 11236).
     """
-    for place in _PLACES:
+    for module in _BASE_MODULES:
         try:
-            base = importlib.import_module(f"{package}.{place}").Model
+            base = importlib.import_module(f"{package}.{module}").Model
         except (ImportError, AttributeError):
             continue
         if hasattr(base, "_calculated") and not hasattr(base, "_hpcai_safe"):
@@ -229,23 +231,23 @@ class Clients:
         from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 
         bearer = BearerTokenCredentialPolicy(self._credential, self._cloud.scope)
-        return self._plain("", [*([AllowLoopbackHttp()] if self._cloud.plain_http else []), bearer])
+        return self._pipeline_client("", [*([AllowLoopbackHttp()] if self._cloud.plain_http else []), bearer])
 
     def signed(self) -> Any:
         """Return a client for addresses that carry a signature of their own. It sends no token."""
-        return self._plain("signed", [])
+        return self._pipeline_client("signed", [])
 
     def may_read(self, address: str) -> bool:
         """Say whether what comes from this address is protected on its way."""
-        parts = urlsplit(address)
-        return parts.scheme == "https" or (self._cloud.plain_http and is_loopback(parts.hostname))
+        split = urlsplit(address)
+        return split.scheme == "https" or (self._cloud.plain_http and is_loopback(split.hostname))
 
     def close(self) -> None:
         """Close all connections."""
         for client in self._clients.values():
             client.close()
 
-    def _plain(self, name: str, authentication: list[Any]) -> Any:
+    def _pipeline_client(self, name: str, authentication: list[Any]) -> Any:
         from azure.core import PipelineClient
         from azure.core.pipeline import policies
 

@@ -43,12 +43,14 @@ def connections_for(
     :param loader: Ansible's data loader.
     :raises InventoryError: a source cannot be read, or none looks into a subscription.
     """
-    wanted = {subscription.lower() for subscription in subscriptions}
+    subscription_ids = {subscription.lower() for subscription in subscriptions}
     if not options["sources"]:
-        return [(lambda name: options[name] if options[name] is not None else _from_environment(name), wanted)]
+        return [
+            (lambda name: options[name] if options[name] is not None else _from_environment(name), subscription_ids)
+        ]
     sources = {path: options_of_source(path, loader) for path in options["sources"]}
     found: dict[str, set[str]] = {}
-    for subscription in sorted(wanted):
+    for subscription in sorted(subscription_ids):
         found.setdefault(source_of(subscription, sources), set()).add(subscription)
     return [(sources[path], members) for path, members in found.items()]
 

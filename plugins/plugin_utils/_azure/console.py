@@ -50,7 +50,7 @@ _BEGINS = re.compile(rf"(?:.* login: ?)?{_BEGIN}")
 _KERNEL = re.compile(r"\[ *0\.000000\](?:\[ *T\d+\])? Linux version \d")
 
 _CURVES = ("nistp256", "nistp384", "nistp521")
-_PARTS = {"ssh-ed25519": 2, "ssh-rsa": 3, **{f"ecdsa-sha2-{curve}": 3 for curve in _CURVES}}
+_STRING_COUNTS = {"ssh-ed25519": 2, "ssh-rsa": 3, **{f"ecdsa-sha2-{curve}": 3 for curve in _CURVES}}
 """Kinds of keys that are taken from a console, with the number of parts of each."""
 _ED25519_BYTES = 32
 
@@ -83,44 +83,44 @@ def complete_key(line: str) -> HostKey | None:
     """Return the key of a line of a ``.pub`` file, if it is a complete one of a known kind."""
     kind, _blank, rest = line.partition(" ")
     text = rest.partition(" ")[0]
-    if kind not in _PARTS:
+    if kind not in _STRING_COUNTS:
         return None
     try:
-        parts = _parts(base64.b64decode(text, validate=True))
+        strings = _strings(base64.b64decode(text, validate=True))
     except (ValueError, binascii.Error):
         return None
-    if len(parts) != _PARTS[kind] or parts[0] != kind.encode():
+    if len(strings) != _STRING_COUNTS[kind] or strings[0] != kind.encode():
         return None
-    if kind == "ssh-ed25519" and len(parts[1]) != _ED25519_BYTES:
+    if kind == "ssh-ed25519" and len(strings[1]) != _ED25519_BYTES:
         return None
-    if kind.startswith("ecdsa") and parts[1].decode("latin-1") != kind.rpartition("-")[2]:
+    if kind.startswith("ecdsa") and strings[1].decode("latin-1") != kind.rpartition("-")[2]:
         return None
     return HostKey(kind, text)
 
 
-def _parts(blob: bytes) -> list[bytes]:
+def _strings(blob: bytes) -> list[bytes]:
     """Return the strings that a key consists of.
 
     :raises ValueError: it is cut, or something follows it.
     """
-    parts = []
+    strings = []
     while blob:
         end = 4 + int.from_bytes(blob[:4], "big")
         if end > len(blob) or end == 4:
             raise ValueError("a part of the key is missing")
-        parts.append(blob[4:end])
+        strings.append(blob[4:end])
         blob = blob[end:]
-    return parts
+    return strings
 
 
 def read_logs(clients: Clients, targets: Iterable[Target], deadline: Deadline) -> dict[Target, str | InventoryError]:
     """Return the log of each machine's serial console, or why it cannot be had."""
     logs: dict[Target, str | InventoryError] = {}
-    wanted = list(targets)
+    machines = list(targets)
     work = WorkQueue(_AT_ONCE, deadline)
     # Clients are made in this thread.
     storage = clients.signed()
-    for target in wanted:
+    for target in machines:
         work.add(_job(clients, storage, target, logs))
     work.drain()
     work.close()
@@ -176,11 +176,11 @@ class Console:
     """What a console shows.
 
     :ivar keys: the machine's keys, in the order in which they were printed.
-    :ivar lacks: why there are none; empty if there are.
+    :ivar problem: why there are none; empty if there are.
     """
 
     keys: tuple[HostKey, ...] = ()
-    lacks: str = ""
+    problem: str = ""
 
 
 def read_console(log: str) -> Console:
@@ -188,17 +188,17 @@ def read_console(log: str) -> Console:
     lines = [line.rstrip("\r") for line in log.split("\n")]
     kernel = next((number for number, line in enumerate(lines) if _KERNEL.search(line)), None)
     if kernel is None:
-        return Console(lacks="the log of its serial console has no beginning of a boot, so it is cut or empty.")
+        return Console(problem="the log of its serial console has no beginning of a boot, so it is cut or empty.")
     blocks = _blocks(lines[kernel:])
     if not blocks:
         return Console(
-            lacks="its serial console shows no host keys. cloud-init prints them at the first boot only, unless its "
+            problem="its serial console shows no host keys. cloud-init prints them at the first boot only, unless its "
             "option ssh.emit_keys_to_console is false."
         )
     if not blocks[0]:
-        return Console(lacks="the host keys on its serial console are damaged.")
+        return Console(problem="the host keys on its serial console are damaged.")
     if any(set(block) - set(blocks[0]) for block in blocks[1:]):
-        return Console(lacks="its serial console shows different sets of host keys, as after a reimage.")
+        return Console(problem="its serial console shows different sets of host keys, as after a reimage.")
     return Console(blocks[0])
 
 

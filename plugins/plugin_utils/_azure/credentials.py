@@ -61,12 +61,12 @@ def find_cloud(name: str, endpoint: str | None) -> Cloud:
     if not endpoint:
         return Cloud(home, f"{home}/.default", authority, loopback=False)
     base = endpoint.rstrip("/")
-    parts = urlsplit(base)
-    host = parts.hostname
-    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or parts.username:
+    split = urlsplit(base)
+    host = split.hostname
+    if split.scheme not in ("http", "https") or not host or split.query or split.fragment or split.username:
         raise InventoryError(f"endpoint: {endpoint!r} is no base URL such as {home}.")
     loopback = is_loopback(host)
-    if parts.scheme == "http" and not loopback:
+    if split.scheme == "http" and not loopback:
         raise InventoryError(
             f"endpoint: {endpoint!r} would send the token unencrypted; use https (plain http is for this machine only)."
         )

@@ -89,7 +89,7 @@ def throttle_summary(response: Any) -> str:
     """Say which of Azure's budgets is used up, where the answer says so."""
     header = (response.headers.get("x-ms-ratelimit-remaining-resource") or "").strip()
     # "Microsoft.Compute/HighCostGet3Min;0,Microsoft.Compute/HighCostGet30Min;412"
-    budgets = [part.strip() for part in header.split(",") if part.strip()]
+    budgets = [item.strip() for item in header.split(",") if item.strip()]
     empty = [budget.rsplit(";", 1)[0] for budget in budgets if budget.endswith(";0")]
     named = empty or budgets
     return f" (budget used up: {', '.join(named)})" if named else ""

@@ -161,14 +161,14 @@ def read_record(text: str | None, name: str) -> dict[str, list[dict[str, str]]]:
 
 
 def update_record(
-    record: Mapping[str, list[dict[str, str]]], seen: Iterable[MachineFaults], keep_days: int
+    record: Mapping[str, list[dict[str, str]]], observed: Iterable[MachineFaults], keep_days: int
 ) -> dict[str, list[dict[str, str]]]:
     """Return the record with what is seen now. Pure.
 
     A fault of the same check, code, device and machine is one that lasts: it keeps its first time. One that was last
     seen longer ago than ``keep_days`` before the newest look is forgotten.
     """
-    machines = list(seen)
+    machines = list(observed)
     hosts = {host: [dict(fault) for fault in faults] for host, faults in record.items()}
     for one in machines:
         for fault in one.faults if one.machine.host else ():
@@ -203,13 +203,13 @@ def record_text(record: Mapping[str, list[dict[str, str]]]) -> str:
     return json.dumps({"schema": RECORD_SCHEMA, "hosts": record}, indent=1, sort_keys=True) + "\n"
 
 
-def suspects(record: Mapping[str, list[dict[str, str]]], seen: Iterable[MachineFaults]) -> list[dict[str, Any]]:
+def suspects(record: Mapping[str, list[dict[str, str]]], observed: Iterable[MachineFaults]) -> list[dict[str, Any]]:
     """Return the machines that have no hardware fault now, but run on a host that had one. Pure.
 
     :param record: as it was before what is seen now came into it.
     """
     found: list[dict[str, Any]] = []
-    for one in seen:
+    for one in observed:
         faults = record.get(one.machine.host) or []
         if one.faults or not faults:
             continue

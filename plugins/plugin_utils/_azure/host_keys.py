@@ -78,7 +78,7 @@ def append_lines(path: Path, text: str, lines: str) -> None:
 def _names(field: str, name: str) -> bool:
     if field.startswith(_HASHED):
         try:
-            salt, digest = (base64.b64decode(part, validate=True) for part in field[len(_HASHED) :].split("|"))
+            salt, digest = (base64.b64decode(item, validate=True) for item in field[len(_HASHED) :].split("|"))
         except (ValueError, binascii.Error):
             return False
         # What ssh writes with HashKnownHosts.
@@ -202,7 +202,7 @@ def compare_keys(known: Mapping[Machine, tuple[HostKey, ...]], consoles: Mapping
         elif keys:
             outcome.known.append(machine)
         else:
-            outcome.unverified[machine] = console.lacks
+            outcome.unverified[machine] = console.problem
     return outcome
 
 

@@ -50,9 +50,9 @@ def check_unique(named: Sequence[tuple[str, str]], elsewhere: dict[str, str]) ->
     :param elsewhere: the same of the hosts that other sources brought.
     :raises InventoryError: it names both.
     """
-    seen = dict(elsewhere)
+    ids_by_name = dict(elsewhere)
     for name, resource_id in named:
-        other = seen.setdefault(name, resource_id)
+        other = ids_by_name.setdefault(name, resource_id)
         if other.lower() != resource_id.lower():
             raise InventoryError(
                 f"two instances would be one host {name!r}: {other} and {resource_id}; leave one of them out (tags, "

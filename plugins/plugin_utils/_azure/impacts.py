@@ -179,10 +179,10 @@ def find_sent(clients: Clients, impacts: Iterable[Impact]) -> SentImpacts:
     for impact in impacts:
         asking = Asking(f"look for the report {impact.name}", "Microsoft.Impact/workloadImpacts/read", _ROLE)
         try:
-            there = _is_there(clients, impact)
+            exists = _exists(clients, impact)
         except Exception as error:
             raise InventoryError(_explain(error, asking)) from None
-        if there:
+        if exists:
             looked.known.append(impact.name)
         else:
             looked.new.append(impact)
@@ -208,7 +208,7 @@ def send_impacts(clients: Clients, impacts: Iterable[Impact]) -> list[str]:
     return sent
 
 
-def _is_there(clients: Clients, impact: Impact) -> bool:
+def _exists(clients: Clients, impact: Impact) -> bool:
     from azure.core.exceptions import HttpResponseError
 
     try:
@@ -231,7 +231,7 @@ def _put(clients: Clients, impact: Impact) -> None:
 
 def _arrived(clients: Clients, impact: Impact) -> bool:
     with contextlib.suppress(Exception):
-        return _is_there(clients, impact)
+        return _exists(clients, impact)
     return False
 
 

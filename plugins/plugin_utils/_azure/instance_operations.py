@@ -76,9 +76,9 @@ class _Operation:
             f"{self.verb} the instances {listed(ids)} of {scale_set}",
             f"Microsoft.Compute/virtualMachineScaleSets/{self.set_permission}",
         )
-        wanted = getattr(models, self.ids_model)(instance_ids=ids)
+        instances = getattr(models, self.ids_model)(instance_ids=ids)
         call = getattr(clients.compute(scale_set.subscription).virtual_machine_scale_sets, self.set_call)
-        return Begin(asking, lambda: call(scale_set.group, scale_set.name, wanted))
+        return Begin(asking, lambda: call(scale_set.group, scale_set.name, instances))
 
     def _on_vm(self, clients: Clients, target: Target) -> Begin:
         asking = Asking(f"{self.verb} {target.azure_id}", f"Microsoft.Compute/virtualMachines/{self.vm_permission}")
@@ -165,12 +165,12 @@ def sets_to_refill(
     return [scale_set for scale_set, was in before.items() if after[scale_set] == was - gone[scale_set]]
 
 
-def set_capacity(clients: Clients, wanted: Mapping[SetName, int]) -> None:
+def set_capacity(clients: Clients, capacities: Mapping[SetName, int]) -> None:
     """Set capacities, and wait until the new instances run.
 
     :raises InventoryError: it names all sets where that failed.
     """
-    finish([_change(clients, scale_set, capacity) for scale_set, capacity in wanted.items()])
+    finish([_change(clients, scale_set, capacity) for scale_set, capacity in capacities.items()])
 
 
 def _change(clients: Clients, scale_set: SetName, capacity: int) -> Begin:

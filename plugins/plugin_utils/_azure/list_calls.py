@@ -79,11 +79,11 @@ def flexible_instances(clients: Clients, scale_set: ScaleSetFacts) -> ListCall:
         f"list the instances of {_named(scale_set)}",
         "Microsoft.Compute/virtualMachines/read (and .../virtualMachines/instanceView/read)",
     )
-    wanted = f"'virtualMachineScaleSet/id' eq '{scale_set['id']}'"
+    query = f"'virtualMachineScaleSet/id' eq '{scale_set['id']}'"
     return ListCall(
         asking,
         lambda: read_list(
-            calls.list(scale_set["resource_group"], filter=wanted, expand="instanceView"),
+            calls.list(scale_set["resource_group"], filter=query, expand="instanceView"),
             lambda vm: _machine(vm, scale_set),
         ),
     )

@@ -60,7 +60,7 @@ class _Lister:
         self._queue = queue
         self._errors: list[str] = []
         self._vanished = 0
-        self._seen = FilterValues(selection)
+        self._filter_values = FilterValues(selection)
         self._scale_sets: dict[str, ScaleSetFacts] = {}
         self._instances: dict[str, list[InstanceFacts]] = {}
         self._stand_alone: list[InstanceFacts] = []
@@ -91,7 +91,7 @@ class _Lister:
                 for group in groups:
                     self._ask(
                         list_calls.stand_alone_vms(self._clients, subscription, group),
-                        self._taker_of_machines(subscription),
+                        self._machine_receiver(subscription),
                     )
                     self._ask_for_interfaces(subscription, group)
             if selection.virtual_networks:
@@ -112,7 +112,7 @@ class _Lister:
                     instances[facts["azure_id"].lower()] = self._instance(facts)
                     scale_set["found"] += 1
                 else:
-                    self._seen.machine(facts["azure_location"], facts["azure_tags"])
+                    self._filter_values.machine(facts["azure_location"], facts["azure_tags"])
                     others += 1
         for facts in self._stand_alone:
             set_states(facts, self._views.get(facts["azure_id"].lower()))
@@ -126,7 +126,7 @@ class _Lister:
             "left_out": {reason: count for reason, count in left_out.items() if count},
             "errors": list(dict.fromkeys(self._errors)),
             "requests": self._clients.requests,
-            "seen": self._seen.values(),
+            "seen": self._filter_values.values(),
         }
 
     def _ask(
@@ -145,7 +145,7 @@ class _Lister:
 
     def _take_scale_sets(self, found: list[ScaleSetFacts]) -> None:
         for scale_set in found:
-            self._seen.scale_set(scale_set["name"], scale_set["location"], scale_set["tags"])
+            self._filter_values.scale_set(scale_set["name"], scale_set["location"], scale_set["tags"])
             key = scale_set["id"].lower()
             if key in self._scale_sets or not self._selection.wants_scale_set(scale_set):
                 continue
@@ -189,7 +189,7 @@ class _Lister:
             elif scale_set:
                 self._ask(
                     list_calls.scale_set_exists(self._clients, scale_set),
-                    lambda _there: self._note(error, asking),
+                    lambda _answer: self._note(error, asking),
                     lambda again: self._forget(key) if is_gone(again) else self._note(error, asking),
                 )
 
@@ -200,13 +200,13 @@ class _Lister:
             self._instances.pop(key, None)
             self._vanished += 1
 
-    def _taker_of_machines(self, subscription: str) -> Callable[[list[list_calls.ListedVm]], None]:
+    def _machine_receiver(self, subscription: str) -> Callable[[list[list_calls.ListedVm]], None]:
         def take(found: list[list_calls.ListedVm]) -> None:
             for machine in found:
-                self._seen.machine(machine.facts["azure_location"], machine.facts["azure_tags"])
-            wanted = [machine for machine in found if self._selection.wants_stand_alone(machine.facts)]
-            self._stand_alone.extend(machine.facts for machine in wanted)
-            self._note_interface_groups(subscription, wanted)
+                self._filter_values.machine(machine.facts["azure_location"], machine.facts["azure_tags"])
+            selected = [machine for machine in found if self._selection.wants_stand_alone(machine.facts)]
+            self._stand_alone.extend(machine.facts for machine in selected)
+            self._note_interface_groups(subscription, selected)
 
         return take
 

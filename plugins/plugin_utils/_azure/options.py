@@ -150,9 +150,9 @@ def _scale_sets(values: Any) -> tuple[str, ...]:
     return found
 
 
-def _tags(wanted: Any) -> dict[str, tuple[str, ...] | None]:
+def _tags(stated: Any) -> dict[str, tuple[str, ...] | None]:
     tags: dict[str, tuple[str, ...] | None] = {}
-    for name, value in (wanted or {}).items():
+    for name, value in (stated or {}).items():
         if value is None:
             tags[str(name)] = None
         elif isinstance(value, (list, tuple)):

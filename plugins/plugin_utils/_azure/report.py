@@ -20,7 +20,7 @@ VERSION = 1
 # Ansible copies the variables of a group to each of its hosts wherever it prints an inventory, so that an entry there
 # costs as many times as there are hosts. All else about a set its hosts say themselves: azure_vmss_id and so on. The
 # size of the set's model is that of its next instance, which may be another than the hosts have.
-_TOLD_OF_A_SET = ("vm_size", "capacity", "found", "single_placement_group", "accelerated_networking")
+_SCALE_SET_VARIABLE = ("vm_size", "capacity", "found", "single_placement_group", "accelerated_networking")
 
 
 class SourceReport(TypedDict):
@@ -69,7 +69,7 @@ def merge_reports(before: Any, report: SourceReport) -> dict[str, Any]:
 
 def scale_set_variable(scale_set: ScaleSetFacts) -> dict[str, Any]:
     """Return `azure_scale_set`, the variable of the group of a set."""
-    return {key: value for key, value in scale_set.items() if key in _TOLD_OF_A_SET}
+    return {key: value for key, value in scale_set.items() if key in _SCALE_SET_VARIABLE}
 
 
 def _set_line(entry: ScaleSetFacts) -> str:
@@ -92,25 +92,25 @@ def _yes_no(value: bool | None) -> str:
 def summary(report: SourceReport, outcome: Outcome, seconds: float) -> str:
     """Return one line: how many hosts came, and how many did not and why."""
     hosts = outcome.hosts.hosts
-    parts = [f"{report['source']}: {_count(len(hosts), 'host')}, {_ready(hosts)} ready"]
+    phrases = [f"{report['source']}: {_count(len(hosts), 'host')}, {_ready(hosts)} ready"]
     if outcome.from_cache:
-        parts.append(f"from the cache, {report['age_seconds']} s old")
+        phrases.append(f"from the cache, {report['age_seconds']} s old")
     else:
-        parts.append(f"{_count(outcome.answer['requests'], 'request')} in {seconds:.1f} s")
+        phrases.append(f"{_count(outcome.answer['requests'], 'request')} in {seconds:.1f} s")
     unreachable = sum(host.address is None for host in hosts)
     if unreachable:
-        parts.append(f"without address: {unreachable}")
+        phrases.append(f"without address: {unreachable}")
     if report["left_out"]:
         reasons = ", ".join(f"{count} ({reason})" for reason, count in sorted(report["left_out"].items()))
-        parts.append(f"left out: {reasons}")
+        phrases.append(f"left out: {reasons}")
     short = [
         f"{scale_set['name']} {scale_set['found']} of {scale_set['capacity']}"
         for scale_set in report["scale_sets"]
         if scale_set["capacity"] is not None and scale_set["found"] != scale_set["capacity"]
     ]
     if short:
-        parts.append(f"instances found: {', '.join(short)}")
-    return "; ".join(parts)
+        phrases.append(f"instances found: {', '.join(short)}")
+    return "; ".join(phrases)
 
 
 def _completed(scale_set: ScaleSetFacts, hosts: list[Host]) -> ScaleSetFacts:

@@ -16,11 +16,11 @@ def segment(resource_id: str | None, kind: str) -> str | None:
     """Return what follows ``kind`` in a resource id, such as ``a`` in ``/subscriptions/s/resourceGroups/a``."""
     if not resource_id:
         return None
-    parts = resource_id.split("/")
-    wanted = kind.lower()
-    for position in range(len(parts) - 1):
-        if parts[position].lower() == wanted:
-            return parts[position + 1] or None
+    segments = resource_id.split("/")
+    lowered = kind.lower()
+    for position in range(len(segments) - 1):
+        if segments[position].lower() == lowered:
+            return segments[position + 1] or None
     return None
 
 
@@ -49,19 +49,19 @@ def virtual_network_of(subnet_id: str | None) -> str | None:
 
 def in_natural_order(resource_id: str) -> list[str | int]:
     """Return a key to sort by in which instance 3 comes before 17."""
-    return [int(part) if part.isdigit() else part for part in _DIGITS.split(resource_id)]
+    return [int(piece) if piece.isdigit() else piece for piece in _DIGITS.split(resource_id)]
 
 
-WantedTags = Mapping[str, Sequence[str] | None]
+TagFilter = Mapping[str, Sequence[str] | None]
 
 
-def effective_tags(own: Mapping[str, str] | None, scale_set: Mapping[str, str] | None) -> dict[str, str]:
+def effective_tags(instance_tags: Mapping[str, str] | None, scale_set: Mapping[str, str] | None) -> dict[str, str]:
     """Return the tags of an instance: its own, and the scale set's where it has none of that name."""
-    tags = {str(name): "" if value is None else str(value) for name, value in (own or {}).items()}
+    tags = {str(name): "" if value is None else str(value) for name, value in (instance_tags or {}).items()}
     if scale_set:
-        taken = {name.lower() for name in tags}
+        names = {name.lower() for name in tags}
         for name, value in scale_set.items():
-            if name.lower() not in taken:
+            if name.lower() not in names:
                 tags[name] = value
     return tags
 
@@ -74,9 +74,9 @@ def tag_value(tags: Mapping[str, str], name: str) -> str | None:
     return next((value for key, value in tags.items() if key.lower() == lowered), None)
 
 
-def tags_match(tags: Mapping[str, str], wanted: WantedTags) -> bool:
+def tags_match(tags: Mapping[str, str], required: TagFilter) -> bool:
     """Say whether each wanted tag is there, with one of its wanted values; None stands for any value."""
-    for name, values in wanted.items():
+    for name, values in required.items():
         value = tag_value(tags, name)
         if value is None or (values is not None and value not in values):
             return False
@@ -86,4 +86,4 @@ def tags_match(tags: Mapping[str, str], wanted: WantedTags) -> bool:
 def roles_of(tags: Mapping[str, str], role_tag: str) -> list[str]:
     """Return the roles that the role tag names: lower case, in order, each once."""
     value = tag_value(tags, role_tag) or ""
-    return list(dict.fromkeys(role for part in value.split(",") if (role := part.strip().lower())))
+    return list(dict.fromkeys(role for item in value.split(",") if (role := item.strip().lower())))

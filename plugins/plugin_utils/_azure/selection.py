@@ -36,7 +36,7 @@ def make_scope(subscription_ids: Iterable[str], resource_groups: Iterable[str], 
     }
 
 
-def names_any_place(scope: Scope) -> bool:
+def is_limited(scope: Scope) -> bool:
     """Say whether a scope is less than whole subscriptions."""
     return bool(scope["resource_groups"] or scope["scale_sets"])
 
@@ -55,8 +55,8 @@ def covers(scope: Scope, host: Mapping[str, str | None]) -> bool:
 def is_named(resource_group: str, name: str, patterns: Iterable[str]) -> bool:
     """Say whether a scale set matches one of the patterns: NAME, or GROUP/NAME; only NAME may hold wildcards."""
     for pattern in patterns:
-        group, slash, wanted = pattern.lower().rpartition("/")
-        if fnmatchcase(name.lower(), wanted) and (not slash or group == resource_group.lower()):
+        group, slash, name_pattern = pattern.lower().rpartition("/")
+        if fnmatchcase(name.lower(), name_pattern) and (not slash or group == resource_group.lower()):
             return True
     return False
 
@@ -78,7 +78,7 @@ class Selection:
     resource_groups: tuple[str, ...] = ()
     scale_sets: tuple[str, ...] = ()
     locations: tuple[str, ...] = ()
-    tags: tagging.WantedTags = field(default_factory=dict)
+    tags: tagging.TagFilter = field(default_factory=dict)
     include_vms: str = NONE
     role_tag: str = "hpcai_role"
     public_addresses: bool = False
@@ -105,7 +105,7 @@ class Selection:
     def _in_locations(self, location: str | None) -> bool:
         if not self.locations:
             return True
-        return location in [wanted.replace(" ", "").lower() for wanted in self.locations]
+        return location in [item.replace(" ", "").lower() for item in self.locations]
 
 
 _MOST_VALUES = 10
@@ -147,13 +147,13 @@ class FilterValues:
 
 def explain_no_hosts(selection: Selection, answer: Listing) -> str:
     """Return why a source brings no host, with the values that Azure has."""
-    seen = answer.get("seen", {})
+    filter_values = answer.get("seen", {})
     if answer["instances"]:
         why = f"Azure has {len(answer['instances'])} such instances, but the option query leaves out all of them."
     elif answer["scale_sets"]:
         why = f"These scale sets have no instance: {', '.join(item['name'] for item in answer['scale_sets'])}."
-    elif seen:
-        found = "; ".join(f"{field}: {', '.join(values)}" for field, values in seen.items())
+    elif filter_values:
+        found = "; ".join(f"{field}: {', '.join(values)}" for field, values in filter_values.items())
         why = f"The options leave out everything that Azure has. Values found there: {found}."
     else:
         groups = ", ".join(selection.resource_groups)

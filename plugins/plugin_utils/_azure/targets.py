@@ -47,7 +47,7 @@ class Target:
         return name_of(self.azure_id)
 
 
-class Found(NamedTuple):
+class TargetPresence(NamedTuple):
     """What there is of the targets."""
 
     present: tuple[Target, ...]
@@ -78,7 +78,7 @@ def make_target(azure_id: str, vm_id: str) -> Target:
     return target
 
 
-def find_targets(clients: Clients, targets: Iterable[Target]) -> Found:
+def find_targets(clients: Clients, targets: Iterable[Target]) -> TargetPresence:
     """Return which of the targets are there, from complete lists.
 
     :raises InventoryError: Azure could not be asked, or another machine has the id by now.
@@ -98,7 +98,7 @@ def find_targets(clients: Clients, targets: Iterable[Target]) -> Found:
             f"Nothing was done. {listed(others)}: the id belongs to another machine by now. Read the inventory "
             "anew (--flush-cache) and look what that machine is."
         )
-    return Found(tuple(present), tuple(gone))
+    return TargetPresence(tuple(present), tuple(gone))
 
 
 def by_set(targets: Iterable[Target]) -> tuple[dict[SetName, list[Target]], list[Target]]:

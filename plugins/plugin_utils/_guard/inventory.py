@@ -18,7 +18,7 @@ import yaml
 
 from .._azure.errors import listed
 from .._azure.resources import resource_group_of, subscription_of
-from .._azure.selection import covers, names_any_place
+from .._azure.selection import covers, is_limited
 
 ROLES = ("controller", "login", "compute", "image")
 _NAMED_HOSTS = 3
@@ -35,13 +35,13 @@ def role_problems(
     :param controllers: the variable ``hpcai_controllers``, where the user has set it: inventory names or addresses.
     """
     return [
-        *_unnamed_places(inventory, groups, hosts),
+        *_unlimited_sources(inventory, groups, hosts),
         *_strangers(inventory, groups, hosts),
         *_several_controllers(groups, hosts, controllers),
     ]
 
 
-def _unnamed_places(
+def _unlimited_sources(
     inventory: Mapping[str, Any] | None, groups: Mapping[str, Sequence[str]], hosts: Sequence[Mapping[str, Any]]
 ) -> Iterable[str]:
     """Return a problem for each source that takes machines from whole subscriptions, with the line to add to it."""
@@ -51,24 +51,24 @@ def _unnamed_places(
 
     for source in (inventory or {}).get("sources", []):
         scope = source["scope"]
-        if names_any_place(scope):
+        if is_limited(scope):
             continue
-        places: dict[str, list[str]] = {}
+        hosts_by_group: dict[str, list[str]] = {}
         for host in hosts:
             if (subscription_of(host.get("azure_id")) or "").lower() in scope["subscription_ids"]:
                 # Azure gives the case of a group differently from one answer to the next.
                 group = str(host.get("azure_resource_group") or resource_group_of(host["azure_id"]))
-                key = next((known for known in places if known.lower() == group.lower()), group)
-                places.setdefault(key, []).append(str(host["inventory_hostname"]))
+                key = next((known for known in hosts_by_group if known.lower() == group.lower()), group)
+                hosts_by_group.setdefault(key, []).append(str(host["inventory_hostname"]))
         where = "; ".join(
             f"{group}: {listed(sorted(names, key=most_powerful_first), _NAMED_HOSTS)}"
-            for group, names in sorted(places.items())
+            for group, names in sorted(hosts_by_group.items())
         )
+        named = ", ".join(map(_as_yaml, sorted(hosts_by_group)))
         yield (
             f"{source['source']} names no resource group, so any machine of the subscription can get a role by its "
             f"tag. Add this line to it, with no other groups than those that you trust: "
-            f"resource_groups: [{', '.join(_as_yaml(group) for group in sorted(places)) or 'YOUR-RESOURCE-GROUP'}]"
-            + (f" (hosts with a role: {where})" if where else "")
+            f"resource_groups: [{named or 'YOUR-RESOURCE-GROUP'}]" + (f" (hosts with a role: {where})" if where else "")
         )
 
 
@@ -77,7 +77,7 @@ def _strangers(
 ) -> Iterable[str]:
     """Return a problem for each host with a role that lies outside of all that the sources name."""
     scopes = [source["scope"] for source in (inventory or {}).get("sources", [])]
-    if not scopes or not all(map(names_any_place, scopes)):
+    if not scopes or not all(map(is_limited, scopes)):
         return
     for host in hosts:
         # A host without an id was written by hand.
@@ -104,9 +104,9 @@ def _several_controllers(
     trusted = {str(name).lower() for name in named}
     others = [name for name in controllers if not trusted & _names_of(name, by_name.get(name, {}))]
     if others:
-        places = ", ".join(f"{name}{_place(by_name.get(name, {}))}" for name in controllers)
+        shown = ", ".join(f"{name}{_in_group(by_name.get(name, {}))}" for name in controllers)
         yield (
-            f"The group hpcai_controller has {len(controllers)} hosts: {places}. The variable hpcai_controllers does "
+            f"The group hpcai_controller has {len(controllers)} hosts: {shown}. The variable hpcai_controllers does "
             f"not name {', '.join(others)}. Take the role from all hosts but one, or set hpcai_controllers to the "
             f"inventory names or addresses of all controllers."
         )
@@ -117,7 +117,7 @@ def _names_of(name: str, host: Mapping[str, Any]) -> set[str]:
     return {str(item).lower() for item in (name, *addresses) if item}
 
 
-def _place(host: Mapping[str, Any]) -> str:
+def _in_group(host: Mapping[str, Any]) -> str:
     group = resource_group_of(host.get("azure_id"))
     return f" (resource group {group})" if group else ""
 

@@ -24,8 +24,8 @@ from stand_ins.blob.bearer import bearer_token
 from stand_ins.blob.certificate import Certificate, certificate_for
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import Credential
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.location import BlobLocation
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import DENIED, BlobError
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import Place
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.tool import Azcopy
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.transfer import (
     download,
@@ -156,7 +156,7 @@ def test_azcopy_lists_loads_stores_and_removes_by_the_grants(
     granted: Granted, secure: Azurite, programs: Path, tmp_path: Path
 ) -> None:
     tool = Azcopy(str(tmp_path / "work"), Credential("identity", granted=granted), program=azcopy_in(programs))
-    places = {name: Place(f"{secure.url}/{name}") for name in (*GRANTED, "secret")}
+    places = {name: BlobLocation(f"{secure.url}/{name}") for name in (*GRANTED, "secret")}
     assert [blob.name for blob in list_blobs(tool, places["data"])] == ["set/one"]
     assert not download(tool, places["data"], ["set/one"], str(tmp_path / "to")).failures
     assert (tmp_path / "to/set/one").read_bytes() == b"content"

@@ -16,7 +16,7 @@ import yaml
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import BeeondSettings, settings_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.request import FEATURE
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import wanted_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import scripts_from
 
 from .conftest import LOCAL, Show
 
@@ -121,7 +121,7 @@ def test_the_roles_defaults_are_those_of_hpcnode(shown: dict[str, dict[str, Any]
 
 def test_scripts_are_ones_that_job_hooks_takes(shown: dict[str, dict[str, Any]]) -> None:
     hooks = shown["scratch"]["hooks"]
-    made = {kind: wanted_from(kind, scripts) for kind, scripts in hooks.items()}
+    made = {kind: scripts_from(kind, scripts) for kind, scripts in hooks.items()}
     assert {kind: list(scripts) for kind, scripts in made.items()} == {
         "prolog": ["20-beeond"],
         "epilog": ["20-beeond"],

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import checked
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy import options as blob
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.grants import policy as grants
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import wanted_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import scripts_from
 
 from .conftest import LOCAL, Show
 
@@ -99,7 +99,7 @@ def test_scripts_call_hpcnode_only_where_there_is_something_to_do(
     shown: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     hooks = shown["scratch"]["hooks"]
-    made = {kind: wanted_from(kind, scripts) for kind, scripts in hooks.items()}
+    made = {kind: scripts_from(kind, scripts) for kind, scripts in hooks.items()}
     assert {kind: [*scripts] for kind, scripts in made.items()} == {
         "prolog": ["60-blob"],
         "epilog": ["60-blob"],

@@ -16,7 +16,7 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.check import PROLOG
 from ansible_collections.hpcai.azure.plugins.module_utils._node.health.checks.scratch import SCRATCH
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import wanted_from
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.install import scripts_from
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import DEFAULT_LIMITS, KINDS
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import BURIAL_S, TERM_S
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools.layout import TOOL
@@ -96,7 +96,7 @@ def test_a_misspelt_name_is_refused_where_ansible_runs(show: Show) -> None:
 @pytest.mark.parametrize("case", ["nothing", "short prologs", "shorter"])
 def test_scripts_are_ones_that_the_runner_takes(made: Any, case: str) -> None:
     hooks = made[case]["node"]["hooks"]
-    wanted = {kind: wanted_from(kind, hooks[kind]) for kind in KINDS}
+    wanted = {kind: scripts_from(kind, hooks[kind]) for kind in KINDS}
     assert {kind: list(scripts) for kind, scripts in wanted.items()} == {
         "prolog": [PROLOG_SCRIPT],
         "epilog": ["70-health"],

@@ -50,11 +50,11 @@ ALLOWED: dict[str, dict[str, str]] = {
     "job/azcopy/transfer.py": {"download": AS_USER, "_with_list": AS_USER},
     "job/azcopy/work.py": {"new_folder": AS_USER},
     "job/beeond/install.py": {"apply": ROOTS_OWN},
-    "job/beeond/mounting.py": {"hand_over": MOUNT_POINT},
+    "job/beeond/mounting.py": {"give_to_user": MOUNT_POINT},
     "job/beeond/layout.py": {"write_state": ROOTS_OWN, "remove_run_folder": ROOTS_OWN},
     "job/beeond/beegfs.py": {"BeeGfs7.mount": MOUNT_POINT},
-    "job/beeond/start.py": {"_alone": "mounts the open folder that layout.make_inside gives"},
-    "job/checkpoint/restore.py": {"fetch": AS_USER, "_place": AS_USER},
+    "job/beeond/start.py": {"_bind_folder": "mounts the open folder that layout.make_inside gives"},
+    "job/checkpoint/restore.py": {"fetch": AS_USER, "_move_into_place": AS_USER},
     "job/checkpoint/store.py": {"read_texts": AS_USER, "write_text": AS_USER},
     "job/events/service.py": {"_listening": ROOTS_OWN},
     "job/hooks/install.py": {"apply": ROOTS_OWN},
@@ -91,11 +91,11 @@ ALLOWED: dict[str, dict[str, str]] = {
         (
             *("Applier._mount", "Applier._remount", "Applier._own", "Applier._undo"),
             # Compare the words, and run no command.
-            *("Applier.apply", "_said"),
+            *("Applier.apply", "_message"),
         ),
         MOUNT_POINT,
     ),
-    "setup/tools/disk.py": dict.fromkeys(("apply", "_alone", "_build", "_write", "_compile", "_remove"), ROOTS_OWN),
+    "setup/tools/disk.py": dict.fromkeys(("apply", "_locked", "_build", "_write", "_compile", "_remove"), ROOTS_OWN),
     "setup/users/homes.py": dict.fromkeys(
         ("make", "_copy", "_remove"), "beside the home, in a parent that users cannot write to: _refuse_open"
     ),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Callable
 
-from ..job.beeond.request import FEATURE, asked_by
+from ..job.beeond.request import FEATURE, requests_beeond
 from ..machine.root import Root
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
@@ -52,7 +52,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     root = Root(args.root)
     if args.action != "status" and not root.is_this_machine:
         raise UsageError(f"beeond {args.action} works on the running machine only: leave out --root")
-    if args.action == "start" and not asked_by(os.environ):
+    if args.action == "start" and not requests_beeond(os.environ):
         return Answer(GOOD, f"the job does not ask for {FEATURE}", {"asked": False})
     from ..job.beeond.options import SETTINGS, read_settings
 
@@ -66,7 +66,7 @@ def _execute(args: argparse.Namespace) -> Answer:
 # Each imports what it needs: most jobs do not ask, and their prolog and epilog wait for this.
 def _start(settings: BeeondSettings, root: Root) -> Answer:
     from ..job.beeond import start
-    from ..job.beeond.job import OwnFailure, job_of
+    from ..job.beeond.job import NodeFailure, job_of
     from ..job.beeond.layout import LOCK
     from ..job.beeond.network import asker
     from ..job.beeond.stop import Machine
@@ -81,14 +81,14 @@ def _start(settings: BeeondSettings, root: Root) -> Answer:
         context = start.StartContext(given, asker(root, run), _controller(root))
         with terminable(), only_one(root.at(LOCK), 10.0):
             done = start.start(job, settings, Machine(root, run), context)
-    except (OwnFailure, Locked) as error:
+    except (NodeFailure, Locked) as error:
         return Answer(BAD, str(error), {"asked": True, "started": False, "reason": str(error)})
     data = {"asked": True, "started": done.started, "reason": "" if done.good and done.started else done.words}
     return Answer(GOOD if done.good else BAD, done.words, data)
 
 
 def _stop(settings: BeeondSettings, root: Root) -> Answer:
-    from ..job.beeond.job import OwnFailure, number_of
+    from ..job.beeond.job import NodeFailure, number_of
     from ..job.beeond.layout import LOCK
     from ..job.beeond.stop import Machine, stop, verify
     from ..job.beeond.sweep import find_leftovers
@@ -101,7 +101,7 @@ def _stop(settings: BeeondSettings, root: Root) -> Answer:
         with only_one(root.at(LOCK), 30.0):
             held = [one.held for one in find_leftovers(settings, root, run) if one.held.job == number]
             problems = [words for one in held for words in (stop(one, machine) or verify(one, machine))]
-    except (OwnFailure, Locked) as error:
+    except (NodeFailure, Locked) as error:
         return Answer(BAD, str(error), {"problems": [str(error)]})
     summary = f"job {number} has nothing here any more" if held else f"job {number} had nothing here"
     return Answer(
@@ -122,7 +122,7 @@ def _status(settings: BeeondSettings, root: Root) -> Answer:
 
 def _sweep(settings: BeeondSettings, root: Root) -> Answer:
     from ..job.beeond import sweep
-    from ..job.beeond.layout import LOCK, remove_left
+    from ..job.beeond.layout import LOCK, remove_leftovers
     from ..job.beeond.stop import Machine
     from ..job.requeue import runs
     from ..machine.lock import Locked, only_one
@@ -144,7 +144,7 @@ def _sweep(settings: BeeondSettings, root: Root) -> Answer:
             GOOD, f"nothing is swept now: {error}", {"found": [], "problems": [], "unsure": [], "warnings": []}
         )
     # Without the lock: however long it takes, no start of a job waits for it.
-    problems += filter(None, [remove_left(settings.data_root, root, lambda command: run(command, _REMOVE_S))])
+    problems += filter(None, [remove_leftovers(settings.data_root, root, lambda command: run(command, _REMOVE_S))])
     lines = (
         [*problems, *unsure, *warnings] or [f"job {held.job} is swept" for held in gone] or ["nothing was left behind"]
     )

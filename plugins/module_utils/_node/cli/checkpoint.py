@@ -109,19 +109,19 @@ def _execute(args: argparse.Namespace) -> Answer:
 
 
 def _watch(args: argparse.Namespace) -> Answer:
-    from ..job.checkpoint.prune import Keep
+    from ..job.checkpoint.prune import Retention
     from ..job.checkpoint.watch import Watcher, WatchOptions
 
     member = _member(args)
     keep = None
     if args.keep_last is not None:
-        keep = Keep(args.keep_last, args.keep_every, args.leftover_hours * 3600, member.attempt)
+        keep = Retention(args.keep_last, args.keep_every, args.leftover_hours * 3600, member.attempt)
     options = WatchOptions(args.folder, _signal(args), member, _host(), args.shared, keep, args.every, args.acknowledge)
     with _Opened(args, member) as store:
-        from ..job.events.exchange import read_events_file, say_ready
+        from ..job.events.exchange import read_events_file, send_ready
 
         root = Root(args.root)
-        watcher = Watcher(options, store, lambda: read_events_file(root), lambda event_id: say_ready(root, event_id))
+        watcher = Watcher(options, store, lambda: read_events_file(root), lambda event_id: send_ready(root, event_id))
         return _run(watcher, args)
 
 
@@ -133,7 +133,7 @@ def _run(watcher: Watcher, args: argparse.Namespace) -> Answer:
     try:
         while not ended.is_set():
             watcher.turn()
-            lines = watcher.status.events_to_tell()
+            lines = watcher.status.events_to_report()
             sys.stderr.write("".join(f"hpcnode checkpoint: {line}\n" for line in lines if line not in shown))
             sys.stderr.flush()
             shown = lines
@@ -293,16 +293,18 @@ def _list(args: argparse.Namespace) -> Answer:
 
 
 def _prune(args: argparse.Namespace) -> Answer:
-    from ..job.checkpoint.prune import Keep, prune
+    from ..job.checkpoint.prune import Retention, prune
     from ..job.checkpoint.state import branch_line
 
     if args.keep_last is None:
         raise UsageError("prune needs --keep-last")
     attempt = args.attempt or (_member(args).attempt if os.environ.get("SLURM_JOB_ID") else "")
     with _Opened(args, None) as store:
-        keep = Keep(args.keep_last, args.keep_every, args.leftover_hours * 3600, attempt, branches=not args.branches)
+        keep = Retention(
+            args.keep_last, args.keep_every, args.leftover_hours * 3600, attempt, branches=not args.branches
+        )
         done = prune(store, keep)
-    removed, leftovers, kept = ([id_.text for id_ in ids] for ids in (done.whole, done.leftovers, done.branches))
+    removed, leftovers, kept = ([id_.text for id_ in ids] for ids in (done.complete, done.leftovers, done.branches))
     lines = [*(f"removed {text}" for text in removed), *(f"removed what was left of {text}" for text in leftovers)]
     text = "\n".join([*(lines or ["nothing to remove"]), *map(branch_line, kept)])
     return Answer(GOOD, text, {"removed": removed, "leftovers": leftovers, "branches": kept})

@@ -18,7 +18,7 @@ from ..machine.root import Root
 from .command import BAD, GOOD, UNKNOWN, Answer, Command, UsageError
 
 if TYPE_CHECKING:
-    from ..job.hooks.runner import Decided
+    from ..job.hooks.runner import DrainDecision
 
 _DESCRIPTION = """\
 run runs the scripts of a kind: prolog, before a job starts on this node; epilog, after it; health, from time to time.
@@ -79,29 +79,29 @@ def _run(args: argparse.Namespace, root: Root) -> Answer:
     done = run_kind(args.kind, root, os.environ, ask=partial(_ask, root))
     scripts = [
         {"name": one.name, "cause": one.cause, "last_line": one.last_line, "seconds": round(one.seconds, 3)}
-        for one in done.ran
+        for one in done.runs
     ]
     data = {"kind": done.kind, "job": done.job, "scripts": scripts}
     if done.failure is None:
-        words = done.given_back or f"{args.kind}: {len(done.ran)} passed"
-        return Answer(GOOD, words, {**data, "reason": None, "given_back": done.given_back})
+        words = done.done_instead or f"{args.kind}: {len(done.runs)} passed"
+        return Answer(GOOD, words, {**data, "reason": None, "given_back": done.done_instead})
     return Answer(BAD, done.failure.reason, {**data, "reason": done.failure.reason})
 
 
-def _ask(root: Root, failure: Failure, seconds: float) -> Decided | None:
+def _ask(root: Root, failure: Failure, seconds: float) -> DrainDecision | None:
     """Ask the arbiter, where there is one, whether this node may go out for a script that failed."""
     import calendar
     import time
 
     from ..health.report.ask import ask_for_script
     from ..health.report.files import ScriptFault, is_set_up
-    from ..job.hooks.runner import Decided
+    from ..job.hooks.runner import DrainDecision
 
     if not is_set_up(root):
         return None
     at = calendar.timegm(time.strptime(failure.time, "%Y-%m-%dT%H:%M:%SZ"))
     given = ask_for_script(root, failure.job, ScriptFault(failure.kind, failure.summary, at), seconds)
-    return Decided(given.refuse, given.words)
+    return DrainDecision(given.refuse, given.words)
 
 
 def _status(_args: argparse.Namespace, root: Root) -> Answer:

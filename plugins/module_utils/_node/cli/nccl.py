@@ -13,7 +13,7 @@ from typing import Any
 
 from ..machine.config import ConfigError, read_config
 from ..machine.root import Root
-from ..machine.vm_size import VmSizeNotTold, size_facts, vm_size_of
+from ..machine.vm_size import VmSizeUndetermined, size_facts, vm_size_of
 from ..setup.nccl.conf import SettingsError
 from ..setup.nccl.ensure import ensure
 from ..setup.nccl.facts import CONFIG_PATH
@@ -82,7 +82,7 @@ def _is_size_of_machine(options: NcclOptions, args: argparse.Namespace) -> bool:
     named, _name = size_facts(root, args.vm_size, options.vm_sizes)
     try:
         of_machine = vm_size_of(root, options.vm_size, ask=_ask_nobody)
-    except VmSizeNotTold:
+    except VmSizeUndetermined:
         return False
     return of_machine.name == named.name
 

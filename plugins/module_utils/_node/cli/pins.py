@@ -14,7 +14,7 @@ from ..machine.root import Root
 from ..pinning.advise import DISJOINT, MASKS, AdviceError
 from ..pinning.check import UNKNOWN as NOTHING_JUDGED
 from ..pinning.check import PinningOptions, check
-from ..pinning.finding import ERROR, NothingToJudge, UnknownFinding, check_wanted, matching
+from ..pinning.finding import ERROR, NothingToJudge, UnknownFinding, check_names, matching
 from ..pinning.launch import LAUNCHERS, SRUN
 from ..pinning.layout import UnknownLayout
 from ..pinning.report import as_data, as_text
@@ -82,7 +82,7 @@ def _execute(args: argparse.Namespace) -> Answer:
     size = find_size(args.vm_size, described) if args.vm_size else None
     try:
         chosen = Selection(args.processes, args.pids, args.cgroup, args.job)
-        check_wanted(bad if args.fail_on else (), bool(chosen))
+        check_names(bad if args.fail_on else (), bool(chosen))
         options = PinningOptions(chosen, size, args.launcher, args.ranks, args.threads, args.masks, args.memory)
         report = check(root, options, compute_processes)
     except UnknownLayout as error:

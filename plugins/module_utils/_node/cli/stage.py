@@ -231,8 +231,8 @@ def _sweep_job(root: Root) -> Answer:
 
 def _prepare(args: argparse.Namespace) -> tuple[StageOptions, Azcopy]:
     from ..job.azcopy.credential import SAS, credential_of
+    from ..job.azcopy.location import parse_location
     from ..job.azcopy.options import Limits, cap_of, read_settings
-    from ..job.azcopy.place import place_of
     from ..job.azcopy.tool import Azcopy
     from ..job.azcopy.work import new_folder, parent_of
     from ..job.stage.options import StageOptions, shard_of
@@ -240,7 +240,7 @@ def _prepare(args: argparse.Namespace) -> tuple[StageOptions, Azcopy]:
     root = Root(args.root)
     settings = read_settings(root)
     try:
-        place = place_of(args.source)
+        place = parse_location(args.source)
         number, count = shard_of(args.shard, os.environ, planning=args.action == "plan")
         processes = args.processes or settings.processes
         account = settings.account_gbps if args.account_gbps is None else args.account_gbps
@@ -254,7 +254,7 @@ def _prepare(args: argparse.Namespace) -> tuple[StageOptions, Azcopy]:
     credential = credential_of(kind, args.client_id or settings.client_id, args.sas_file)
     folder = new_folder(_WORK, parent, str(number))
     options = StageOptions(
-        place=place,
+        location=place,
         target=os.path.abspath(args.target or "."),
         number=number,
         count=count,
@@ -279,7 +279,7 @@ def _common_listing(args: argparse.Namespace, options: StageOptions, tool: Azcop
     if args.relist and not token:
         _remove(os.path.join(options.state, FILE))
     return shared_listing(
-        options.state, first, token, lambda: list_blobs(tool, options.place), options.place.address, args.wait
+        options.state, first, token, lambda: list_blobs(tool, options.location), options.location.address, args.wait
     )
 
 
@@ -287,7 +287,7 @@ def _listed(options: StageOptions, tool: Azcopy) -> Listing:
     from ..job.azcopy.transfer import list_blobs
     from ..job.stage.listing import Listing
 
-    return Listing(options.place.address, "", tuple(list_blobs(tool, options.place)))
+    return Listing(options.location.address, "", tuple(list_blobs(tool, options.location)))
 
 
 def _as_usage(error: BaseException) -> BaseException:

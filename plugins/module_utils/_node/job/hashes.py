@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-PART = 1 << 20
+CHUNK_SIZE = 1 << 20
 """Bytes that are read at a time."""
 
 
@@ -38,6 +38,6 @@ def md5_of(path: str) -> str:
 
 def _read(path: str, made: hashlib._Hash) -> str:
     with open(path, "rb", buffering=0) as file:
-        while part := file.read(PART):
-            made.update(part)
+        while chunk := file.read(CHUNK_SIZE):
+            made.update(chunk)
     return made.hexdigest()

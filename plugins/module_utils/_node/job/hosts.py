@@ -38,11 +38,11 @@ def write_hosts(environment: Mapping[str, str], root: Root, run: Run) -> str:
     :raises OSError: the file cannot be written.
     """
     try:
-        wanted = set(expand(environment.get("SLURM_JOB_NODELIST") or "")) - {""}
+        job_nodes = set(expand(environment.get("SLURM_JOB_NODELIST") or "")) - {""}
     except HostlistError as error:
         return str(error)
     known = node_queries.prolog_addresses(environment, root)
-    unknown = sorted(wanted - set(known))
+    unknown = sorted(job_nodes - set(known))
     problem = ""
     if unknown:
         try:
@@ -56,7 +56,7 @@ def write_hosts(environment: Mapping[str, str], root: Root, run: Run) -> str:
         names = {**_names_in(block_lines(before or "", BLOCK)), **_usable(known)}
         text = with_block(before or "", BLOCK, [f"{address} {name}" for name, address in sorted(names.items())])
         change_of(root.at(HOSTS), text, mode or 0o644).apply()
-    missing = sorted(wanted - set(names))
+    missing = sorted(job_nodes - set(names))
     return f"no address of {', '.join(missing)} is known{problem}" if missing else ""
 
 

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 
 from ..machine.run import CommandFailed, Result
 from ..slurm.nodes import as_reason
-from .beeond.job import Bounded, Job, said
+from .beeond.job import Bounded, Job, last_line
 
 REQUEUE, CANCEL, LEAVE, REFUSE = "requeue", "cancel", "leave", "refuse"
 MOST_RESTARTS = 3
@@ -71,7 +71,7 @@ class JobRecord:
     name: str
 
 
-class Silent(RuntimeError):
+class JobStateUnknown(RuntimeError):
     """slurmctld does not answer, or its answer cannot be read; the message says which."""
 
 
@@ -90,14 +90,16 @@ class Controller:
         server = f"SLURM_CONF_SERVER={','.join(self.servers)}"
         answer = self.run(["timeout", "--kill-after=1", str(_ANSWER_S), "env", server, *words], _ANSWER_S + 3.0)
         if answer.rc in (124, 127, 137):
-            raise Silent(f"slurmctld gave no answer in {_ANSWER_S} s" if answer.rc != 127 else said(answer))
+            raise JobStateUnknown(
+                f"slurmctld gave no answer in {_ANSWER_S} s" if answer.rc != 127 else last_line(answer)
+            )
         return answer
 
 
 def job_record_of(number: str, text: str) -> JobRecord | None:
     """Return the job of this id out of squeue's lines, which are of all tasks where the id is an array's.
 
-    :raises Silent: a line of this job is not of the form that was asked for.
+    :raises JobStateUnknown: a line of this job is not of the form that was asked for.
     """
     for line in text.splitlines():
         values = dict(zip(FIELDS, line.split("|")))
@@ -105,7 +107,7 @@ def job_record_of(number: str, text: str) -> JobRecord | None:
             continue
         numbers = [values.get(name, "") for name in ("RestartCnt", "BatchFlag", "Requeue")]
         if line.count("|") != len(FIELDS) or not values["State"] or not all(_is_number(value) for value in numbers):
-            raise Silent(f"squeue shows job {number} as {line!r}, which is not what was asked for")
+            raise JobStateUnknown(f"squeue shows job {number} as {line!r}, which is not what was asked for")
         task = values["ArrayTaskID"]
         return JobRecord(
             state=values["State"],
@@ -135,21 +137,21 @@ def plan(record: JobRecord | None, job: Job) -> str:
 def ask(job: Job, controller: Controller) -> JobRecord | None:
     """Return the job as slurmctld has it; None if it has none of that id.
 
-    :raises Silent: it does not answer.
+    :raises JobStateUnknown: it does not answer.
     """
     answer = controller.ask("squeue", "--noheader", "--states=all", f"--jobs={job.number}", f"--Format={_FORMAT}")
     if answer.rc != 0:
         if "Invalid job id" in f"{answer.stdout}{answer.stderr}":
             return None
-        raise Silent(said(answer))
+        raise JobStateUnknown(last_line(answer))
     return job_record_of(job.number, answer.stdout)
 
 
-def became_of(job: Job, controller: Controller) -> str:
+def why_not_running(job: Job, controller: Controller) -> str:
     """Return what became of a job that is not to run any more; nothing if it is, or nobody knows."""
     try:
         record = ask(job, controller)
-    except (Silent, CommandFailed):
+    except (JobStateUnknown, CommandFailed):
         return ""
     return _words(record, job) if plan(record, job) == LEAVE else ""
 
@@ -160,14 +162,16 @@ def requeue(job: Job, controller: Controller, reason: str = "", may_hold: bool =
     :param reason: written to the job's AdminComment, where its user reads it.
     :param may_hold: whether a job with a reason that was requeued several times before is held, so that it does not
         start on the same node without end.
-    :raises Silent: it cannot be told that the job will not run.
+    :raises JobStateUnknown: it cannot be told that the job will not run.
     """
     record = ask(job, controller)
     chosen = plan(record, job)
     if chosen == LEAVE or record is None:
         return _words(record, job)
     if chosen == REFUSE:
-        raise Silent("Slurm did not tell the prolog which incarnation of the job this is (SLURM_JOB_RESTART_COUNT)")
+        raise JobStateUnknown(
+            "Slurm did not tell the prolog which incarnation of the job this is (SLURM_JOB_RESTART_COUNT)"
+        )
     name = record.name if job.leader == job.number else job.leader
     if reason:
         controller.ask("scontrol", "update", f"JobId={name}", f"AdminComment={as_reason(f'hpcai: {reason}')}")
@@ -179,7 +183,7 @@ def requeue(job: Job, controller: Controller, reason: str = "", may_hold: bool =
         done = f"job {job.number} was requeued"
     after = ask(job, controller)
     if plan(after, job) != LEAVE:
-        raise Silent(f"slurmctld leaves job {job.number} as it is: {said(answer)}")
+        raise JobStateUnknown(f"slurmctld leaves job {job.number} as it is: {last_line(answer)}")
     if answer.rc != 0:
         return _words(after, job)
     if reason and may_hold and chosen == REQUEUE and record.restarts >= MOST_RESTARTS:
@@ -209,6 +213,6 @@ def runs(number: str, controller: Controller) -> bool | None:
     """Return whether slurmctld says that a job runs; None where it does not answer."""
     try:
         record = ask(Job(number, 0, 0, (), ""), controller)
-    except (Silent, CommandFailed):
+    except (JobStateUnknown, CommandFailed):
         return None
     return record is not None and record.state not in _OVER

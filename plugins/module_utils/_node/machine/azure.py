@@ -81,14 +81,14 @@ def account_of(url: str) -> Account:
     """
     wrong = f"{url!r} is not the URL of a storage account: use https://ACCOUNT.blob.core.windows.net"
     try:
-        parts = urlsplit(url)
-        host, port, path = parts.hostname or "", parts.port, parts.path.strip("/")
+        split = urlsplit(url)
+        host, port, path = split.hostname or "", split.port, split.path.strip("/")
     except ValueError:
         raise ValueError(wrong) from None
     found = _HOST.fullmatch(host)
     in_path = bool(_ADDRESS.fullmatch(host))
     name = path if in_path else found["name"] if found and not path else ""
-    if parts.scheme != "https" or parts.query or parts.fragment or "@" in parts.netloc or not name.isalnum():
+    if split.scheme != "https" or split.query or split.fragment or "@" in split.netloc or not name.isalnum():
         raise ValueError(wrong)
     where = f"https://{host}{f':{port}' if port else ''}"
     return Account(name, f"{where}/{name}" if in_path else where)

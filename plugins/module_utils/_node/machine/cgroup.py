@@ -16,7 +16,7 @@ _MOUNT = "/sys/fs/cgroup"
 # Version 1 has a tree for each controller; Slurm tracks processes by the freezer's.
 _CONTROLLERS_V1 = ("cpuset", "freezer", "memory", "cpu,cpuacct", "cpu", "pids", "devices", "systemd")
 _EFFECTIVE = ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus")
-SLURMS_OWN = ("step_extern", "slurm")
+SLURM_INTERNAL_GROUPS = ("step_extern", "slurm")
 """Below a job of Slurm: the step that holds no program of the user's, and slurmstepd's own group within each step."""
 
 

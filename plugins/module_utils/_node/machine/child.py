@@ -74,7 +74,7 @@ class Child:
     def __init__(self, produce: Callable[[], Iterable[Mapping[str, Any]]], kept: int | None = None) -> None:
         self._status: int | None = None
         self._given_up = False
-        self._said = b""
+        self._buffer = b""
         self._reads, writes = os.pipe()
         try:
             self.pid = os.fork()
@@ -117,22 +117,22 @@ class Child:
         return answer
 
     def _line(self, deadline: float) -> bytes:
-        while b"\n" not in self._said:
-            left = deadline - time.monotonic()
-            if left <= 0:
+        while b"\n" not in self._buffer:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 raise TimeoutError
             # Looked at before the pipe, or an answer that comes in between would be missed.
             status = self._ended()
-            ready = select.select([self._reads], [], [], 0 if status is not None else min(left, _LOOK_S))[0]
-            part = os.read(self._reads, 1 << 16) if ready else b""
-            self._said += part
-            if status is not None and not part:
+            ready = select.select([self._reads], [], [], 0 if status is not None else min(remaining_s, _LOOK_S))[0]
+            chunk = os.read(self._reads, 1 << 16) if ready else b""
+            self._buffer += chunk
+            if status is not None and not chunk:
                 how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
                 raise Died(how)
-            if ready and not part:
+            if ready and not chunk:
                 # Its end is near, and select would not wait for it.
                 time.sleep(0.01)
-        line, _newline, self._said = self._said.partition(b"\n")
+        line, _newline, self._buffer = self._buffer.partition(b"\n")
         return line
 
     def _ended(self) -> int | None:
@@ -145,8 +145,8 @@ class Child:
     def _doing(self) -> str:
         processes = list(read_processes(Root()))
         # What it has forked without another program bears its own name, and tells nothing.
-        own = [process.command for process in processes if process.pid == self.pid]
-        commands = [one.command for one in processes if one.parent == self.pid and one.command not in own]
+        own_commands = [process.command for process in processes if process.pid == self.pid]
+        commands = [one.command for one in processes if one.parent == self.pid and one.command not in own_commands]
         return f" (it was waiting for '{commands[0][:120]}')" if commands else ""
 
     def _end(self) -> bool:
@@ -167,9 +167,9 @@ def _live(writes: int, produce: Callable[[], Iterable[Mapping[str, Any]]], kept:
         writes = fcntl.fcntl(writes, fcntl.F_DUPFD_CLOEXEC, 3)
         _let_go_of_files(writes, kept)
         for answer in produce():
-            said = json.dumps(answer).encode() + b"\n"
-            while said:
-                said = said[os.write(writes, said) :]
+            data = json.dumps(answer).encode() + b"\n"
+            while data:
+                data = data[os.write(writes, data) :]
     finally:
         os._exit(0)
 

@@ -30,18 +30,18 @@ class CpuSet(frozenset[int]):
         """
         cpus: set[int] = set()
         # Some kernels' lists, and captured copies of them, end in a NUL.
-        for part in text.replace("\n", "").rstrip("\0").split(","):
-            if not part.strip():
+        for item in text.replace("\n", "").rstrip("\0").split(","):
+            if not item.strip():
                 continue
-            match = _RANGE.fullmatch(part.strip())
+            match = _RANGE.fullmatch(item.strip())
             if not match:
-                raise CpuSetError(f"{text!r} is no list of CPUs such as 0-3,8: {part.strip()!r} is no range.")
+                raise CpuSetError(f"{text!r} is no list of CPUs such as 0-3,8: {item.strip()!r} is no range.")
             first, last = int(match[1]), int(match[2] or match[1])
             if last < first or last >= _HIGHEST:
-                raise CpuSetError(f"{text!r} is no list of CPUs such as 0-3,8: bad range {part.strip()!r}.")
+                raise CpuSetError(f"{text!r} is no list of CPUs such as 0-3,8: bad range {item.strip()!r}.")
             used, group = int(match[3] or 1), int(match[4] or 1)
             if not 0 < used <= group:
-                raise CpuSetError(f"{text!r} is no list of CPUs such as 0-3,8: bad stride in {part.strip()!r}.")
+                raise CpuSetError(f"{text!r} is no list of CPUs such as 0-3,8: bad stride in {item.strip()!r}.")
             cpus.update(cpu for cpu in range(first, last + 1) if (cpu - first) % group < used)
         return cls(cpus)
 
@@ -66,10 +66,10 @@ class CpuSet(frozenset[int]):
 
     def as_list(self) -> str:
         """Return the Linux list, e.g. ``0-3,8``; empty for the empty set."""
-        parts: list[str] = []
+        ranges: list[str] = []
         for first, last in _runs(self):
-            parts.append(str(first) if first == last else f"{first}-{last}")
-        return ",".join(parts)
+            ranges.append(str(first) if first == last else f"{first}-{last}")
+        return ",".join(ranges)
 
     def as_mask(self) -> str:
         """Return one hexadecimal number without prefix, as srun's ``--cpu-bind=mask_cpu:`` takes it."""

@@ -168,13 +168,13 @@ def disk_of(devices: Mapping[str, BlockDevice], name: str) -> str:
 def disks_below(devices: Mapping[str, BlockDevice], name: str) -> set[str]:
     """Return the kernel names of the disks that a device lies on: through partitions, arrays and device-mapper."""
     found: set[str] = set()
-    seen: set[str] = set()
+    visited: set[str] = set()
     waiting = [disk_of(devices, name)]
     while waiting:
         current = waiting.pop()
-        if current in seen or current not in devices:
+        if current in visited or current not in devices:
             continue
-        seen.add(current)
+        visited.add(current)
         array = devices[current].array
         below = devices[current].slaves + (array.members if array else ())
         waiting += [disk_of(devices, slave) for slave in below]
@@ -235,17 +235,17 @@ def read_signatures(root: Root, names: Sequence[str], run: Run) -> dict[str, tup
     :param names: kernel names. Below another root than ``/`` the device's content is a file of that name in ``dev``.
     """
     paths = {name: root.at(f"/dev/{name.replace('!', '/')}") for name in names}
-    there = [name for name in names if root.exists(f"/dev/{name.replace('!', '/')}")]
+    present = [name for name in names if root.exists(f"/dev/{name.replace('!', '/')}")]
     answers: dict[str, tuple[Signature, ...] | None] = dict.fromkeys(names)
-    if not there:
+    if not present:
         return answers
-    together = _wipefs(run, [paths[name] for name in there])
+    together = _wipefs(run, [paths[name] for name in present])
     if together.rc == 0:
         found = _parse(together)
-        answers.update({name: found.get(paths[name].rsplit("/", 1)[-1], ()) for name in there})
+        answers.update({name: found.get(paths[name].rsplit("/", 1)[-1], ()) for name in present})
         return answers
     # One device that cannot be read ends wipefs for all.
-    for name in there:
+    for name in present:
         alone = _wipefs(run, [paths[name]])
         if alone.rc == 0:
             answers[name] = _parse(alone).get(paths[name].rsplit("/", 1)[-1], ())

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 Sleep = Callable[[float], None]
 
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
-_PATIENCE_S = 10.0
+_FIRST_TIMEOUT_S = 10.0
 """How long the first attempt may take, each one after it twice as long: a lost answer must not cost all the time, and
 a slow one must come through in the end."""
 _LONGEST_ANSWER = 1 << 20
@@ -82,7 +82,7 @@ def get(
     request = urllib.request.Request(url, data=posted, headers=dict(headers))
     deadline = time.monotonic() + limit_s
     for attempt in range(1_000_000):
-        until = min(deadline, time.monotonic() + _PATIENCE_S * 2 ** min(attempt, 10))
+        until = min(deadline, time.monotonic() + _FIRST_TIMEOUT_S * 2 ** min(attempt, 10))
         try:
             return _within(until, functools.partial(_ask, opener, request, passing, until))
         except _PassingFault as fault:

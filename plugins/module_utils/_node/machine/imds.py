@@ -87,10 +87,9 @@ def read_token(
     try:
         answer = _read(endpoint, f"/metadata/identity/oauth2/token?{urlencode(question)}", headers, limit_s, sleep)
     except Refused as refused:
-        said = _description(refused.body)
-        raise TokenRefused(
-            f"the metadata service gives this machine no identity token: {refused}{said and f' ({said})'}."
-        ) from None
+        description = _description(refused.body)
+        more = f" ({description})" if description else ""
+        raise TokenRefused(f"the metadata service gives this machine no identity token: {refused}{more}.") from None
     token = answer.get("access_token") if isinstance(answer, dict) else None
     # Only what fits into one header line.
     if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token or not token:
@@ -154,10 +153,10 @@ def _read(endpoint: str, path: str, headers: Mapping[str, str] | None, limit_s: 
 def _description(body: bytes) -> str:
     """What an error of the token service says, on one line; it names identities, never secrets."""
     try:
-        said = json.loads(body)["error_description"]
+        description = json.loads(body)["error_description"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
-    return " ".join(str(said).split())[:200]
+    return " ".join(str(description).split())[:200]
 
 
 PREEMPT, TERMINATE, REDEPLOY, REBOOT, FREEZE = "Preempt", "Terminate", "Redeploy", "Reboot", "Freeze"
@@ -259,8 +258,8 @@ def settings_in(user_data: str) -> tuple[Mapping[str, Any] | None, str]:
     except (ValueError, RecursionError) as error:
         if f'"{USER_DATA_KEY}"' in text:
             # The position, not the text: user data may hold what is not for logs.
-            place = f" (line {error.lineno} of the JSON)" if isinstance(error, json.JSONDecodeError) else ""
-            raise ConfigError(f"{_IN_USER_DATA} cannot be read, it is not JSON{place}: {_CURE}.") from None
+            position = f" (line {error.lineno} of the JSON)" if isinstance(error, json.JSONDecodeError) else ""
+            raise ConfigError(f"{_IN_USER_DATA} cannot be read, it is not JSON{position}: {_CURE}.") from None
         return None, "the user data is not JSON"
     if USER_DATA_KEY not in document:
         return None, f"the user data has no '{USER_DATA_KEY}'"

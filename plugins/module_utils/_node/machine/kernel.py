@@ -49,8 +49,8 @@ def load_module(name: str, run: Run) -> Loading:
     result = run(["modprobe", name])
     if result.rc == 0:
         return Loading(LOADED)
-    said = last_line(result, f"exit status {result.rc}")
-    return Loading(ABSENT if _NO_SUCH_MODULE.search(said) else REFUSED, said)
+    message = last_line(result, f"exit status {result.rc}")
+    return Loading(ABSENT if _NO_SUCH_MODULE.search(message) else REFUSED, message)
 
 
 _MEMINFO_LINE = re.compile(r"^(\w[\w()]*):\s+(\d+)(?: kB)?$", re.MULTILINE)

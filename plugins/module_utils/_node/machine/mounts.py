@@ -61,11 +61,16 @@ def _parse(line: str) -> Mount | None:
         return None
     options = dict.fromkeys([*first[5].split(","), *last[2].split(",")])
     return Mount(
-        first[2], _plain(first[3]).removesuffix(_DELETED), _plain(first[4]), last[0], _plain(last[1]), tuple(options)
+        first[2],
+        _unescaped(first[3]).removesuffix(_DELETED),
+        _unescaped(first[4]),
+        last[0],
+        _unescaped(last[1]),
+        tuple(options),
     )
 
 
-def _plain(text: str) -> str:
+def _unescaped(text: str) -> str:
     """The kernel writes white space and backslashes as octal numbers."""
     return _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), text)
 
@@ -74,7 +79,7 @@ def read_fstab(root: Root) -> dict[str, tuple[str, ...]]:
     """Return what /etc/fstab mounts: the options by mountpoint."""
     lines = [line.split() for line in (root.text("/etc/fstab") or "").splitlines()]
     return {
-        _plain(words[1]).rstrip("/") or "/": tuple(words[3].split(","))
+        _unescaped(words[1]).rstrip("/") or "/": tuple(words[3].split(","))
         for words in lines
         if len(words) >= 4 and not words[0].startswith("#") and words[1].startswith("/")
     }
@@ -111,7 +116,7 @@ def by_path(path: str, devices: Mapping[str, BlockDevice]) -> str | None:
 def read_swaps(root: Root, devices: Mapping[str, BlockDevice]) -> set[str]:
     """Return the kernel names of the devices and partitions that are swapped to."""
     lines = (root.text("/proc/swaps") or "").splitlines()[1:]
-    found = {by_path(os.path.realpath(_plain(line.split()[0])), devices) for line in lines if line.strip()}
+    found = {by_path(os.path.realpath(_unescaped(line.split()[0])), devices) for line in lines if line.strip()}
     return {name for name in found if name}
 
 

@@ -110,12 +110,12 @@ def of_live_jobs(processes: Mapping[int, OwnedProcess]) -> set[int]:
 
 
 def _has_step_above(process: OwnedProcess, processes: Mapping[int, OwnedProcess]) -> bool:
-    seen: set[int] = set()
+    visited: set[int] = set()
     current: OwnedProcess | None = process
-    while current is not None and current.pid not in seen:
+    while current is not None and current.pid not in visited:
         if current.steps_of is not None:
             return True
-        seen.add(current.pid)
+        visited.add(current.pid)
         current = processes.get(current.parent)
     return False
 

@@ -172,7 +172,7 @@ class _LiveMasks(_Masks):
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder)
-        self._seen: list[tuple[set[int], CpuSet]] = []
+        self._known: list[tuple[set[int], CpuSet]] = []
 
     def of(self, tid: int) -> CpuSet | None:
         """Return a thread's CPUs, offline ones too; None if it is gone."""
@@ -180,12 +180,12 @@ class _LiveMasks(_Masks):
             active = os.sched_getaffinity(tid)
         except OSError:
             return None
-        for known, cpus in self._seen:
+        for known, cpus in self._known:
             if active == known:
                 return cpus
         written = super().of(tid)
-        if written is not None and len(self._seen) < _MASKS_REMEMBERED:
-            self._seen.append((active, written))
+        if written is not None and len(self._known) < _MASKS_REMEMBERED:
+            self._known.append((active, written))
         return written
 
 

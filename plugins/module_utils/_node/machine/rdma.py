@@ -93,4 +93,4 @@ def _busid(root: Root, device: str) -> str | None:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Return what sorts mlx5_ib10 behind mlx5_ib9."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in re.split(r"(\d+)", name)]

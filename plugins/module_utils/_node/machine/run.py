@@ -169,13 +169,13 @@ def follow(
                 cut = LIMIT if now >= began + limit_s else STALL
                 break
             ends = [began + limit_s, *([] if stall_s is None else [moved + stall_s])]
-            part = output.wait(min(ends) - now)
-            if part and on_output(part):
+            chunk = output.wait(min(ends) - now)
+            if chunk and on_output(chunk):
                 moved = time.monotonic()
         if cut:
             end_group(process.pid, lambda: process.poll() is not None, grace_s)
-        for part in output.rest():
-            on_output(part)
+        for chunk in output.rest():
+            on_output(chunk)
     except BaseException:
         end_group(process.pid, lambda: process.poll() is not None, 0)
         raise
@@ -202,9 +202,9 @@ class _Output:
             select.select([self._file], [], [], pause_s)
         else:
             time.sleep(pause_s)
-        part = self._read()
-        self._pause_s = _SHORTEST_LOOK_S if part else min(self._pause_s * 1.5, _LONGEST_LOOK_S)
-        return part
+        chunk = self._read()
+        self._pause_s = _SHORTEST_LOOK_S if chunk else min(self._pause_s * 1.5, _LONGEST_LOOK_S)
+        return chunk
 
     def rest(self) -> list[bytes]:
         """Return what a process that has ended has left."""
@@ -215,11 +215,11 @@ class _Output:
 
     def _read(self) -> bytes:
         try:
-            part = os.read(self._file.fileno(), 1 << 16) if self._open else b""
+            chunk = os.read(self._file.fileno(), 1 << 16) if self._open else b""
         except BlockingIOError:
             return b""
-        self._open = self._open and bool(part)
-        return part
+        self._open = self._open and bool(chunk)
+        return chunk
 
 
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.002, 0.1

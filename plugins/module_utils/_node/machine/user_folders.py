@@ -105,14 +105,14 @@ def walk(root: Root, path: str, make_mode: int | None = None) -> Iterator[Base]:
         here = os.open(root.at("/"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         handles.callback(os.close, here)
         so_far = ""
-        for part in filter(None, path.split("/")):
-            so_far += f"/{part}"
+        for name in filter(None, path.split("/")):
+            so_far += f"/{name}"
             facts = os.fstat(here)
             if make_mode is not None:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, make_mode, dir_fd=here)
+                    os.mkdir(name, make_mode, dir_fd=here)
             # A link in a folder that only root can write to is the operator's.
-            inside = _open(part, here, so_far, _OPEN if is_open(facts) else _OPEN & ~os.O_NOFOLLOW)
+            inside = _open(name, here, so_far, _OPEN if is_open(facts) else _OPEN & ~os.O_NOFOLLOW)
             handles.callback(os.close, inside)
             if is_open(facts):
                 _demand_root(so_far, facts, os.fstat(inside))
@@ -140,7 +140,7 @@ def take(base: Base, name: str, trusted: frozenset[int], warn: Callable[[str], N
     :raises OSError: it cannot be made.
     """
     facts = os.fstat(base.handle)
-    told = False
+    warned = False
     for _try in range(_TRIES if is_open(facts) else 1):
         # Nobody else gets in until owner and mode are right.
         made = False
@@ -153,9 +153,9 @@ def take(base: Base, name: str, trusted: frozenset[int], warn: Callable[[str], N
         if inside is not None:
             return inside, made
         words = _move_aside(base, name)
-        if words and not told:
+        if words and not warned:
             warn(words)
-            told = True
+            warned = True
     raise FolderProblem(f"{base.path}/{name}: users recreate what is in its place {_TRIES} times: remove it")
 
 
@@ -186,7 +186,7 @@ def adapt(handle: int, uid: int, gid: int, mode: int, check: bool = False) -> bo
     return True
 
 
-def read_own(base: Base, name: str) -> str | None:
+def read_root_file(base: Base, name: str) -> str | None:
     """Return the text of a file of root's; None if it is missing, no file, or a user's."""
     try:
         # A pipe of a user's must not block.
@@ -325,8 +325,8 @@ def remove_as_owner(path: str, uid: int, run: Run) -> str:
 
 def remove_empty(base: Base, paths: Iterable[str]) -> list[str]:
     """Remove those of the folders, and of their parents, in which there is nothing; return their paths."""
-    parts = [path.split("/") for path in paths]
-    all_paths = {"/".join(words[:depth]) for words in parts for depth in range(1, len(words) + 1)}
+    split_paths = [path.split("/") for path in paths]
+    all_paths = {"/".join(words[:depth]) for words in split_paths for depth in range(1, len(words) + 1)}
     # The deepest first: a parent is empty when what was in it is gone.
     return [
         path for path in sorted(all_paths, key=lambda path: (-path.count("/"), path)) if _remove_if_empty(base, path)
@@ -338,8 +338,8 @@ def _remove_if_empty(base: Base, path: str) -> bool:
     try:
         with contextlib.ExitStack() as entered:
             here = base
-            for part in parents:
-                here = entered.enter_context(here.enter(part))
+            for name in parents:
+                here = entered.enter_context(here.enter(name))
             os.rmdir(last, dir_fd=here.handle)
     except OSError:
         return False

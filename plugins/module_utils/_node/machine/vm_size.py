@@ -27,7 +27,7 @@ GIVEN, NODE_SETTINGS, METADATA, REMEMBERED = "given", "node.json", "imds", "reme
 AskImds = Callable[[], "dict[str, Any]"]
 
 
-class VmSizeNotTold(ConfigError):
+class VmSizeUndetermined(ConfigError):
     """Nobody says which VM size this machine has; the message tells where it may be said."""
 
 
@@ -56,14 +56,14 @@ def vm_size_of(
     :param ask: what asks the metadata service, ``imds.read_compute`` by default.
     :param remembered_first: whether the service is asked only if its last answer is not known, for those who cannot
         wait for it: a machine's size does not change while it runs.
-    :raises VmSizeNotTold: none of them knows.
+    :raises VmSizeUndetermined: none of them knows.
     :raises ConfigError: node.json cannot be used.
     """
     if given:
         return VmSizeName(canonical_size(given), GIVEN)
-    told = (read_config(root, "node") or {}).get("vm_size")
-    if told:
-        return VmSizeName(canonical_size(str(told)), NODE_SETTINGS)
+    configured = (read_config(root, "node") or {}).get("vm_size")
+    if configured:
+        return VmSizeName(canonical_size(str(configured)), NODE_SETTINGS)
     remembered = _remembered(root)
     if remembered and remembered_first:
         return VmSizeName(canonical_size(remembered), REMEMBERED)
@@ -79,7 +79,7 @@ def vm_size_of(
             problem = str(error)
     if remembered:
         return VmSizeName(canonical_size(remembered), REMEMBERED)
-    raise VmSizeNotTold(
+    raise VmSizeUndetermined(
         f"The VM size of this machine is not known: {problem.rstrip('.')}. "
         f"Give vm_size, or set it in {root.at('/etc/hpcai/node.json')} (role hpcai.azure.node_tools)."
     )

@@ -81,9 +81,11 @@ def advise(
     by_node = {node: [rank for rank in range(count) if nodes[rank] == node] for node in usable}
     cpus: dict[int, CpuSet] = {}
     for node, ranks in by_node.items():
-        whole = masks == WHOLE_DOMAIN
-        for rank, mask in zip(ranks, [usable[node]] * len(ranks) if whole else _split(layout, node, len(ranks))):
-            cpus[rank] = mask if whole or threads_per_rank is None else _limit(layout, node, mask, threads_per_rank)
+        shares_node = masks == WHOLE_DOMAIN
+        for rank, mask in zip(ranks, [usable[node]] * len(ranks) if shares_node else _split(layout, node, len(ranks))):
+            cpus[rank] = (
+                mask if shares_node or threads_per_rank is None else _limit(layout, node, mask, threads_per_rank)
+            )
     placements = tuple(
         Placement(rank, tuple(int(gpu.name) for gpu in gpus[rank]), nodes[rank], cpus[rank]) for rank in range(count)
     )
@@ -113,8 +115,8 @@ def _choose_nodes(layout: Layout, gpus: Sequence[tuple[Device, ...]]) -> list[in
     usable = layout.usable_nodes
     load = dict.fromkeys(usable, 0)
     chosen: list[int | None] = []
-    for own in gpus:
-        near = [gpu.node for gpu in own if gpu.node is not None]
+    for rank_gpus in gpus:
+        near = [gpu.node for gpu in rank_gpus if gpu.node is not None]
         # The node of most of its GPUs, the first of several.
         node = max(near, key=near.count) if near else None
         node = layout.nearest_usable(node) if node is not None else None
@@ -136,10 +138,10 @@ def _split(layout: Layout, node: int, ranks: int) -> list[CpuSet]:
     """Equal runs of whole cores of a NUMA node."""
     cores = layout.cores_of(layout.usable_nodes[node])
     if ranks > len(cores):
-        whole = sum(len(layout.cores_of(cpus)) for cpus in layout.usable_nodes.values())
+        total = sum(len(layout.cores_of(cpus)) for cpus in layout.usable_nodes.values())
         raise AdviceError(
             f"{ranks} ranks on NUMA node {node} cannot have a core each, it has {len(cores)} usable cores "
-            f"(the machine {whole}): use fewer ranks_per_node, or masks=whole_domain, where ranks share CPUs."
+            f"(the machine {total}): use fewer ranks_per_node, or masks=whole_domain, where ranks share CPUs."
         )
     each = len(cores) // ranks if ranks else 0
     return [_union(cores[index * each : (index + 1) * each]) for index in range(ranks)]
@@ -181,10 +183,10 @@ def _notes(layout: Layout, placements: Sequence[Placement], masks: str, threads:
         names = CpuSet(idle).as_list()
         notes.append(f"NUMA node {names} gets no rank: memory and CPUs there stay unused by this job.")
     if masks == DISJOINT and threads is None:
-        left = sum(len(cpus) for cpus in layout.usable_nodes.values()) - len(_union([p.cpus for p in placements]))
+        unused = sum(len(cpus) for cpus in layout.usable_nodes.values()) - len(_union([p.cpus for p in placements]))
         idle_cpus = sum(len(layout.usable_nodes[node]) for node in idle)
-        if left > idle_cpus:
-            notes.append(f"{left - idle_cpus} CPUs do not divide evenly and are left to the system.")
+        if unused > idle_cpus:
+            notes.append(f"{unused - idle_cpus} CPUs do not divide evenly and are left to the system.")
     if masks == WHOLE_DOMAIN and math.ceil(count * (threads or 1)) > len(layout.usable):
         notes.append(f"{count} ranks of {threads or 1} threads are more than the {len(layout.usable)} usable CPUs.")
     return tuple(notes)
@@ -192,8 +194,8 @@ def _notes(layout: Layout, placements: Sequence[Placement], masks: str, threads:
 
 def _odd_cpus(layout: Layout) -> Iterator[str]:
     if layout.doubled:
-        told = layout.doubled.as_list()
-        yield f"The firmware puts CPUs {told} on several NUMA nodes: each counts for the first of them."
-    left = layout.without_node & layout.usable
-    if left:
-        yield f"CPUs {left.as_list()} are on no NUMA node, and get no rank."
+        doubled = layout.doubled.as_list()
+        yield f"The firmware puts CPUs {doubled} on several NUMA nodes: each counts for the first of them."
+    without_node = layout.without_node & layout.usable
+    if without_node:
+        yield f"CPUs {without_node.as_list()} are on no NUMA node, and get no rank."

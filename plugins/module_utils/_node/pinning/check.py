@@ -60,8 +60,8 @@ def inspect(
     :param with_memory: look where the processes' memory lies, which costs them something.
     """
     if not selection:
-        own = layout.restricted_to(own_cpus(root))
-        return Inspection(own, (), (), tuple(judge_layout(own)))
+        restricted = layout.restricted_to(own_cpus(root))
+        return Inspection(restricted, (), (), tuple(judge_layout(restricted)))
     selected = select(root, selection)
     layout = layout.restricted_to(selected.cpus)
     members = read_members(root, selected.processes, layout)
@@ -132,7 +132,7 @@ class Report:
     no_advice: str = ""
 
 
-def check(root: Root, wanted: PinningOptions, ask_gpus: Callable[[Root], GpuUse | None]) -> Report:
+def check(root: Root, options: PinningOptions, ask_gpus: Callable[[Root], GpuUse | None]) -> Report:
     """Look and advise. Nothing is changed.
 
     :param ask_gpus: says which process of the machine uses which GPUs, None where that is not known; called only where
@@ -140,18 +140,18 @@ def check(root: Root, wanted: PinningOptions, ask_gpus: Callable[[Root], GpuUse 
     :raises UnknownLayout: the CPUs of the machine or of the size are not known.
     :raises AdviceError: the ranks do not fit, and no processes were to be looked at.
     """
-    inspection, target = None, layout_of_size(wanted.size) if wanted.size else None
-    if wanted.selection or target is None:
+    inspection, target = None, layout_of_size(options.size) if options.size else None
+    if options.selection or target is None:
         layout = read_layout(root)
-        gpu_use = ask_gpus(root) if wanted.selection and layout.gpus else None
-        inspection = inspect(root, layout, wanted.selection, gpu_use, wanted.memory)
+        gpu_use = ask_gpus(root) if options.selection and layout.gpus else None
+        inspection = inspect(root, layout, options.selection, gpu_use, options.memory)
         target = target or inspection.layout
     found = len(inspection.ranks) if inspection else 0
     try:
-        advice = advise(target, wanted.ranks_per_node or found or None, wanted.threads_per_rank, wanted.masks)
+        advice = advise(target, options.ranks_per_node or found or None, options.threads_per_rank, options.masks)
     except AdviceError as error:
-        if not wanted.selection:
+        if not options.selection:
             raise
         # The findings are what was asked for first.
         return Report(inspection, None, None, str(error))
-    return Report(inspection, advice, launch(advice, wanted.launcher))
+    return Report(inspection, advice, launch(advice, options.launcher))

@@ -84,25 +84,25 @@ class Finding:
         return CODES[self.code][0]
 
 
-def matching(findings: Collection[Finding], wanted: Collection[str]) -> tuple[Finding, ...]:
-    """Return the findings whose code or severity is among ``wanted``."""
-    return tuple(found for found in findings if {found.code, found.severity} & set(wanted))
+def matching(findings: Collection[Finding], names: Collection[str]) -> tuple[Finding, ...]:
+    """Return the findings whose code or severity is among ``names``."""
+    return tuple(found for found in findings if {found.code, found.severity} & set(names))
 
 
-def check_wanted(wanted: Collection[str], selects: bool) -> None:
-    """Check that each of ``wanted`` is a code or a severity, and that there are processes to be judged by them.
+def check_names(names: Collection[str], selects: bool) -> None:
+    """Check that each of ``names`` is a code or a severity, and that there are processes to be judged by them.
 
     :param selects: whether the user chose processes.
     :raises UnknownFinding: one is not.
     :raises NothingToJudge: there are none, and a check of nothing would pass.
     """
-    strange = [name for name in wanted if name not in CODES and name not in SEVERITIES]
+    strange = [name for name in names if name not in CODES and name not in SEVERITIES]
     if strange:
         raise UnknownFinding(
             f"{', '.join(strange)} is neither a finding's code nor a severity; "
             f"severities are {', '.join(SEVERITIES)}, codes {', '.join(CODES)}."
         )
-    if wanted and not selects:
+    if names and not selects:
         raise NothingToJudge(
             "fail_on judges processes, and none were chosen: give processes, pids, cgroup or slurm_job_id."
         )

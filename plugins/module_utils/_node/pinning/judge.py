@@ -128,10 +128,10 @@ def _judge_memory(rank: Rank, layout: Layout, nodes: CpuSet) -> Iterator[Finding
         return
     # A node without CPUs (HBM, CXL, a GPU's memory) is nobody's far node: somebody chose it.
     far = {node: mib for node, mib in rank.memory.mib_by_node.items() if node in layout.nodes and node not in nodes}
-    amount, whole = sum(far.values()), sum(rank.memory.mib_by_node.values())
-    if amount >= _FAR_MIB and amount > whole * _FAR_SHARE:
+    amount, total = sum(far.values()), sum(rank.memory.mib_by_node.values())
+    if amount >= _FAR_MIB and amount > total * _FAR_SHARE:
         text = (
-            f"has {amount:.0f} of {whole:.0f} MiB on NUMA node {CpuSet(far).as_list()}, and runs on {nodes.as_list()}."
+            f"has {amount:.0f} of {total:.0f} MiB on NUMA node {CpuSet(far).as_list()}, and runs on {nodes.as_list()}."
         )
         yield _finding("memory_far", rank, text, "Pin it before it allocates: memory stays where it was touched first.")
     foreign = [policy for policy in rank.memory.policies if _leads_away(policy, nodes, layout.nodes)]
@@ -250,10 +250,10 @@ def _judge_spread(ranks: Sequence[Rank], layout: Layout) -> Iterator[Finding]:
     by_gpus = len(ranks) == len(layout.gpus) and sum(gpus.values()) == len(layout.gpus)
     shares: Mapping[int, int] = gpus if by_gpus else {node: len(cpus) for node, cpus in usable.items()}
     with_ranks = [node for node in usable if counts[node]]
-    whole = sum(shares.get(node, 0) for node in with_ranks) or 1
+    total_share = sum(shares.get(node, 0) for node in with_ranks) or 1
     total = sum(counts[node] for node in with_ranks)
-    wanted = {node: total * shares.get(node, 0) / whole for node in with_ranks}
-    if any(not math.floor(wanted[node]) <= counts[node] <= math.ceil(wanted[node]) for node in with_ranks):
+    expected = {node: total * shares.get(node, 0) / total_share for node in with_ranks}
+    if any(not math.floor(expected[node]) <= counts[node] <= math.ceil(expected[node]) for node in with_ranks):
         have = ", ".join(f"{counts[node]} on node {node}" for node in with_ranks)
         yield Finding(
             "uneven_spread",

@@ -118,7 +118,9 @@ def _in_node_order(advice: Advice) -> tuple[Placement, ...]:
     """The placements as Open MPI numbers them: by NUMA node, on each in the order of their CPUs."""
     # hwloc, by which it maps, orders NUMA nodes by their CPUs, not by Linux's numbers of them.
     first = {node: min(cpus) for node, cpus in advice.layout.nodes.items()}
-    ordered = sorted(advice.placements, key=lambda own: (first[own.node], min(own.cpus), own.rank))
+    ordered = sorted(
+        advice.placements, key=lambda placement: (first[placement.node], min(placement.cpus), placement.rank)
+    )
     return tuple(replace(placement, rank=rank) for rank, placement in enumerate(ordered))
 
 
@@ -126,7 +128,7 @@ def _mapping(advice: Advice, placements: Sequence[Placement]) -> list[str] | Non
     """Arguments of mpirun by which it makes these placements itself; None if there are none."""
     layout = advice.layout
     per_node = {node: [p for p in placements if p.node == node] for node in layout.nodes}
-    counts = {len(own) for own in per_node.values()}
+    counts = {len(on_node) for on_node in per_node.values()}
     # Memory-only nodes count as NUMA nodes there too, and a rank cannot run on one.
     if len(counts) != 1 or layout.usable != layout.online or layout.memory_only:
         return None
@@ -137,7 +139,7 @@ def _mapping(advice: Advice, placements: Sequence[Placement]) -> list[str] | Non
     if len(sizes) != 1:
         return None
     (each,) = sizes
-    packed = all(_is_packed(layout, node, own, each) for node, own in per_node.items())
+    packed = all(_is_packed(layout, node, on_node, each) for node, on_node in per_node.items())
     return ["--map-by", f"ppr:{count}:numa:pe={each}", "--bind-to", "core"] if packed else None
 
 
@@ -159,5 +161,5 @@ def _gpu_choice(layout: Layout, placements: Sequence[Placement]) -> list[str]:
         return []
     if len(placements) == len(layout.gpus):
         return ["Each rank takes the GPU of its local rank."]
-    own = "; ".join(f"{p.rank}: {CpuSet(p.gpus).as_list()}" for p in placements)
-    return [f"Ranks have to take these GPUs (CUDA_VISIBLE_DEVICES in a wrapper): {own}."]
+    gpus_by_rank = "; ".join(f"{p.rank}: {CpuSet(p.gpus).as_list()}" for p in placements)
+    return [f"Ranks have to take these GPUs (CUDA_VISIBLE_DEVICES in a wrapper): {gpus_by_rank}."]

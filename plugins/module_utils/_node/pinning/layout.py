@@ -76,16 +76,16 @@ class Layout:
 
     def nodes_of(self, cpus: CpuSet) -> CpuSet:
         """Return the NUMA nodes that any of the CPUs belongs to."""
-        return CpuSet(node for node, own in self.nodes.items() if not own.isdisjoint(cpus))
+        return CpuSet(node for node, node_cpus in self.nodes.items() if not node_cpus.isdisjoint(cpus))
 
     def cores_of(self, cpus: CpuSet) -> tuple[CpuSet, ...]:
         """Return the cores of a set of CPUs in order: of each core those hardware threads that are in the set."""
         cores: list[CpuSet] = []
-        seen: set[int] = set()
+        visited: set[int] = set()
         for cpu in sorted(cpus):
-            if cpu not in seen:
+            if cpu not in visited:
                 core = self.siblings.get(cpu, CpuSet({cpu})) & cpus
-                seen |= core
+                visited |= core
                 cores.append(core)
         return tuple(cores)
 
@@ -139,13 +139,13 @@ def read_layout(root: Root) -> Layout:
 def _each_cpu_once(nodes: Mapping[int, CpuSet]) -> tuple[dict[int, CpuSet], CpuSet]:
     """The CPUs of each node without those of an earlier one, of the nodes that have any; and those taken out."""
     kept: dict[int, CpuSet] = {}
-    seen: set[int] = set()
+    placed: set[int] = set()
     doubled: set[int] = set()
     for number, cpus in nodes.items():
-        doubled |= cpus & seen
-        if cpus - seen:
-            kept[number] = cpus - seen
-        seen |= cpus
+        doubled |= cpus & placed
+        if cpus - placed:
+            kept[number] = cpus - placed
+        placed |= cpus
     return kept, CpuSet(doubled)
 
 
@@ -157,10 +157,10 @@ def _near(device: PciFacts, facts: CpuFacts, nodes: Mapping[int, CpuSet]) -> int
     if len(with_cpus) == 1:
         # Where all CPUs are equally near, it does not matter that the firmware is silent.
         return with_cpus[0]
-    own = next((node for node in facts.nodes if node.id == device.numa_node), None)
-    if own is None or not own.distances:
+    stated = next((node for node in facts.nodes if node.id == device.numa_node), None)
+    if stated is None or not stated.distances:
         return None
-    return min(with_cpus, key=lambda node: (own.distances.get(node, 255), node))
+    return min(with_cpus, key=lambda node: (stated.distances.get(node, 255), node))
 
 
 def layout_of_size(size: VmSize) -> Layout:

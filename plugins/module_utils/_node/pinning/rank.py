@@ -184,7 +184,7 @@ def _given_cpus(members: Sequence[Member], layout: Layout) -> tuple[CpuSet, tupl
     if not any(member.binds_threads for member in members) or main >= layout.usable:
         return main, tuple(thread for thread in threads if not thread.cpus <= main)
     bound = {thread.cpus for thread in threads if not thread.cpus >= layout.usable}
-    cpus = CpuSet(cpu for own in bound for cpu in own)
+    cpus = CpuSet(cpu for mask in bound for cpu in mask)
     return cpus, tuple(thread for thread in threads if not thread.cpus <= cpus)
 
 

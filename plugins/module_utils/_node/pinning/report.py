@@ -60,30 +60,30 @@ def refusal(report: Report, fail_on: Collection[str]) -> str:
         findings = matching(report.inspection.findings, UNJUDGED)
     if not findings:
         return ""
-    told = " ".join(f"[{found.code}] {found.text} {found.action}".rstrip() for found in findings)
-    return f"The pinning is not as it should be. {told}"
+    sentences = " ".join(f"[{found.code}] {found.text} {found.action}".rstrip() for found in findings)
+    return f"The pinning is not as it should be. {sentences}"
 
 
 def as_text(report: Report) -> str:
     """Return the report for people, without a newline at its end."""
-    parts = []
+    sections = []
     inspection = report.inspection
     if inspection:
-        parts.append(_machine_text(inspection.layout))
+        sections.append(_machine_text(inspection.layout))
         if inspection.ranks:
-            parts.append(_ranks_text(inspection))
+            sections.append(_ranks_text(inspection))
         if inspection.others:
             names = ", ".join(f"{other.process.name} ({other.process.pid})" for other in inspection.others)
-            parts.append(f"Matched too, and no ranks: {names}")
+            sections.append(f"Matched too, and no ranks: {names}")
         if inspection.findings:
-            parts.append("\n".join(_finding_text(found) for found in inspection.findings))
+            sections.append("\n".join(_finding_text(found) for found in inspection.findings))
         elif inspection.ranks:
-            parts.append("Nothing is wrong with the pinning.")
+            sections.append("Nothing is wrong with the pinning.")
     if report.advice and report.start:
-        parts.append(_advice_text(report.advice, report.start))
+        sections.append(_advice_text(report.advice, report.start))
     elif report.no_advice:
-        parts.append(f"No advice: {report.no_advice}")
-    return "\n\n".join(parts)
+        sections.append(f"No advice: {report.no_advice}")
+    return "\n\n".join(sections)
 
 
 def _layout(layout: Layout) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def _member(member: Member) -> dict[str, Any]:
 
 def _verdict(rank: Rank, findings: Sequence[Finding]) -> str:
     # Not by the label, which ranks of two jobs may share.
-    own = {found.severity for found in findings if rank.pids[0] in found.pids}
-    return next((severity for severity in SEVERITIES if severity in own and severity != "info"), "good")
+    severities = {found.severity for found in findings if rank.pids[0] in found.pids}
+    return next((severity for severity in SEVERITIES if severity in severities and severity != "info"), "good")
 
 
 def _advice(advice: Advice, start: Launch) -> dict[str, Any]:
@@ -156,13 +156,13 @@ def _advice(advice: Advice, start: Launch) -> dict[str, Any]:
         "threads_per_rank": advice.threads_per_rank,
         "ranks": [
             {
-                "rank": own.rank,
-                "gpus": list(own.gpus),
-                "node": own.node,
-                "cpus": own.cpus.as_list(),
-                "mask": own.cpus.as_mask(),
+                "rank": placement.rank,
+                "gpus": list(placement.gpus),
+                "node": placement.node,
+                "cpus": placement.cpus.as_list(),
+                "mask": placement.cpus.as_mask(),
             }
-            for own in start.placements
+            for placement in start.placements
         ],
         "launcher": start.launcher,
         "line": start.line,
@@ -214,15 +214,21 @@ def _finding_text(found: Finding) -> str:
 
 def _advice_text(advice: Advice, start: Launch) -> str:
     rows: list[Sequence[str]] = [("RANK", "GPUS", "NODE", "CPUS", "MASK")]
-    rows += [_placement_row(own) for own in start.placements]
+    rows += [_placement_row(placement) for placement in start.placements]
     where = "this machine" if advice.layout.origin == "machine" else advice.layout.origin
-    parts = [f"Advice for {where}, {advice.masks} masks:", _columns(rows), _line_text(start)]
-    parts += [f"- {note}" for note in (*advice.notes, *start.notes)]
-    return "\n".join(parts)
+    lines = [f"Advice for {where}, {advice.masks} masks:", _columns(rows), _line_text(start)]
+    lines += [f"- {note}" for note in (*advice.notes, *start.notes)]
+    return "\n".join(lines)
 
 
-def _placement_row(own: Placement) -> Sequence[str]:
-    return (str(own.rank), CpuSet(own.gpus).as_list() or "-", str(own.node), own.cpus.as_list(), own.cpus.as_mask())
+def _placement_row(placement: Placement) -> Sequence[str]:
+    return (
+        str(placement.rank),
+        CpuSet(placement.gpus).as_list() or "-",
+        str(placement.node),
+        placement.cpus.as_list(),
+        placement.cpus.as_mask(),
+    )
 
 
 def _line_text(start: Launch) -> str:

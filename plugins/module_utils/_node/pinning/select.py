@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from ..machine.cgroup import (
-    SLURMS_OWN,
+    SLURM_INTERNAL_GROUPS,
     find_cgroups,
     find_slurm_job,
     inner_path,
@@ -61,16 +61,16 @@ class Selection:
         return bool(self.pattern or self.pids or self.cgroup is not None or self.slurm_job is not None)
 
     def __str__(self) -> str:
-        parts = []
+        criteria = []
         if self.pids:
-            parts.append(f"process ids {', '.join(map(str, self.pids))}")
+            criteria.append(f"process ids {', '.join(map(str, self.pids))}")
         if self.cgroup is not None:
-            parts.append(f"control group {self.cgroup}")
+            criteria.append(f"control group {self.cgroup}")
         if self.slurm_job is not None:
-            parts.append(f"Slurm job {self.slurm_job}")
+            criteria.append(f"Slurm job {self.slurm_job}")
         if self.pattern:
-            parts.append(f"name or command line matching {self.pattern!r}")
-        return " and ".join(parts)
+            criteria.append(f"name or command line matching {self.pattern!r}")
+        return " and ".join(criteria)
 
 
 NOTHING = Selection()
@@ -101,7 +101,9 @@ def select(root: Root, selection: Selection) -> Selected:
     if selection.pids:
         found = read_processes(root, selection.pids)
     elif folders:
-        found = read_processes(root, set().union(*(read_pids(root, folder, SLURMS_OWN) for folder in folders)))
+        found = read_processes(
+            root, set().union(*(read_pids(root, folder, SLURM_INTERNAL_GROUPS) for folder in folders))
+        )
     elif selection.cgroup is not None:
         found = iter(())
     else:

@@ -68,7 +68,7 @@ class ServiceFacts:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredState:
     """What the service should be."""
 
     running: bool
@@ -83,7 +83,7 @@ class Plan:
     reasons: tuple[str, ...]
 
 
-def plan(facts: ServiceFacts, wanted: Wanted, may_come: bool = False, pending: bool = False) -> Plan:
+def plan(facts: ServiceFacts, desired: DesiredState, may_come: bool = False, pending: bool = False) -> Plan:
     """Return what to do to the service. Pure.
 
     :param may_come: whether something may bring the unit before the plan is carried out, as in check mode, where the
@@ -93,9 +93,9 @@ def plan(facts: ServiceFacts, wanted: Wanted, may_come: bool = False, pending: b
     """
     verbs: list[str] = []
     reasons: list[str] = []
-    if not facts.loaded and (wanted.running or wanted.enabled):
+    if not facts.loaded and (desired.running or desired.enabled):
         if may_come and facts.unknown:
-            steps = (("enable", wanted.enabled), ("restart", wanted.running))
+            steps = (("enable", desired.enabled), ("restart", desired.running))
             return Plan(tuple(verb for verb, needed in steps if needed), (f"systemd does not know {facts.name} yet",))
         raise CommandFailed(
             f"systemd cannot load {facts.name} (LoadState={facts.load_state}): install the package that brings it, "
@@ -104,12 +104,12 @@ def plan(facts: ServiceFacts, wanted: Wanted, may_come: bool = False, pending: b
     if facts.needs_daemon_reload:
         verbs.append("daemon-reload")
         reasons.append("unit files changed since systemd read them")
-    if facts.enabled is not None and wanted.enabled != facts.enabled:
-        verbs.append("enable" if wanted.enabled else "disable")
-        reasons.append(f"it is {'not ' if wanted.enabled else ''}enabled")
+    if facts.enabled is not None and desired.enabled != facts.enabled:
+        verbs.append("enable" if desired.enabled else "disable")
+        reasons.append(f"it is {'not ' if desired.enabled else ''}enabled")
     if facts.at_rest:
         return Plan(tuple(verbs), tuple(reasons))
-    if not wanted.running:
+    if not desired.running:
         if facts.active not in _STOPPED_STATES:
             verbs.append("stop")
             reasons.append(f"it is {facts.active}")
@@ -201,12 +201,12 @@ def _entries(path: str) -> Sequence[str]:
     return [os.path.join(path, entry) for entry in os.listdir(path)] if os.path.isdir(path) else ()
 
 
-def apply(name: str, wanted: Plan, run: Run) -> None:
+def apply(name: str, planned: Plan, run: Run) -> None:
     """Carry out the plan.
 
     :raises CommandFailed: systemctl refused, or the service did not stay up; the message ends with its last words.
     """
-    for verb in wanted.verbs:
+    for verb in planned.verbs:
         result = run(["systemctl", verb] if verb == "daemon-reload" else ["systemctl", verb, name])
         if result.rc != 0 and verb == "restart":
             raise CommandFailed(f"'systemctl restart {name}' failed: {_last_words(name, result.stderr, run)}")
@@ -224,10 +224,10 @@ def _last_words(name: str, fallback: str, run: Run) -> str:
     return " | ".join(line.strip() for line in (journal or fallback).strip().splitlines() if line.strip()) or "no log"
 
 
-def as_diff(facts: ServiceFacts, wanted: Wanted, made: Plan) -> Mapping[str, str]:
+def as_diff(facts: ServiceFacts, desired: DesiredState, made: Plan) -> Mapping[str, str]:
     """Return the change in the form of Ansible's diff: texts ``before`` and ``after``."""
-    enabled = facts.enabled if facts.enabled is None else wanted.enabled
+    enabled = facts.enabled if facts.enabled is None else desired.enabled
     before = [f"active: {facts.active}", f"enabled: {facts.enabled}"]
-    after = [f"active: {'active' if wanted.running else 'inactive'}", f"enabled: {enabled}"]
+    after = [f"active: {'active' if desired.running else 'inactive'}", f"enabled: {enabled}"]
     after += [f"systemctl {verb}" for verb in made.verbs] + [f"because {reason}" for reason in made.reasons]
     return {"before": "\n".join(before) + "\n", "after": "\n".join(after) + "\n"} if made.verbs else {}

@@ -51,7 +51,7 @@ class GpuSettings:
 
 _FORMS: Mapping[str, Form[Any]] = {
     "min_driver": optional(matching(_VERSION, "a version such as '535' or '550.54.15'")),
-    "gpu_count": optional(number(whole=True)),
+    "gpu_count": optional(number(integral=True)),
     "timeout": check_seconds,
 }
 _FORM = instance_of(GpuSettings, _FORMS)
@@ -77,7 +77,7 @@ def read_settings(root: Root) -> GpuSettings:
 
 def version_of(text: str) -> tuple[int, ...]:
     """Return a version as what compares; empty where the text is none."""
-    return tuple(int(part) for part in text.split(".")) if _VERSION.fullmatch(text) else ()
+    return tuple(int(number) for number in text.split(".")) if _VERSION.fullmatch(text) else ()
 
 
 DAEMON = "nvidia-persistenced"
@@ -108,12 +108,12 @@ def ensure(root: Root, run: Run, options: BootOptions, check_mode: bool = False)
     :raises OSError: a file cannot be written.
     :raises CommandFailed: the service cannot be enabled.
     """
-    parts = [_write_settings(root, options.settings, check_mode)]
+    diffs = [_write_settings(root, options.settings, check_mode)]
     if options.clocks is not None:
-        parts.append(clocks.write_options(root, options.clocks, check_mode))
+        diffs.append(clocks.write_options(root, options.clocks, check_mode))
     if options.daemon:
-        parts.append(_enable(run, check_mode))
-    return [part for part in parts if part]
+        diffs.append(_enable(run, check_mode))
+    return [diff for diff in diffs if diff]
 
 
 def _write_settings(root: Root, settings: GpuSettings, check_mode: bool) -> dict[str, str]:

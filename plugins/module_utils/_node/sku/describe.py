@@ -119,11 +119,11 @@ def _check_cpus(where: str, size: VmSize) -> None:
     if size.numa_nodes is None:
         return
     owner: dict[int, int] = {}
-    seen: set[int] = set()
+    ids: set[int] = set()
     for position, node in enumerate(size.numa_nodes):
-        if node.id in seen:
+        if node.id in ids:
             raise Malformed(f"{where}.numa_nodes[{position}].id: NUMA node {node.id} is there twice.")
-        seen.add(node.id)
+        ids.add(node.id)
         for cpu in sorted(cpus_of(node.cpus)):
             if owner.setdefault(cpu, node.id) != node.id:
                 raise Malformed(
@@ -135,7 +135,7 @@ def _check_cpus(where: str, size: VmSize) -> None:
 
 def _check_devices(where: str, size: VmSize) -> None:
     nodes = None if size.numa_nodes is None else {node.id for node in size.numa_nodes}
-    places: dict[str, str] = {}
+    positions: dict[str, str] = {}
     slots: tuple[tuple[str, Sequence[Gpu | Hca] | None, str, int | None], ...] = (
         ("gpus", size.gpus, "gpu_count", size.gpu_count),
         ("hcas", size.hcas, "hca_count", size.hca_count),
@@ -146,9 +146,9 @@ def _check_devices(where: str, size: VmSize) -> None:
         if len(devices) != count:
             raise Malformed(f"{where}.{listed} are {len(devices)}, but {counted} is {count}.")
         for position, device in enumerate(devices):
-            place = f"{where}.{listed}[{position}]"
-            if places.setdefault(device.busid, place) != place:
-                raise Malformed(f"{place}.busid: {device.busid} is that of {places[device.busid]} too.")
+            item = f"{where}.{listed}[{position}]"
+            if positions.setdefault(device.busid, item) != item:
+                raise Malformed(f"{item}.busid: {device.busid} is that of {positions[device.busid]} too.")
             if nodes is not None and device.numa_node not in nodes:
                 known = ", ".join(map(str, sorted(nodes)))
-                raise Malformed(f"{place}.numa_node: no NUMA node {device.numa_node} is in numa_nodes ({known}).")
+                raise Malformed(f"{item}.numa_node: no NUMA node {device.numa_node} is in numa_nodes ({known}).")

@@ -26,13 +26,13 @@ def find_size(name: str, described: Mapping[str, Mapping[str, Any]] | None = Non
     :raises UnknownVmSize: the size is in neither, or a description is malformed; the message says what to do.
     """
     by_hand = _descriptions(described)
-    wanted = canonical_size(name)
+    canonical = canonical_size(name)
     for key, description in by_hand.items():
         # A size that is not in the table has no spelling but the description's.
-        if key.lower() == wanted.lower():
+        if key.lower() == canonical.lower():
             return _described(key, description)
-    if wanted in SIZES:
-        return SIZES[wanted]
+    if canonical in SIZES:
+        return SIZES[canonical]
     known = sorted(set(SIZES) | set(by_hand))
     raise UnknownVmSize(
         f"VM size {name!r} is not known; the nearest known sizes are {', '.join(nearest_sizes(name, known) or known)}. "
@@ -98,7 +98,7 @@ def facts_of(size: VmSize) -> dict[str, Any]:
 
     Every field is there; what is unknown is None. So a template can tell an unknown fact from a misspelt one.
     """
-    return {field.name: _plain(getattr(size, field.name)) for field in fields(size)}
+    return {field.name: _as_data(getattr(size, field.name)) for field in fields(size)}
 
 
 def known_scalars(size: VmSize) -> dict[str, str | int]:
@@ -107,11 +107,11 @@ def known_scalars(size: VmSize) -> dict[str, str | int]:
     return {key: value for key, value in facts.items() if isinstance(value, (str, int))}
 
 
-def _plain(value: Any) -> Any:
+def _as_data(value: Any) -> Any:
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: _as_data(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _as_data(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
+        return [_as_data(item) for item in value]
     return value

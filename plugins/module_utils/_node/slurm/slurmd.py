@@ -105,7 +105,7 @@ def plan(facts: Facts, may_come: bool = False, pending: bool = False) -> Plan:
     :param may_come, pending: see ``daemon.plan``.
     :raises CommandFailed: there is no such unit.
     """
-    base = daemon.plan(facts.service, daemon.Wanted(running=True, enabled=True), may_come, pending)
+    base = daemon.plan(facts.service, daemon.DesiredState(running=True, enabled=True), may_come, pending)
     if facts.process is None or facts.service.at_rest or facts.expected is None:
         return Plan(base.verbs, base.reasons)
     if facts.held is None:

@@ -57,7 +57,7 @@ class Place:
 
 
 _FORM = instance_of(
-    Place, {"cluster": string, "state": string, "database": string, "path": string, "keep": number(whole=True)}
+    Place, {"cluster": string, "state": string, "database": string, "path": string, "keep": number(integral=True)}
 )
 
 

@@ -76,9 +76,9 @@ class Slurmctld:
 
     def _line(self, name: str) -> str:
         reason = self.nodes[name][1]
-        told = f" Reason={reason} [root@2026-11-21T11:05:53]" if reason else ""
+        shown_reason = f" Reason={reason} [root@2026-11-21T11:05:53]" if reason else ""
         address = self.addresses.get(name, "127.0.0.1")
-        return f"NodeName={name} NodeAddr={address} CPUTot=1 State={self._state(name)} ThreadsPerCore=1{told}\n"
+        return f"NodeName={name} NodeAddr={address} CPUTot=1 State={self._state(name)} ThreadsPerCore=1{shown_reason}\n"
 
 
 def play(monkeypatch: pytest.MonkeyPatch) -> Slurmctld:

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.access import pam
 from ansible_collections.hpcai.azure.plugins.modules import cluster_users, compute_access
 
-from ..module_utils._node.setup.access.test_access import COMMON_SESSION, DEBIAN, LIBRARIES, said_nothing
+from ..module_utils._node.setup.access.test_access import COMMON_SESSION, DEBIAN, LIBRARIES, no_output
 from ..module_utils._node.setup.users.machine import Machine
 
 RunModule = Callable[..., dict[str, Any]]
@@ -33,7 +33,7 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(cluster_users, "Root", lambda _path: played.root)
     monkeypatch.setattr(cluster_users, "run", played.run)
     monkeypatch.setattr(compute_access, "Root", lambda _path: played.root)
-    monkeypatch.setattr(compute_access, "run", said_nothing)
+    monkeypatch.setattr(compute_access, "run", no_output)
     monkeypatch.setenv("SUDO_USER", "azureuser")
     return played
 

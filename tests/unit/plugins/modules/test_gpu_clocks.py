@@ -115,11 +115,11 @@ def test_the_sample_of_the_documentation_is_what_it_returns(driver: Driver, run_
 def test_check_mode_changes_nothing_and_tells_the_same(
     driver: Driver, run_module: RunModule, tmp_path: pathlib.Path
 ) -> None:
-    told = run_module(gpu_clocks.main, check_mode=True, persistent=True)
-    assert (told["changed"], driver.changes) == (True, [])
+    foreseen = run_module(gpu_clocks.main, check_mode=True, persistent=True)
+    assert (foreseen["changed"], driver.changes) == (True, [])
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "etc").exists()
-    assert run_module(gpu_clocks.main, persistent=True)["diff"] == told["diff"]
+    assert run_module(gpu_clocks.main, persistent=True)["diff"] == foreseen["diff"]
 
 
 def test_one_failure_fails_the_module_with_all_results(driver: Driver, run_module: RunModule) -> None:

@@ -27,7 +27,7 @@ def root(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "root"
 
 
-WANTED: dict[str, Any] = {
+OPTIONS: dict[str, Any] = {
     "limits": {"memlock": "unlimited", "stack": None},
     "sysctl": {"vm.zone_reclaim_mode": 1, "net.ipv4.neigh.default.gc_thresh1": 4096},
     "updates": "off",
@@ -43,9 +43,9 @@ def files(root: pathlib.Path) -> set[str]:
 
 def test_check_mode_tells_the_same_and_does_nothing(root: pathlib.Path, run_module: RunModule) -> None:
     before = files(root)
-    would = run_module(image_settings.main, check_mode=True, root=str(root), **WANTED)
+    would = run_module(image_settings.main, check_mode=True, root=str(root), **OPTIONS)
     assert files(root) == before
-    did = run_module(image_settings.main, root=str(root), **WANTED)
+    did = run_module(image_settings.main, root=str(root), **OPTIONS)
     for key in ("changed", "written", "left_alone", "remarks", "diff"):
         assert would[key] == did[key], key
     assert did["changed"]
@@ -57,13 +57,13 @@ def test_check_mode_tells_the_same_and_does_nothing(root: pathlib.Path, run_modu
         "etc/chrony/conf.d/hpcai-azure.conf",
     }
     assert did["left_alone"] == ["vm.zone_reclaim_mode is 1 (sysctl)"]
-    again = run_module(image_settings.main, root=str(root), **WANTED)
+    again = run_module(image_settings.main, root=str(root), **OPTIONS)
     assert (again["changed"], again["written"], again["diff"]) == (False, [], [])
 
 
 def test_without_options_everything_is_taken_back(root: pathlib.Path, run_module: RunModule) -> None:
     before = files(root)
-    run_module(image_settings.main, root=str(root), **WANTED)
+    run_module(image_settings.main, root=str(root), **OPTIONS)
     assert run_module(image_settings.main, root=str(root))["changed"]
     assert files(root) == before
 

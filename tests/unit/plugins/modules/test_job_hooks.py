@@ -31,7 +31,7 @@ def test_installs_once_as_check_mode_foresaw(root: pathlib.Path, run_module: Run
     assert not (root / "etc").exists()
     done = run_module(job_hooks.main, name="site", prolog=GPU)
     assert (done["changed"], done["actions"], done["diff"]) == (True, foreseen["actions"], foreseen["diff"])
-    assert any("echo gpu" in part["after"] for part in done["diff"])
+    assert any("echo gpu" in change["after"] for change in done["diff"])
     again = run_module(job_hooks.main, name="site", prolog=GPU)
     assert (again["changed"], again["actions"], again["diff"]) == (False, [], [])
 

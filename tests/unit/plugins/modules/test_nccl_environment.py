@@ -70,15 +70,15 @@ def node(tmp_path: Path, run_module: RunModule, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_modules_defaults_are_those_of_a_boot_without_settings(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[EnvironmentOptions] = []
+    received: list[EnvironmentOptions] = []
 
     def configure(_root: Root, _run: Any, options: EnvironmentOptions, check_mode: bool) -> dict[str, Any]:
-        seen.append(options)
+        received.append(options)
         return {"changed": check_mode, "warnings": []}
 
     monkeypatch.setattr(nccl_environment.ensure, "ensure", configure)
     node.run(vm_size=None)
-    assert seen[0].remembered() == EnvironmentOptions().remembered()
+    assert received[0].remembered() == EnvironmentOptions().remembered()
 
 
 def test_writes_drop_in_and_blocks(node: Node) -> None:

@@ -109,11 +109,11 @@ def test_keeps_a_copy_of_a_right_file_that_somebody_tuned(node: Node) -> None:
 
 def test_replaces_what_it_wrote_for_another_size_or_in_another_release(node: Node) -> None:
     node.run()
-    own = node.topology.read_text()
-    for older in (own.replace('link_width="16"', 'link_width="4"'), own.split("\n")[0] + "\n<system version='1'/>"):
+    text = node.topology.read_text()
+    for older in (text.replace('link_width="16"', 'link_width="4"'), text.split("\n")[0] + "\n<system version='1'/>"):
         node.topology.write_text(older)
         assert node.run()["files"] == [str(node.topology)]
-        assert node.topology.read_text() == own
+        assert node.topology.read_text() == text
     assert not list(node.topology.parent.glob("*.saved"))
 
 

@@ -38,9 +38,9 @@ def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What it warns of."""
-    said: list[str] = []
-    monkeypatch.setattr(node_directories.AnsibleModule, "warn", lambda _module, warning: said.append(warning))
-    return said
+    warnings: list[str] = []
+    monkeypatch.setattr(node_directories.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
+    return warnings
 
 
 def test_keeps_and_makes_once_as_check_mode_foresaw(machine: Machine, run_module: RunModule, warned: list[str]) -> None:

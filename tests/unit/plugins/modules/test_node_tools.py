@@ -29,7 +29,7 @@ def root(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def commands_run(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands that went out."""
     commands: list[list[str]] = []
 
@@ -123,17 +123,17 @@ def test_a_full_disk_is_an_error_of_one_line(
 
 
 def test_systemd_of_this_machine_is_not_told_of_another_root(
-    root: pathlib.Path, run_module: RunModule, told: list[list[str]]
+    root: pathlib.Path, run_module: RunModule, commands_run: list[list[str]]
 ) -> None:
     run_module(node_tools.main, root=str(root))
-    assert told == []
+    assert commands_run == []
 
 
 @pytest.mark.parametrize(("booted", "commands"), [(True, [["systemctl", "daemon-reload"]]), (False, [])])
 def test_running_systemd_is_told_of_its_units(
     root: pathlib.Path,
     run_module: RunModule,
-    told: list[list[str]],
+    commands_run: list[list[str]],
     monkeypatch: pytest.MonkeyPatch,
     booted: bool,
     commands: list[list[str]],
@@ -151,11 +151,11 @@ def test_running_systemd_is_told_of_its_units(
 
     monkeypatch.setattr(node_tools, "existing_root", ThisMachine)
     run_module(node_tools.main, check_mode=True)
-    assert told == []
+    assert commands_run == []
     run_module(node_tools.main)
-    assert told == commands
+    assert commands_run == commands
     run_module(node_tools.main)
-    assert told == commands
+    assert commands_run == commands
 
 
 def test_installed_tool_is_for_all_users(root: pathlib.Path, run_module: RunModule) -> None:

@@ -112,16 +112,16 @@ def test_removes_the_settings(node: Node, run_module: RunModule, goal: dict[str,
 def test_warns_where_nothing_mounts_it_at_boot(
     node: Node, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(nvme_raid.AnsibleModule, "warn", lambda _module, warning: said.append(warning))
+    warnings: list[str] = []
+    monkeypatch.setattr(nvme_raid.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
     run_module(nvme_raid.main, **ME)
-    assert said == []
+    assert warnings == []
     (node.folder / "usr/lib/systemd/system/hpcai-scratch.service").unlink()
     assert run_module(nvme_raid.main, **ME)["changed"] is False
-    assert len(said) == 1
-    assert "hpcai-scratch.service is not installed" in said[0]
+    assert len(warnings) == 1
+    assert "hpcai-scratch.service is not installed" in warnings[0]
     run_module(nvme_raid.main, persistent=False, **ME)
-    assert len(said) == 1
+    assert len(warnings) == 1
 
 
 def test_a_refusal_fails_in_one_line_and_keeps_the_settings(node: Node, run_module: RunModule) -> None:

@@ -47,8 +47,8 @@ def test_mounts_once_as_check_mode_foresaw(systemd: Systemd, run_module: RunModu
 def test_a_server_that_is_away_fails_the_run_and_leaves_the_units(
     systemd: Systemd, run_module: RunModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(shared_mounts.AnsibleModule, "warn", lambda _module, warning: said.append(warning))
+    warnings: list[str] = []
+    monkeypatch.setattr(shared_mounts.AnsibleModule, "warn", lambda _module, warning: warnings.append(warning))
     systemd.refuses.add("systemctl start shared.mount")
     failed = run_module(shared_mounts.main, mounts=[SHARED])
     assert failed["failed"] is True
@@ -56,7 +56,7 @@ def test_a_server_that_is_away_fails_the_run_and_leaves_the_units(
     assert systemd.machine.text("etc/systemd/system/shared.automount")
     warned = run_module(shared_mounts.main, mounts=[SHARED], when_unreachable="warn")
     assert warned["changed"] is False
-    assert said == [failed["msg"]]
+    assert warnings == [failed["msg"]]
 
 
 def test_exports_once_and_tells_a_server_that_runs(

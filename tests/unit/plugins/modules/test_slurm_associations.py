@@ -23,7 +23,7 @@ class Slurmdbd:
     """Knows a cluster and a QOS or two; remembers what it was told."""
 
     qos: list[str] = dataclasses.field(default_factory=lambda: ["normal"])
-    told: list[str] = dataclasses.field(default_factory=list)
+    changes: list[str] = dataclasses.field(default_factory=list)
     down: bool = False
     deaf: bool = False
 
@@ -38,7 +38,7 @@ class Slurmdbd:
         elif "show qos" in words:
             answer = "".join(f"{name}{'|' * 27}\n" for name in self.qos)
         elif "--immediate" in command:
-            self.told.append(words)
+            self.changes.append(words)
             if not self.deaf:
                 self.qos.append(command[-1])
         return Result(tuple(command), 0, answer, "access denied to qos\n" if self.deaf else "")
@@ -55,7 +55,7 @@ def slurmdbd(monkeypatch: pytest.MonkeyPatch) -> Slurmdbd:
 def test_changes_once_as_check_mode_foresaw(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
     asked: dict[str, Any] = {"cluster": "hpcai", "qos": {"urgent": {}}}
     foreseen = run_module(slurm_associations.main, check_mode=True, **asked)
-    assert (foreseen["changed"], slurmdbd.told) == (True, [])
+    assert (foreseen["changed"], slurmdbd.changes) == (True, [])
     done = run_module(slurm_associations.main, **asked)
     assert (done["changed"], done["commands"]) == (True, foreseen["commands"]) == (True, ["add qos urgent"])
     assert done["diff"] == {"before": "", "after": "QOS urgent\n"}
@@ -85,4 +85,4 @@ def test_a_slurmdbd_that_is_not_there_yet_fails_only_the_real_run(
 def test_bad_settings_change_nothing(slurmdbd: Slurmdbd, run_module: RunModule) -> None:
     failed = run_module(slurm_associations.main, cluster="hpcai", qos={"urgent": {"MaxGpus": 1}})
     assert "MaxGpus is no setting here" in failed["msg"]
-    assert slurmdbd.told == []
+    assert slurmdbd.changes == []

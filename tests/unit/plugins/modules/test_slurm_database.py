@@ -26,7 +26,7 @@ class MariaDB:
 
     running: bool = False
     dead: bool = False
-    told: list[str] = dataclasses.field(default_factory=list)
+    changes: list[str] = dataclasses.field(default_factory=list)
 
     def run(self, command: Sequence[str]) -> Result:
         """Stand in for the runner."""
@@ -39,16 +39,16 @@ class MariaDB:
             if self.running:
                 answer += "ExecMainStartTimestamp=Fri 2100-01-01 00:00:00.000000 UTC\n"
         elif command[0] == "systemctl":
-            self.told.append(command[1])
+            self.changes.append(command[1])
             self.running = not self.dead
         elif not self.running:
             return Result(tuple(command), 1, "", "ERROR 2002 (HY000): Can't connect\n")
         elif words.endswith("@@datadir"):
             answer = "/var/lib/mysql/\n"
         elif "information_schema" in words:
-            answer = "1\n0\nunix_socket\n1\n" if "GRANT" in " ".join(self.told) else "0\n0\n\n0\n"
+            answer = "1\n0\nunix_socket\n1\n" if "GRANT" in " ".join(self.changes) else "0\n0\n\n0\n"
         else:
-            self.told.append(words.split("--execute=")[1])
+            self.changes.append(words.split("--execute=")[1])
         return Result(tuple(command), 0, answer, "")
 
 
@@ -64,7 +64,7 @@ def server(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> MariaDB:
 
 def test_runs_and_fills_the_server_once_as_check_mode_foresaw(server: MariaDB, run_module: RunModule) -> None:
     foreseen = run_module(slurm_database.main, check_mode=True)
-    assert server.told == []
+    assert server.changes == []
     done = run_module(slurm_database.main)
     assert (done["changed"], done["actions"]) == (True, foreseen["actions"])
     assert done["actions"] == [
@@ -87,4 +87,4 @@ def test_a_server_that_does_not_come_is_told_with_where_to_look(server: MariaDB,
 
 def test_a_bad_name_touches_nothing(server: MariaDB, run_module: RunModule) -> None:
     assert "name must be letters" in run_module(slurm_database.main, name="a`b")["msg"]
-    assert server.told == []
+    assert server.changes == []

@@ -25,7 +25,7 @@ def slurmctld(monkeypatch: pytest.MonkeyPatch) -> Slurmctld:
     return play(monkeypatch)
 
 
-def saw(**counts: int) -> dict[str, Any]:
+def reading(**counts: int) -> dict[str, Any]:
     """What the module slurmd found on a node."""
     return {"hardware": {"CPUs": 2, "RealMemory": 2000, **counts}, "missing_files": [], "waits": []}
 
@@ -40,8 +40,12 @@ def conf(tmp_path: pathlib.Path) -> str:
 
 def test_a_node_that_lacks_memory_is_named_and_kept_out(slurmctld: Slurmctld, run_module: RunModule, conf: str) -> None:
     reason = "hpcai: hardware: RealMemory is 1900, configured 1945"
-    seen = {"compute-0": saw(RealMemory=1900), "compute-3": saw(RealMemory=1900), "compute-18": saw(CPUs=64)}
-    arguments = {"put_to_work": ["compute-0", "compute-3", "compute-18"], "seen": seen, "conf": conf}
+    readings = {
+        "compute-0": reading(RealMemory=1900),
+        "compute-3": reading(RealMemory=1900),
+        "compute-18": reading(CPUs=64),
+    }
+    arguments = {"put_to_work": ["compute-0", "compute-3", "compute-18"], "seen": readings, "conf": conf}
     assert run_module(slurm_nodes.main, check_mode=True, **arguments)["unfit"] == {
         "compute-0": reason,
         "compute-3": reason,
@@ -61,9 +65,9 @@ def test_a_node_that_is_right_again_comes_back(slurmctld: Slurmctld, run_module:
     arguments: dict[str, Any] = {"put_to_work": ["compute-0"], "conf": conf}
     # Nobody looked, or could: the reason stays.
     unseen: list[dict[str, Any]] = [{}, {"compute-0": {}}, {"compute-0": {"hardware": {}}}]
-    for seen in unseen:
-        assert run_module(slurm_nodes.main, seen=seen, **arguments)["resumed"] == []
-    answer = run_module(slurm_nodes.main, seen={"compute-0": saw()}, **arguments)
+    for readings in unseen:
+        assert run_module(slurm_nodes.main, seen=readings, **arguments)["resumed"] == []
+    answer = run_module(slurm_nodes.main, seen={"compute-0": reading()}, **arguments)
     assert (answer["resumed"], answer["unfit"]) == (["compute-0"], {})
 
 
@@ -74,7 +78,7 @@ def test_figures_come_from_slurm_conf_and_not_from_a_reason(
         "IDLE+DRAIN",
         "hpcai: hardware: RealMemory=9 is 9 RealMemory is 9, configured 99999",
     )
-    answer = run_module(slurm_nodes.main, put_to_work=["compute-0"], seen={"compute-0": saw()}, conf=conf)
+    answer = run_module(slurm_nodes.main, put_to_work=["compute-0"], seen={"compute-0": reading()}, conf=conf)
     assert answer["resumed"] == ["compute-0"]
 
 
@@ -82,9 +86,9 @@ def test_slurmctlds_own_verdict_gets_our_figures_and_a_persons_reason_stays(
     slurmctld: Slurmctld, run_module: RunModule, conf: str
 ) -> None:
     slurmctld.nodes["compute-0"] = ("IDLE+DRAIN", "Low RealMemory (reported:1900 < 100.00% of configured:1945)")
-    less = saw(RealMemory=1900)
-    seen = {"compute-0": less, "compute-17": less}
-    answer = run_module(slurm_nodes.main, put_to_work=["compute-0", "compute-17"], seen=seen, conf=conf)
+    less = reading(RealMemory=1900)
+    readings = {"compute-0": less, "compute-17": less}
+    answer = run_module(slurm_nodes.main, put_to_work=["compute-0", "compute-17"], seen=readings, conf=conf)
     assert sorted(answer["unfit"]) == ["compute-0", "compute-17"]
     assert answer["left_out"] == {"compute-17": "bad fan, ticket 4711"}
     assert [words[0] for words in slurmctld.updates] == ["NodeName=compute-0"]

@@ -87,9 +87,9 @@ def test_check_mode_foresees_files_that_an_earlier_task_would_have_written(
     answer = run_module(slurmctld.main, check_mode=True, **options)
     assert (answer["changed"], answer["commands"], applied) == (True, ["restart"], [])
     assert any(reason.startswith("slurm.conf ClusterName") for reason in answer["reasons"]), answer["reasons"]
-    told = answer["for_slurmd"]
-    assert list(told["files"]) == ["slurm.conf"]
-    assert "slurm.conf TaskPlugin" in told["part"]["entries"]
+    for_slurmd = answer["for_slurmd"]
+    assert list(for_slurmd["files"]) == ["slurm.conf"]
+    assert "slurm.conf TaskPlugin" in for_slurmd["part"]["entries"]
     assert (tmp_path / "slurm.conf").read_text(encoding="utf-8") == "ClusterName=c\n"
     assert run_module(slurmctld.main, **options)["commands"] == [], "a real run looks at what is there"
 

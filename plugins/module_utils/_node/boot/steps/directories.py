@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from ...health.check import FAIL, PASS, SKIP, WARN
-from ...machine.vm_size import VmSizeNotTold
+from ...machine.vm_size import VmSizeUndetermined
 from ...setup.directories.ensure import Outcome as Done
 from ...setup.directories.ensure import ensure
 from ...setup.directories.options import SETTINGS, DirectoryOptions, read_options
@@ -26,7 +26,7 @@ def _perform(context: Context) -> Outcome:
         return Outcome(SKIP, f"no {SETTINGS}, so no directories are asked for")
     try:
         done = _ensure(options, context)
-    except (UnknownVmSize, VmSizeNotTold):
+    except (UnknownVmSize, VmSizeUndetermined):
         if expected_size(context.root) is None:
             return Outcome(SKIP, f"no compute node, and {options.mountpoint} is not mounted")
         raise

@@ -24,7 +24,14 @@ from ...machine.cluster_settings import (
 )
 from ...machine.config import read_config
 from ...machine.root import Root
-from ...machine.vm_size import NODE_SETTINGS, VmSizeNotTold, is_same_machine, remember, remembered_instance, size_facts
+from ...machine.vm_size import (
+    NODE_SETTINGS,
+    VmSizeUndetermined,
+    is_same_machine,
+    remember,
+    remembered_instance,
+    size_facts,
+)
 from ...sku import UnknownVmSize, canonical_size
 from ...slurm.slurmd_env import ENV_FILE, is_ours, own_node_name, slurmd_env
 from ..step import Context, Outcome, Step, StepFailed
@@ -176,7 +183,7 @@ def _judged(root: Root, settings: ClusterSettings | None, compute: Mapping[str, 
 
     try:
         size, source = size_facts(root, ask=ask)
-    except (UnknownVmSize, VmSizeNotTold) as error:
+    except (UnknownVmSize, VmSizeUndetermined) as error:
         if settings and settings.is_compute:
             verdict = UNKNOWN if isinstance(error, UnknownVmSize) else FAIL
             return Outcome(

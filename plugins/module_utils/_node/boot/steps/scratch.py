@@ -15,7 +15,7 @@ from ...machine.mounts import read_mounts
 from ...machine.root import Root
 from ...machine.run import CommandFailed
 from ...machine.user_folders import opened, remove_empty
-from ...machine.vm_size import VmSizeNotTold
+from ...machine.vm_size import VmSizeUndetermined
 from ...setup.directories.options import read_options as read_directories
 from ...setup.scratch.disk_count import expected_disks, wait_for_disks, with_count
 from ...setup.scratch.disks import Refused
@@ -35,7 +35,7 @@ def _perform(context: Context) -> Outcome:
     options = read_options(root) or parse({})
     try:
         expected = expected_disks(options, root)
-    except (UnknownVmSize, VmSizeNotTold):
+    except (UnknownVmSize, VmSizeUndetermined):
         if expected_size(root) is None:
             return Outcome(SKIP, "no compute node, and what disks its VM size has is not known")
         raise

@@ -11,7 +11,7 @@ from ...machine.proxy_agent import ProxyAgent, read_proxy_agent
 from ...machine.root import Root
 from ...setup.metadata import connect
 from ...setup.metadata.options import SETTINGS, MetadataProblem, read_guard, read_users
-from ...setup.metadata.rules import AGENT_PORT, ATTACH, NFT, RULES, SERVICE, TABLE, CannotTell, difference
+from ...setup.metadata.rules import AGENT_PORT, ATTACH, NFT, RULES, SERVICE, TABLE, RulesUnreadable, difference
 from ..check import BOOT, FAIL, OBSERVE, PERIODIC, UNKNOWN, WARN, Answer, Check, Context, Finding, Reading
 
 _OPEN = "every user of this machine reaches the metadata service, and can take the node's identity"
@@ -33,7 +33,7 @@ def _measure(context: Context) -> Answer:
         return Answer(findings=(Finding(FAIL, words, hint="Run site.yml, which writes it"),))
     try:
         differs = difference(text, context.run)
-    except CannotTell as error:
+    except RulesUnreadable as error:
         return Answer(findings=(Finding(UNKNOWN, str(error), hint=f"'{NFT} list ruleset' as root"),))
     findings = [] if not differs else [Finding(FAIL, f"{differs}: {_OPEN}", hint=f"'systemctl reload {SERVICE}'")]
     if agent is not None and str(AGENT_PORT) not in text:

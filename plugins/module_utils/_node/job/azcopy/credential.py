@@ -21,8 +21,8 @@ from ...forms import GUID
 from ...machine.config import ConfigError
 from ..grants.client import Granted, GrantsError
 from ..grants.protocol import READ
+from .location import parse_location
 from .output import DENIED, BlobError
-from .place import place_of
 
 IDENTITY, WORKLOAD, SAS, NONE = "identity", "workload", "sas", "none"
 KINDS = (IDENTITY, WORKLOAD, SAS, NONE)
@@ -63,7 +63,7 @@ class Credential:
         token = self.token
         if self.granted:
             try:
-                token = self.granted.sas(place_of(url).url, need)
+                token = self.granted.sas(parse_location(url).url, need)
             except GrantsError as error:
                 raise BlobError(f"no access to {url} to {need}: {error}", DENIED) from None
         if self.file:

@@ -47,8 +47,8 @@ FORM = instance_of(
         "credential": choice(*KINDS),
         "client_id": string,
         "account_gbps": number(),
-        "processes": number(1, 64, whole=True),
-        "connections": number(whole=True),
+        "processes": number(1, 64, integral=True),
+        "connections": number(integral=True),
         "work_folder": or_empty(absolute_path),
     },
 )

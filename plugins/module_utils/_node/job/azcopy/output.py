@@ -50,7 +50,7 @@ class Event:
 class Blob:
     """A blob.
 
-    :ivar name: relative to the place that was listed.
+    :ivar name: relative to the location that was listed.
     :ivar size: in bytes, as it is stored.
     :ivar md5: of what is stored, in hexadecimal; empty where whoever wrote it stored none.
     :ivar encoding: its Content-Encoding, such as ``gzip``; mostly empty.
@@ -155,7 +155,7 @@ class BlobError(CommandFailed):
 class Failure:
     """A blob that was not carried.
 
-    :ivar name: relative to the place.
+    :ivar name: relative to the location.
     :ivar why: one of this file's words.
     :ivar words: a sentence without its end.
     """
@@ -211,8 +211,8 @@ class Outcome:
 
 def sentence_of(why: str, detail: str = "") -> str:
     """Return the sentence about a cause, without its end."""
-    said = _SENTENCES.get(why, "")
-    return f"{said} ({detail})" if said and detail else said or detail or "azcopy failed and said nothing"
+    sentence = _SENTENCES.get(why, "")
+    return f"{sentence} ({detail})" if sentence and detail else sentence or detail or "azcopy failed and said nothing"
 
 
 def why_of(text: str) -> str:

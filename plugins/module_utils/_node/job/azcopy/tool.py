@@ -19,6 +19,7 @@ from typing import Any
 
 from ...machine.run import STALL, follow
 from .credential import Credential
+from .location import BlobLocation, redacted
 from .options import Limits
 from .output import (
     END,
@@ -39,7 +40,6 @@ from .output import (
     sentence_of,
     why_of,
 )
-from .place import Place, redacted
 
 PROGRAM = "azcopy"
 _RESOLVE_S = 15.0
@@ -84,7 +84,7 @@ class Azcopy:
 
 
 @dataclass
-class Said:
+class AzcopyRun:
     """What a run said.
 
     :ivar events: lines to people and errors, redacted.
@@ -108,60 +108,60 @@ class Said:
 def call(
     tool: Azcopy,
     words: Sequence[str],
-    place: Place,
+    location: BlobLocation,
     on_progress: OnProgress | None = None,
     on_event: Callable[[Event], None] | None = None,
-) -> Said:
+) -> AzcopyRun:
     """Run azcopy with these words, and return what it said, causes found out.
 
     :raises BlobError: the account's name cannot be resolved, or azcopy cannot be started.
     """
-    _resolve(place)
-    said = Said()
+    _resolve(location)
+    result = AzcopyRun()
 
-    def hear(event: Event) -> None:
+    def handle(event: Event) -> None:
         if event.kind in (PROGRESS, END) and event.content:
-            said.failed.update({str(one.get("Src")): one for one in event.failed})
-            said.end = event
-            said.busy = max(said.busy, event.number("ServerBusyPercentage"))
-            said.network_errors = event.number("NetworkErrorPercentage")
+            result.failed.update({str(one.get("Src")): one for one in event.failed})
+            result.end = event
+            result.busy = max(result.busy, event.number("ServerBusyPercentage"))
+            result.network_errors = event.number("NetworkErrorPercentage")
             if on_progress:
                 on_progress(_progress(event))
         elif event.kind == INIT:
-            said.log = str(event.content.get("LogFileLocation") or "")
+            result.log = str(event.content.get("LogFileLocation") or "")
         elif event.kind in (INFO, ERROR):
-            said.events.append(redacted(event.text))
+            result.events.append(redacted(event.text))
         if on_event:
             on_event(event)
 
     limits = tool.limits
     began = time.monotonic()
     try:
-        said.rc = run_azcopy(
+        result.rc = run_azcopy(
             [tool.program, *words, "--output-type", "json", "--log-level", "ERROR"],
             _variables(tool),
-            hear,
+            handle,
             limits.total_s,
             limits.stall_s,
         )
     except Ended as ended:
-        said.rc = -1
-        said.why = STALLED if ended.stalled else OVERDUE
-        tail = _tail(said.log)
-        if said.busy or _RETRIED.search(tail) or any(why_of(text) == THROTTLED for text in (tail, *said.events)):
-            said.why = THROTTLED
-        elif ended.stalled and said.network_errors:
-            said.why = UNREACHABLE
+        result.rc = -1
+        result.why = STALLED if ended.stalled else OVERDUE
+        tail = _tail(result.log)
+        if result.busy or _RETRIED.search(tail) or any(why_of(text) == THROTTLED for text in (tail, *result.events)):
+            result.why = THROTTLED
+        elif ended.stalled and result.network_errors:
+            result.why = UNREACHABLE
         limit = f"nothing moved for {limits.stall_s:g} s" if ended.stalled else f"not done within {limits.total_s:g} s"
-        said.words = sentence_of(said.why, limit)
+        result.words = sentence_of(result.why, limit)
     except OSError as error:
         raise BlobError(f"{sentence_of(NO_AZCOPY)} ({tool.program}: {error.strerror}).", NO_AZCOPY) from None
-    said.seconds = time.monotonic() - began
-    if said.rc > 0 and not said.failed:
-        text = next((one for one in reversed(said.events) if why_of(one) != OTHER), "\n".join(said.events[-2:]))
-        said.why = why_of(text)
-        said.words = sentence_of(said.why, "" if said.why != OTHER else _short(text))
-    return said
+    result.seconds = time.monotonic() - began
+    if result.rc > 0 and not result.failed:
+        text = next((one for one in reversed(result.events) if why_of(one) != OTHER), "\n".join(result.events[-2:]))
+        result.why = why_of(text)
+        result.words = sentence_of(result.why, "" if result.why != OTHER else _short(text))
+    return result
 
 
 def write_list(tool: Azcopy, names: Sequence[str]) -> str:
@@ -175,10 +175,10 @@ def write_list(tool: Azcopy, names: Sequence[str]) -> str:
     return path
 
 
-def log_lines(said: Said) -> dict[str, str]:
+def log_lines(result: AzcopyRun) -> dict[str, str]:
     """Return what azcopy's log says of the transfers that failed, by the URL or path they came from."""
     found = {}
-    with contextlib.suppress(OSError), open(said.log, encoding="utf-8", errors="replace") as file:
+    with contextlib.suppress(OSError), open(result.log, encoding="utf-8", errors="replace") as file:
         for line in file:
             for mark in ("DOWNLOADFAILED: ", "UPLOADFAILED: ", "COPYFAILED: ", "DELETEFAILED: "):
                 if mark in line:
@@ -213,26 +213,26 @@ def _progress(event: Event) -> Progress:
     )
 
 
-def _resolve(place: Place) -> None:
+def _resolve(location: BlobLocation) -> None:
     """Look up the account's name: azcopy tries again for minutes before it says that there is none."""
     if any(os.environ.get(name) for name in _PROXIES):
         # Then the proxy looks it up.
         return
-    said: list[str] = []
+    answers: list[str] = []
 
     def ask() -> None:
         try:
-            socket.getaddrinfo(place.host, place.port or 443, type=socket.SOCK_STREAM)
-            said.append("")
+            socket.getaddrinfo(location.host, location.port or 443, type=socket.SOCK_STREAM)
+            answers.append("")
         except OSError as error:
-            said.append(error.strerror or str(error))
+            answers.append(error.strerror or str(error))
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(_RESOLVE_S)
-    problem = said[0] if said else f"no answer within {_RESOLVE_S:g} s"
+    problem = answers[0] if answers else f"no answer within {_RESOLVE_S:g} s"
     if problem:
-        raise BlobError(f"{place.host}: {sentence_of(UNRESOLVED, problem)}.", UNRESOLVED)
+        raise BlobError(f"{location.host}: {sentence_of(UNRESOLVED, problem)}.", UNRESOLVED)
 
 
 def _tail(path: str) -> str:
@@ -301,9 +301,9 @@ class _Lines:
         self._begun = b""
         self._mark = ""
 
-    def take(self, part: bytes) -> bool:
+    def take(self, chunk: bytes) -> bool:
         """Tell the lines that are complete now, and return whether one says that something has moved."""
-        *lines, self._begun = (self._begun + part).split(b"\n")
+        *lines, self._begun = (self._begun + chunk).split(b"\n")
         before = self._mark
         for line in lines:
             text = line.decode("utf-8", "replace").strip()

@@ -27,7 +27,7 @@ from ...machine.user_folders import (
     FolderProblem,
     adapt,
     owners_of_root,
-    read_own,
+    read_root_file,
     remove_as_owner,
     take,
     walk,
@@ -91,19 +91,19 @@ Bounded = Callable[[Sequence[str], float], Result]
 def prepare(folder: str, root: Root) -> list[str]:
     """Make the folder with root's marker; return warnings. Without its parent, as without a scratch, there is none."""
     parent, name = os.path.split(folder.rstrip("/"))
-    told: list[str] = []
+    warnings: list[str] = []
     if not name or not os.path.isdir(root.at(parent)):
-        return told
+        return warnings
     try:
         with walk(root, parent) as base:
-            handle, _made = take(base, name, owners_of_root(), told.append)
+            handle, _made = take(base, name, owners_of_root(), warnings.append)
             try:
-                told += _mark(Base(handle, folder))
+                warnings += _mark(Base(handle, folder))
             finally:
                 os.close(handle)
     except (FolderProblem, OSError) as error:
-        told.append(f"{folder} cannot be made: {error}")
-    return told
+        warnings.append(f"{folder} cannot be made: {error}")
+    return warnings
 
 
 def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float) -> tuple[list[str], list[str]]:
@@ -117,16 +117,16 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
     deadline = time.monotonic() + LIMIT_S
     try:
         with walk(root, folder) as base:
-            if read_own(base, MARKER) is None:
+            if read_root_file(base, MARKER) is None:
                 return [], [
                     f"{folder} has no marker of root's, so nothing is removed there: run 'hpcnode stage prepare'"
                 ]
             for name in sorted(os.listdir(base.handle)):
                 owner = _owner_of_leftover(base, name, job, uid, now)
-                left_s = deadline - time.monotonic()
-                if owner is None or left_s <= 0:
+                remaining_s = deadline - time.monotonic()
+                if owner is None or remaining_s <= 0:
                     continue
-                problem = remove_as_owner(root.at(f"{folder}/{name}"), owner, _within(left_s, run))
+                problem = remove_as_owner(root.at(f"{folder}/{name}"), owner, _within(remaining_s, run))
                 (problems if problem else removed).append(problem or f"{folder}/{name}")
     except FileNotFoundError:
         return [], []
@@ -136,7 +136,7 @@ def sweep(folder: str, job: str, uid: int, root: Root, run: Bounded, now: float)
 
 
 def _mark(made: Base) -> list[str]:
-    if read_own(made, MARKER) is None:
+    if read_root_file(made, MARKER) is None:
         if os.listdir(made.handle):
             return [
                 f"{made.path} holds other things, so nothing is removed there: give azcopy a folder of its own with "

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...machine.run import Result
-from .job import Bounded, said
+from .job import Bounded, last_line
 from .options import ALLOWED, OFF, BeeondSettings
 
 SECRET = "auth"
@@ -24,7 +24,7 @@ SECRET = "auth"
 
 
 @dataclass(frozen=True)
-class NodePart:
+class NodeRole:
     """What this node has to run.
 
     :ivar daemons: names, in the order in which they are started.
@@ -104,49 +104,49 @@ class BeeGfs7:
         """
         return dict(_PORTS["storage"])["tcp"] + settings.port_shift
 
-    def folders(self, part: NodePart) -> tuple[str, ...]:
+    def folders(self, role: NodeRole) -> tuple[str, ...]:
         """Return the folders of the daemons' data, which are made before they start.
 
         One of each daemon that stores something.
         """
-        return tuple(f"{part.data}/{daemon}" for daemon in part.daemons if daemon != "helperd")
+        return tuple(f"{role.data}/{daemon}" for daemon in role.daemons if daemon != "helperd")
 
-    def files(self, part: NodePart, settings: BeeondSettings) -> dict[str, str]:
+    def files(self, role: NodeRole, settings: BeeondSettings) -> dict[str, str]:
         """Return the configuration files by name. The secret lies beside them.
 
         One of each daemon, and the client's, which the mount and beegfs-ctl read.
         """
-        both = {"connAuthFile": f"{part.folder}/{SECRET}", "connPortShift": str(settings.port_shift)}
+        both = {"connAuthFile": f"{role.folder}/{SECRET}", "connPortShift": str(settings.port_shift)}
         if settings.interfaces:
-            both["connInterfacesFile"] = f"{part.folder}/interfaces"
-        managed = {"sysMgmtdHost": part.management}
-        rdma = {"connUseRDMA": "false" if part.rdma == OFF else "true"}
-        own: dict[str, dict[str, str]] = {
-            "mgmtd": {"storeMgmtdDirectory": f"{part.data}/mgmtd", "storeAllowFirstRunInit": "true"},
-            "meta": {**managed, **rdma, "storeMetaDirectory": f"{part.data}/meta", "storeAllowFirstRunInit": "true"},
+            both["connInterfacesFile"] = f"{role.folder}/interfaces"
+        managed = {"sysMgmtdHost": role.management}
+        rdma = {"connUseRDMA": "false" if role.rdma == OFF else "true"}
+        daemon_settings: dict[str, dict[str, str]] = {
+            "mgmtd": {"storeMgmtdDirectory": f"{role.data}/mgmtd", "storeAllowFirstRunInit": "true"},
+            "meta": {**managed, **rdma, "storeMetaDirectory": f"{role.data}/meta", "storeAllowFirstRunInit": "true"},
             "storage": {
                 **managed,
                 **rdma,
-                "storeStorageDirectory": f"{part.data}/storage",
+                "storeStorageDirectory": f"{role.data}/storage",
                 "storeAllowFirstRunInit": "true",
             },
             "helperd": {},
         }
         more = settings.servers
         files = {}
-        for daemon in part.daemons:
+        for daemon in role.daemons:
             # The log is in memory, and goes with the job: a small one.
             log = {
-                "logStdFile": f"{part.folder}/{daemon}.log",
+                "logStdFile": f"{role.folder}/{daemon}.log",
                 "logNumLines": "2000",
                 "logNumRotatedFiles": "1",
                 "runDaemonized": "false",
             }
             # The helper daemon speaks to its own client alone, and knows no interfaces.
             shared = both if daemon != "helperd" else {key: both[key] for key in ("connAuthFile", "connPortShift")}
-            files[f"{daemon}.conf"] = _text({**shared, **own[daemon], **log, **more.get(daemon, {})})
+            files[f"{daemon}.conf"] = _text({**shared, **daemon_settings[daemon], **log, **more.get(daemon, {})})
         client = {
-            "connTCPFallbackEnabled": "true" if part.rdma in (ALLOWED, OFF) else "false",
+            "connTCPFallbackEnabled": "true" if role.rdma in (ALLOWED, OFF) else "false",
             # What an unmount still has to tell servers it tries once, and not for ten minutes (connCommRetrySecs).
             "connUnmountRetries": "false",
         }
@@ -240,18 +240,18 @@ class BeeGfs7:
         run(["df", mount_point], _ANSWER_S)
         answer = run([_NET, "-n"], _ANSWER_S)
         if answer.rc != 0:
-            return f"{_NET} does not tell the connections: {said(answer)}"
+            return f"{_NET} does not tell the connections: {last_line(answer)}"
         line = _FALLBACK.search(answer.stdout)
         return line[0].strip() if line else ""
 
 
 def _complaint(answer: Result) -> str:
     """Return what beegfs-ctl complains of: what comes after the first line is advice."""
-    return (answer.stderr.strip().splitlines() or [said(answer)])[0].strip()
+    return (answer.stderr.strip().splitlines() or [last_line(answer)])[0].strip()
 
 
 def _good(table: str) -> int:
-    return sum(reached == "Online" and state == "Good" for reached, state in _TARGET.findall(table))
+    return sum(reachability == "Online" and state == "Good" for reachability, state in _TARGET.findall(table))
 
 
 def _text(keys: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ from ...machine.run import Result
 from ...slurm.hostlist import HostlistError, expand
 
 
-class OwnFailure(RuntimeError):
+class NodeFailure(RuntimeError):
     """This node's part cannot be had; the message is one line: what, where, what to do. The node is drained."""
 
 
@@ -72,11 +72,11 @@ class Job:
 def number_of(environment: Mapping[str, str]) -> str:
     """Return the id of the job that slurmd calls for.
 
-    :raises OwnFailure: there is none.
+    :raises NodeFailure: there is none.
     """
     number = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID") or ""
     if not (number.isascii() and number.isdecimal()) or len(number) > 19:
-        raise OwnFailure(f"SLURM_JOB_ID is {number!r}: this is called by the prolog and the epilog of a job")
+        raise NodeFailure(f"SLURM_JOB_ID is {number!r}: this is called by the prolog and the epilog of a job")
     return number
 
 
@@ -85,21 +85,21 @@ def job_of(environment: Mapping[str, str]) -> Job:
 
     The list of nodes may hold one twice, and its order is Slurm's affair: it is sorted, and each counts once.
 
-    :raises OwnFailure: the environment does not say all that is needed.
+    :raises NodeFailure: the environment does not say all that is needed.
     """
     number = number_of(environment)
     names = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST") or ""
     try:
         nodes = tuple(sorted(set(filter(None, expand(names)))))
     except HostlistError as error:
-        raise OwnFailure(f"job {number}: {error}") from None
+        raise NodeFailure(f"job {number}: {error}") from None
     node = environment.get("SLURMD_NODENAME") or ""
     if node not in nodes:
-        raise OwnFailure(f"job {number}: this node is {node or 'without SLURMD_NODENAME'}, and none of {names!r}")
+        raise NodeFailure(f"job {number}: this node is {node or 'without SLURMD_NODENAME'}, and none of {names!r}")
     restarts = environment.get("SLURM_JOB_RESTART_COUNT") or ""
     leader = environment.get("SLURM_HET_JOB_ID") or number
     if not (leader.isascii() and leader.isdecimal()):
-        raise OwnFailure(f"job {number}: SLURM_HET_JOB_ID is {leader!r}, which is no job's id")
+        raise NodeFailure(f"job {number}: SLURM_HET_JOB_ID is {leader!r}, which is no job's id")
     return Job(
         number=number,
         uid=_id(environment, "SLURM_JOB_UID", number),
@@ -114,7 +114,7 @@ def job_of(environment: Mapping[str, str]) -> Job:
 def _id(environment: Mapping[str, str], name: str, number: str) -> int:
     value = environment.get(name) or ""
     if not value.isdecimal():
-        raise OwnFailure(f"job {number}: {name} is {value!r}, so nobody can be given the file system")
+        raise NodeFailure(f"job {number}: {name} is {value!r}, so nobody can be given the file system")
     return int(value)
 
 
@@ -124,7 +124,7 @@ Bounded = Callable[[Sequence[str], float], Result]
 Each command has its own limit: a file system whose servers are gone answers to nobody."""
 
 
-def said(result: Result) -> str:
+def last_line(result: Result) -> str:
     """Return what a command said last, for the message that names it."""
     lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
     return lines[-1].strip() if lines else f"exit status {result.rc}"

@@ -24,17 +24,17 @@ from ...machine.user_folders import (
     Run,
     adapt,
     owners_of_root,
-    read_own,
+    read_root_file,
     remove,
     take,
     walk,
     write_new,
 )
-from .job import said
+from .job import last_line
 
 RUN = "/run/hpcai/beeond"
 LOCK = "/run/hpcai/beeond.lock"
-LEFT = "/run/hpcai/beeond.left"
+LEFTOVERS = "/run/hpcai/beeond.left"
 """What the last sweep could not take down, a line each; the health check ``leftovers`` reads it."""
 SCHEMA = 1
 MARKER = ".hpcai-beeond"
@@ -193,7 +193,7 @@ def remove_data(held: Holding, root: Root, run: Run) -> str:
         return f"{held.data} cannot be looked at: {error}"
 
 
-def remove_left(data_root: str, root: Root, run: Run) -> str:
+def remove_leftovers(data_root: str, root: Root, run: Run) -> str:
     """Go on with removals that were cut off; return why something stays, in words; nothing otherwise."""
     try:
         with walk(root, data_root) as base:
@@ -209,7 +209,7 @@ def _remove_aside(base: Base, names: list[str], shown: str, run: Run) -> str:
     answer = remove(base, names, run)
     # The sweep goes on with what takes longer.
     is_over = answer is None or answer.rc in (0, _TIMED_OUT)
-    return "" if answer is None or is_over else f"{shown} cannot be removed: {said(answer)}"
+    return "" if answer is None or is_over else f"{shown} cannot be removed: {last_line(answer)}"
 
 
 def remove_run_folder(job: str, root: Root) -> None:
@@ -227,7 +227,7 @@ def remove_run_folder(job: str, root: Root) -> None:
 def _marker(base: Base, job: str) -> dict[str, object] | None:
     try:
         with base.enter(job) as folder:
-            found = json.loads(read_own(folder, MARKER) or "")
+            found = json.loads(read_root_file(folder, MARKER) or "")
     except (ValueError, OSError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -17,7 +17,7 @@ from ...machine.mounts import Mount, read_mounts
 from ...machine.root import Root
 from ...machine.run import Result
 from ...machine.user_folders import FolderProblem, walk
-from .job import Bounded, OwnFailure, said
+from .job import Bounded, NodeFailure, last_line
 from .layout import FILES
 
 MOUNT_S, UNMOUNT_S, LAZY_S, HAND_OVER_S = 30.0, 20.0, 10.0, 15.0
@@ -48,25 +48,25 @@ def is_ours(mounted: Mount) -> bool:
 def prepare(mount_point: str, root: Root) -> None:
     """Make the folder to mount on.
 
-    :raises OwnFailure: something else is mounted there, or lies in it.
+    :raises NodeFailure: something else is mounted there, or lies in it.
     """
     mounted = mount_at(mount_point, root)
     if mounted:
-        raise OwnFailure(f"{mounted.source} ({mounted.filesystem}) is mounted on {mount_point}: unmount it")
+        raise NodeFailure(f"{mounted.source} ({mounted.filesystem}) is mounted on {mount_point}: unmount it")
     try:
         with walk(root, mount_point, make_mode=0o755) as folder:
             if os.listdir(folder.handle):
-                raise OwnFailure(f"{mount_point} is not empty: move its content away, or choose another mount point")
+                raise NodeFailure(f"{mount_point} is not empty: move its content away, or choose another mount point")
     except FolderProblem as error:
-        raise OwnFailure(str(error)) from None
+        raise NodeFailure(str(error)) from None
     except OSError as error:
-        raise OwnFailure(f"{mount_point} cannot be made: {error.strerror}") from None
+        raise NodeFailure(f"{mount_point} cannot be made: {error.strerror}") from None
 
 
 def mount(command: Sequence[str], mount_point: str, root: Root, run: Bounded, limit_s: float = MOUNT_S) -> str:
     """Mount, and look whether it is so. Return what is wrong, in words; nothing where it is mounted.
 
-    :raises OwnFailure: it is mounted with privileges for what lies in it.
+    :raises NodeFailure: it is mounted with privileges for what lies in it.
     """
     answer = run(command, limit_s)
     mounted = mount_at(mount_point, root)
@@ -74,26 +74,26 @@ def mount(command: Sequence[str], mount_point: str, root: Root, run: Bounded, li
         return f"{mount_point} cannot be mounted: {_complaint(answer)}"
     lacking = [option for option in _SAFE if option not in mounted.options]
     if lacking:
-        raise OwnFailure(f"{mount_point} is mounted without {' and '.join(lacking)}")
+        raise NodeFailure(f"{mount_point} is mounted without {' and '.join(lacking)}")
     return ""
 
 
 def _complaint(answer: Result) -> str:
     """Return what mount(8) complains of: since util-linux 2.38 it says last that dmesg may tell more."""
     lines = [line for line in answer.stderr.strip().splitlines() if "dmesg(1)" not in line]
-    return lines[-1].strip() if lines else said(answer)
+    return lines[-1].strip() if lines else last_line(answer)
 
 
-def hand_over(mount_point: str, uid: int, gid: int, run: Bounded) -> None:
+def give_to_user(mount_point: str, uid: int, gid: int, run: Bounded) -> None:
     """Give the root folder to the job's user alone. All nodes do it: none need wait for another, it is the same.
 
-    :raises OwnFailure: it cannot be done.
+    :raises NodeFailure: it cannot be done.
     """
     # By commands, which can be ended: a call of our own would hang with the file system.
     for command in (["chown", f"{uid}:{gid}", mount_point], ["chmod", "0700", mount_point]):
         answer = run(command, HAND_OVER_S)
         if answer.rc != 0:
-            raise OwnFailure(f"{mount_point} cannot be given to user {uid}: {said(answer)}")
+            raise NodeFailure(f"{mount_point} cannot be given to user {uid}: {last_line(answer)}")
 
 
 def _stop_retries(mount_point: str, root: Root) -> None:
@@ -119,9 +119,9 @@ def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock
     for _layer in range(4):
         if mount_at(mount_point, root) is None:
             return problems
-        left = make_leave(mount_point, root, kill, clock, pause)
-        if left:
-            problems.append(f"{named(left, root)} on {mount_point} cannot be killed")
+        survivors = end_users(mount_point, root, kill, clock, pause)
+        if survivors:
+            problems.append(f"{named(survivors, root)} on {mount_point} cannot be killed")
         layers = _layers(mount_point, root)
         _stop_retries(mount_point, root)
         # Not canonicalized: to look at the mount point is to ask servers that may be gone.
@@ -140,8 +140,10 @@ def unmount(mount_point: str, root: Root, run: Bounded, kill: Kill, clock: Clock
         if lazy.rc != 0 and _layers(mount_point, root) < layers:
             continue
         if lazy.rc != 0:
-            return [*problems, f"{mount_point} cannot be unmounted: {said(answer)}"]
-        problems.append(f"{mount_point} did not unmount ({said(answer)}): it was only detached, restart the machine")
+            return [*problems, f"{mount_point} cannot be unmounted: {last_line(answer)}"]
+        problems.append(
+            f"{mount_point} did not unmount ({last_line(answer)}): it was only detached, restart the machine"
+        )
     return problems if mount_at(mount_point, root) is None else [*problems, f"{mount_point} is still mounted"]
 
 
@@ -165,20 +167,20 @@ def users_of(mount_point: str, root: Root) -> list[int]:
     ]
 
 
-def make_leave(mount_point: str, root: Root, kill: Kill, clock: Clock, pause: Pause) -> list[int]:
+def end_users(mount_point: str, root: Root, kill: Kill, clock: Clock, pause: Pause) -> list[int]:
     """Ask all of them to end, kill those that do not, and return those that are still there."""
     for number, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
-        left = users_of(mount_point, root)
-        for pid in left:
+        users = users_of(mount_point, root)
+        for pid in users:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(pid, number)
         deadline = clock() + wait_s
-        while left and clock() < deadline:
+        while users and clock() < deadline:
             pause(_LOOK_S)
-            left = users_of(mount_point, root)
-        if not left:
+            users = users_of(mount_point, root)
+        if not users:
             return []
-    return left
+    return users
 
 
 def named(pids: list[int], root: Root) -> str:

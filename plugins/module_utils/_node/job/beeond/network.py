@@ -19,7 +19,7 @@ from ...machine.vm_size import size_facts
 from ...sku import UnknownVmSize
 from ...slurm import node_queries, slurmd_env
 from ...slurm.nodes import PLACEHOLDER_ADDRESS
-from .job import OwnFailure, UsersFault
+from .job import NodeFailure, UsersFault
 from .options import ALLOWED, AUTO, OFF, REQUIRED
 
 Ask = Callable[[str], str]
@@ -31,14 +31,16 @@ def address_of(node: str, environment: Mapping[str, str], root: Root, ask: Ask) 
 
     No name need resolve to it: a node's name in Slurm is not its machine's.
 
-    :raises OwnFailure: nobody knows one.
+    :raises NodeFailure: nobody knows one.
     """
     found = node_queries.prolog_addresses(environment, root).get(node)
     if found:
         return found
     found = ask(node)
     if not found or found == PLACEHOLDER_ADDRESS:
-        raise OwnFailure(f"neither slurm.conf nor slurmctld tells the address of node {node}, which is the job's first")
+        raise NodeFailure(
+            f"neither slurm.conf nor slurmctld tells the address of node {node}, which is the job's first"
+        )
     return found
 
 
@@ -60,10 +62,10 @@ _FIRST_USER = 1000
 """Lower user ids are the system's own (login.defs: UID_MIN)."""
 
 
-def refuse_taken(ports: Iterable[tuple[str, int]], root: Root | None = None) -> None:
+def refuse_ports_in_use(ports: Iterable[tuple[str, int]], root: Root | None = None) -> None:
     """Refuse to start where somebody else listens: another BeeGFS of the machine may have the ports.
 
-    :raises OwnFailure: a service has a port; the message names the port.
+    :raises NodeFailure: a service has a port; the message names the port.
     :raises UsersFault: a user has it.
     """
     for protocol, number in ports:
@@ -77,11 +79,11 @@ def refuse_taken(ports: Iterable[tuple[str, int]], root: Root | None = None) -> 
                     probe.listen(1)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
-                    raise OwnFailure(f"port {number}/{protocol} cannot be had: {error.strerror}") from None
+                    raise NodeFailure(f"port {number}/{protocol} cannot be had: {error.strerror}") from None
                 user = user_of(protocol, number, root or Root())
                 if user is not None:
                     raise UsersFault(f"port {number}/{protocol} is taken by a process of user {user}") from None
-                raise OwnFailure(
+                raise NodeFailure(
                     f"port {number}/{protocol} is taken, by another BeeGFS perhaps: choose another beeond_port_shift"
                 ) from None
 
@@ -102,15 +104,15 @@ def rdma_of(stated: str, root: Root) -> str:
     With AUTO it is required where the machine's VM size has InfiniBand, else there is none to be used. Of a size that
     nobody knows the machine itself is looked at.
 
-    :raises OwnFailure: it is required, and no port carries data.
+    :raises NodeFailure: it is required, and no port carries data.
     """
-    wanted = _by_size(root) if stated == AUTO else stated
-    if wanted == REQUIRED:
+    rdma = _by_size(root) if stated == AUTO else stated
+    if rdma == REQUIRED:
         ports = [port for port in read_ports(root) if port.link_layer == INFINIBAND]
         if not any(port.works for port in ports):
             found = ", ".join(f"{port.label}: {port.condition}" for port in ports) or "there is none"
-            raise OwnFailure(f"no InfiniBand port carries data ({found}), and beeond_rdma says that it must")
-    return wanted
+            raise NodeFailure(f"no InfiniBand port carries data ({found}), and beeond_rdma says that it must")
+    return rdma
 
 
 def _by_size(root: Root) -> str:

@@ -22,7 +22,7 @@ from typing import Callable
 
 from ...machine.root import Root
 from .beegfs import Registered
-from .job import Bounded, Job, JobGone, OwnFailure, PeerMissing
+from .job import Bounded, Job, JobGone, NodeFailure, PeerMissing
 from .mounting import MOUNT_S, Clock, Pause, mount
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 3.0
@@ -55,7 +55,7 @@ class Watch:
 def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:
     """Wait until all parts are online.
 
-    :raises OwnFailure: this node's part will not be.
+    :raises NodeFailure: this node's part will not be.
     :raises PeerMissing: another one's was not within the limit.
     :raises JobGone: the job is not to run any more.
     """
@@ -67,18 +67,18 @@ def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:
     while True:
         dead = watch.dead()
         if dead:
-            raise OwnFailure(f"a daemon of job {job.number} has ended: {'; '.join(dead)}")
-        seen = watch.look()
-        if seen.metadata_good >= metadata and seen.storage_good >= len(job.nodes):
+            raise NodeFailure(f"a daemon of job {job.number} has ended: {'; '.join(dead)}")
+        registered = watch.look()
+        if registered.metadata_good >= metadata and registered.storage_good >= len(job.nodes):
             return
         now = watch.clock()
-        if not seen.answered:
+        if not registered.answered:
             answering_since = None
         elif answering_since is None:
             answering_since = now
         if now >= began + limit_s:
             answered_s = 0.0 if answering_since is None else now - answering_since
-            _judge(job, metadata_nodes, seen, limit_s, answered_s, watch.host())
+            _judge(job, metadata_nodes, registered, limit_s, answered_s, watch.host())
         if now >= next_question:
             words = watch.gone()
             if words:
@@ -88,26 +88,28 @@ def wait(job: Job, metadata_nodes: int, limit_s: float, watch: Watch) -> None:
         pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
 
 
-def _judge(job: Job, metadata_nodes: int, seen: Registered, limit_s: float, answered_s: float, host: str) -> None:
+def _judge(job: Job, metadata_nodes: int, registered: Registered, limit_s: float, answered_s: float, host: str) -> None:
     within = f"within {limit_s:.3g} s"
-    if not seen.answered:
+    if not registered.answered:
         if job.is_first:
-            raise OwnFailure(f"the management daemon of job {job.number}, here, does not answer {within}: {seen.words}")
-        raise PeerMissing(f"the management daemon on {job.nodes[0]} does not answer {within}: {seen.words}")
-    for kind, names, wanted in (
-        ("storage", seen.storage, True),
-        ("metadata", seen.metadata, job.keeps_metadata(metadata_nodes)),
+            raise NodeFailure(
+                f"the management daemon of job {job.number}, here, does not answer {within}: {registered.words}"
+            )
+        raise PeerMissing(f"the management daemon on {job.nodes[0]} does not answer {within}: {registered.words}")
+    for kind, names, expected in (
+        ("storage", registered.storage, True),
+        ("metadata", registered.metadata, job.keeps_metadata(metadata_nodes)),
     ):
-        if wanted and not any(_same(name, host) for name in names):
+        if expected and not any(_same(name, host) for name in names):
             words = f"this node's {kind} daemon of job {job.number} has not registered"
             if answered_s < min(_REGISTERS_S, limit_s / 2) and not job.is_first:
                 since = f"for the last {answered_s:.3g} s alone"
                 raise PeerMissing(f"{words}: the management daemon on {job.nodes[0]} has answered {since}")
-            raise OwnFailure(f"{words} {within}")
+            raise NodeFailure(f"{words} {within}")
     raise PeerMissing(
-        f"{seen.storage_good} of {len(job.nodes)} storage and {seen.metadata_good} of "
+        f"{registered.storage_good} of {len(job.nodes)} storage and {registered.metadata_good} of "
         f"{min(metadata_nodes, len(job.nodes))} metadata nodes are online {within}; there are "
-        f"{', '.join(sorted(set(seen.storage))[:20]) or 'none'}"
+        f"{', '.join(sorted(set(registered.storage))[:20]) or 'none'}"
     )
 
 
@@ -123,15 +125,15 @@ class Peers:
     """The other nodes' servers.
 
     :ivar names: of the nodes.
-    :ivar reach: whether a node's server takes a connection.
+    :ivar accepts: whether a node's server takes a connection.
     """
 
     names: Sequence[str]
-    reach: Callable[[str], bool]
+    accepts: Callable[[str], bool]
 
     def missing(self) -> str:
         """Return the first node whose server cannot be reached; nothing if all can."""
-        return next((name for name in self.names if not self.reach(name)), "")
+        return next((name for name in self.names if not self.accepts(name)), "")
 
 
 def join(
@@ -139,7 +141,7 @@ def join(
 ) -> None:
     """Mount, within the deadline.
 
-    :raises OwnFailure: it cannot be mounted, and nobody else is the cause.
+    :raises NodeFailure: it cannot be mounted, and nobody else is the cause.
     :raises PeerMissing: another node's server cannot be reached.
     :raises JobGone: the job is not to run any more.
     """
@@ -150,7 +152,7 @@ def join(
             return
         dead = watch.dead()
         if dead:
-            raise OwnFailure(f"a daemon of the job has ended: {'; '.join(dead)}; {words}")
+            raise NodeFailure(f"a daemon of the job has ended: {'; '.join(dead)}; {words}")
         gone = watch.gone()
         if gone:
             raise JobGone(gone)
@@ -158,7 +160,7 @@ def join(
             missing = peers.missing()
             if missing:
                 raise PeerMissing(f"{words}; the storage server on {missing} cannot be reached")
-            raise OwnFailure(words)
+            raise NodeFailure(words)
         watch.pause(_PAUSE_S)
 
 

@@ -16,11 +16,11 @@ CONSTRAINTS = "SLURM_JOB_CONSTRAINTS"
 _BETWEEN = re.compile(r"[&|()\[\]*,\s]+")
 
 
-def asks(constraints: str) -> bool:
+def has_feature(constraints: str) -> bool:
     """Whether the feature is one of a constraint's, wherever it stands there; ``nobeeond`` is another one."""
     return FEATURE in _BETWEEN.split(constraints)
 
 
-def asked_by(environment: Mapping[str, str]) -> bool:
+def requests_beeond(environment: Mapping[str, str]) -> bool:
     """Whether the job of this prolog asks."""
-    return asks(environment.get(CONSTRAINTS, ""))
+    return has_feature(environment.get(CONSTRAINTS, ""))

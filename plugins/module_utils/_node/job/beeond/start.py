@@ -24,12 +24,12 @@ from ...machine.mounts import is_full
 from ...machine.root import Root
 from ...machine.user_folders import FolderProblem
 from .. import requeue
-from ..requeue import Controller, Silent
+from ..requeue import Controller, JobStateUnknown
 from . import layout, mounting, rendezvous, sweep, units
-from .beegfs import SECRET, BeeGfs7, NodePart, release_of
-from .job import Job, JobGone, OwnFailure, PeerMissing, UsersFault, said
+from .beegfs import SECRET, BeeGfs7, NodeRole, release_of
+from .job import Job, JobGone, NodeFailure, PeerMissing, UsersFault, last_line
 from .layout import BEEGFS, BIND, FILES, Holding
-from .network import Ask, address_of, rdma_of, refuse_taken
+from .network import Ask, address_of, rdma_of, refuse_ports_in_use
 from .options import REQUIRED, BeeondSettings
 from .rendezvous import Peers, connects, join
 from .stop import Machine, stop
@@ -46,15 +46,15 @@ class StartContext:
     :ivar environment: the prolog's.
     :ivar ask_address: what asks slurmctld for a node's address.
     :ivar controller: slurmctld, for requeuing the job.
-    :ivar refuse_taken: what refuses ports that are taken.
-    :ivar reach: whether somebody at an address takes connections on a port.
+    :ivar refuse_ports_in_use: what refuses ports that are taken.
+    :ivar connects: whether somebody at an address takes connections on a port.
     """
 
     environment: Mapping[str, str]
     ask_address: Ask
     controller: Controller
-    refuse_taken: Callable[[tuple[tuple[str, int], ...]], None] = refuse_taken
-    reach: Callable[[str, int], bool] = connects
+    refuse_ports_in_use: Callable[[tuple[tuple[str, int], ...]], None] = refuse_ports_in_use
+    connects: Callable[[str, int], bool] = connects
 
 
 @dataclass(frozen=True)
@@ -78,20 +78,20 @@ def start(job: Job, settings: BeeondSettings, machine: Machine, context: StartCo
     moved = ""
     try:
         moved = layout.make_root(settings.data_root, machine.root)
-        left = sweep.clean_before(job.number, settings, machine)
-        if left:
-            raise OwnFailure(f"an earlier job has left something here: {left[0]}")
+        problems = sweep.clean_before(job.number, settings, machine)
+        if problems:
+            raise NodeFailure(f"an earlier job has left something here: {problems[0]}")
         _refuse_full(settings, machine.root)
         mounting.prepare(settings.mount_point, machine.root)
         held = _held(job, settings)
         _begin(held, machine.root)
         if job.is_alone:
-            _alone(job, held, machine)
+            _bind_folder(job, held, machine)
         else:
-            _together(job, held, settings, machine, context)
+            _start_beegfs(job, held, settings, machine, context)
     except UsersFault as lack:
-        return _requeue(f"{job.node}: {lack}", job, _roll_back(held, machine), context, is_jobs_own=True)
-    except (OwnFailure, FolderProblem, OSError) as error:
+        return _requeue(f"{job.node}: {lack}", job, _roll_back(held, machine), context, is_jobs_fault=True)
+    except (NodeFailure, FolderProblem, OSError) as error:
         words = str(error)
         if isinstance(error, OSError):
             # Of what was opened below a descriptor, the error has the last part of the path alone.
@@ -99,11 +99,11 @@ def start(job: Job, settings: BeeondSettings, machine: Machine, context: StartCo
             words = f"{error.filename if known else settings.data_root}: {error.strerror}"
         # Before anything is removed. A daemon that ended because of a full scratch need not have said so.
         full = is_full(error) if isinstance(error, OSError) else _is_full(settings, machine.root)
-        left = _roll_back(held, machine)
+        problems = _roll_back(held, machine)
         # Before the start no service of the machine had the port: a user was faster than the daemon.
         if full or os.strerror(errno.EADDRINUSE) in words:
-            return _requeue(f"{job.node}: {words}", job, left, context, is_jobs_own=True)
-        return Outcome(False, False, _with(words, left))
+            return _requeue(f"{job.node}: {words}", job, problems, context, is_jobs_fault=True)
+        return Outcome(False, False, _with(words, problems))
     except JobGone as gone:
         return _without(str(gone), _roll_back(held, machine))
     except PeerMissing as missing:
@@ -114,20 +114,20 @@ def start(job: Job, settings: BeeondSettings, machine: Machine, context: StartCo
     return Outcome(True, True, f"{words}; warning: {moved}" if moved else words)
 
 
-def _without(words: str, left: list[str]) -> Outcome:
-    return Outcome(not left, False, _with(words, left))
+def _without(words: str, problems: list[str]) -> Outcome:
+    return Outcome(not problems, False, _with(words, problems))
 
 
-def _requeue(words: str, job: Job, left: list[str], context: StartContext, is_jobs_own: bool = False) -> Outcome:
+def _requeue(words: str, job: Job, problems: list[str], context: StartContext, is_jobs_fault: bool = False) -> Outcome:
     try:
-        done = requeue.requeue(job, context.controller, words if is_jobs_own else "")
-        return _without(f"{words}; {done}", left)
-    except Silent as silent:
-        return Outcome(False, False, _with(f"{words}, and job {job.number} cannot be requeued: {silent}", left))
+        done = requeue.requeue(job, context.controller, words if is_jobs_fault else "")
+        return _without(f"{words}; {done}", problems)
+    except JobStateUnknown as error:
+        return Outcome(False, False, _with(f"{words}, and job {job.number} cannot be requeued: {error}", problems))
 
 
-def _with(words: str, left: list[str]) -> str:
-    return f"{words}; and after that {'; '.join(left)}" if left else words
+def _with(words: str, problems: list[str]) -> str:
+    return f"{words}; and after that {'; '.join(problems)}" if problems else words
 
 
 def _roll_back(held: Holding | None, machine: Machine) -> list[str]:
@@ -155,7 +155,7 @@ def _refuse_full(settings: BeeondSettings, root: Root) -> None:
         lack = _lack_of_space(settings, root)
     except OSError as error:
         scratch = os.path.dirname(settings.data_root)
-        raise OwnFailure(f"{scratch} is not there ({error.strerror}), and the job's data would lie on it") from None
+        raise NodeFailure(f"{scratch} is not there ({error.strerror}), and the job's data would lie on it") from None
     if lack:
         raise UsersFault(lack)
 
@@ -185,83 +185,83 @@ def _begin(held: Holding, root: Root) -> None:
     layout.make_data(held.job, held.data_root, root)
 
 
-def _alone(job: Job, held: Holding, machine: Machine) -> None:
+def _bind_folder(job: Job, held: Holding, machine: Machine) -> None:
     """The same path, without BeeGFS: a folder of the job on the scratch."""
     with layout.make_inside(held.data, FILES, machine.root) as files:
         # Not canonicalized: that would be a path again, and not the folder that was opened.
         command = ("mount", "-c", "-o", "bind,nosuid,nodev", files.for_commands, held.mount_point)
         problem = mounting.mount(command, held.mount_point, machine.root, machine.run)
     if problem:
-        raise OwnFailure(problem)
-    mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
+        raise NodeFailure(problem)
+    mounting.give_to_user(held.mount_point, job.uid, job.gid, machine.run)
 
 
-def _together(job: Job, held: Holding, settings: BeeondSettings, machine: Machine, context: StartContext) -> None:
+def _start_beegfs(job: Job, held: Holding, settings: BeeondSettings, machine: Machine, context: StartContext) -> None:
     root, release = machine.root, release_of(settings.release)
     deadline = machine.clock() + settings.wait_s(len(job.nodes))
     rdma = rdma_of(settings.rdma, root)
-    context.refuse_taken(release.ports(held.daemons, settings))
+    context.refuse_ports_in_use(release.ports(held.daemons, settings))
     management = _address(job.nodes[0], root, context)
-    part = NodePart(held.daemons, management, held.data, layout.run_folder(job.number), rdma)
-    _write(part, job, settings, release, root)
+    role = NodeRole(held.daemons, management, held.data, layout.run_folder(job.number), rdma)
+    _write(role, job, settings, release, root)
     loaded = machine.run(release.load(), _LOAD_S)
     if loaded.rc != 0:
-        raise OwnFailure(f"the kernel cannot mount BeeGFS ('{' '.join(release.load())}': {said(loaded)})")
+        raise NodeFailure(f"the kernel cannot mount BeeGFS ('{' '.join(release.load())}': {last_line(loaded)})")
     for daemon in held.daemons:
         units.start(daemon, job.number, machine.run)
-    watch = _watch(job, part, machine, context, release)
+    watch = _watch(job, role, machine, context, release)
     rendezvous.wait(job, settings.metadata_nodes, max(0.0, deadline - machine.clock()), watch)
     others = [node for node in job.nodes if node != job.node]
-    peers = Peers(others, lambda node: context.reach(_address(node, root, context), release.storage_port(settings)))
-    join(release.mount(held.mount_point, part.folder), held.mount_point, deadline, watch, peers, root, machine.run)
+    peers = Peers(others, lambda node: context.connects(_address(node, root, context), release.storage_port(settings)))
+    join(release.mount(held.mount_point, role.folder), held.mount_point, deadline, watch, peers, root, machine.run)
     if rdma == REQUIRED:
         fallback = release.fell_back(held.mount_point, machine.run)
         if fallback:
-            raise OwnFailure(f"{held.mount_point} does not use RDMA ({fallback}), and beeond_rdma says that it must")
-    mounting.hand_over(held.mount_point, job.uid, job.gid, machine.run)
+            raise NodeFailure(f"{held.mount_point} does not use RDMA ({fallback}), and beeond_rdma says that it must")
+    mounting.give_to_user(held.mount_point, job.uid, job.gid, machine.run)
 
 
 def _address(node: str, root: Root, context: StartContext) -> str:
     return address_of(node, context.environment, root, context.ask_address)
 
 
-def _write(part: NodePart, job: Job, settings: BeeondSettings, release: BeeGfs7, root: Root) -> None:
-    for folder in release.folders(part):
-        with layout.make_inside(part.data, os.path.basename(folder), root):
+def _write(role: NodeRole, job: Job, settings: BeeondSettings, release: BeeGfs7, root: Root) -> None:
+    for folder in release.folders(role):
+        with layout.make_inside(role.data, os.path.basename(folder), root):
             pass
-    write_file(root.at(f"{part.folder}/{SECRET}"), secret_of(job, root), 0o400)
-    for name, text in release.files(part, settings).items():
-        write_file(root.at(f"{part.folder}/{name}"), text, 0o600)
+    write_file(root.at(f"{role.folder}/{SECRET}"), secret_of(job, root), 0o400)
+    for name, text in release.files(role, settings).items():
+        write_file(root.at(f"{role.folder}/{name}"), text, 0o600)
 
 
-def _watch(job: Job, part: NodePart, machine: Machine, context: StartContext, release: BeeGfs7) -> rendezvous.Watch:
+def _watch(job: Job, role: NodeRole, machine: Machine, context: StartContext, release: BeeGfs7) -> rendezvous.Watch:
     def dead() -> list[str]:
-        ended = units.dead(part.daemons, job.number, machine.run)
-        return [f"{daemon}: {_words_of(daemon, job, part, release, machine.root)}" for daemon in ended]
+        ended = units.dead(role.daemons, job.number, machine.run)
+        return [f"{daemon}: {_words_of(daemon, job, role, release, machine.root)}" for daemon in ended]
 
     return rendezvous.Watch(
-        look=lambda: release.look(machine.root.at(part.folder), machine.run),
+        look=lambda: release.look(machine.root.at(role.folder), machine.run),
         dead=dead,
-        gone=lambda: requeue.became_of(job, context.controller),
+        gone=lambda: requeue.why_not_running(job, context.controller),
         clock=machine.clock,
         pause=machine.pause,
         host=socket.gethostname,
     )
 
 
-def _words_of(daemon: str, job: Job, part: NodePart, release: BeeGfs7, root: Root) -> str:
+def _words_of(daemon: str, job: Job, role: NodeRole, release: BeeGfs7, root: Root) -> str:
     """Return what a daemon said before it ended. Of its configuration it complains where systemd hears it."""
-    log = root.text(f"{part.folder}/{daemon}.log") or ""
+    log = root.text(f"{role.folder}/{daemon}.log") or ""
     reason = release.reason(log)
     if reason:
-        return _plain(reason)[:_LOGGED]
+        return _printable(reason)[:_LOGGED]
     # One that was killed has not said so.
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    last = f"it last wrote '{_plain(lines[-1])[:_LOGGED]}'" if lines else "it wrote no log"
+    last = f"it last wrote '{_printable(lines[-1])[:_LOGGED]}'" if lines else "it wrote no log"
     return f"{last}: see 'journalctl -u {units.unit(daemon, job.number)}'"
 
 
-def _plain(text: str) -> str:
+def _printable(text: str) -> str:
     """Return text of a log as one line of plain letters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
@@ -277,14 +277,16 @@ def secret_of(job: Job, root: Root) -> str:
     Whoever cannot read the cluster's munge key cannot make it, and it is another one for each job and each incarnation,
     so that what is left of an earlier one is not let in.
 
-    :raises OwnFailure: the cluster's key cannot be read.
+    :raises NodeFailure: the cluster's key cannot be read.
     """
     try:
         with open(root.at(MUNGE_KEY), "rb") as file:
             key = file.read()
     except OSError as error:
-        raise OwnFailure(f"{MUNGE_KEY} cannot be read ({error.strerror}), and the job's secret is made of it") from None
+        raise NodeFailure(
+            f"{MUNGE_KEY} cannot be read ({error.strerror}), and the job's secret is made of it"
+        ) from None
     if not key:
-        raise OwnFailure(f"{MUNGE_KEY} is empty, and the job's secret is made of it")
+        raise NodeFailure(f"{MUNGE_KEY} is empty, and the job's secret is made of it")
     words = (_DOMAIN, job.number, str(job.restarts), *job.nodes)
     return hmac.new(key, "\0".join(words).encode(), hashlib.sha256).hexdigest() + "\n"

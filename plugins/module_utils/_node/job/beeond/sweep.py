@@ -106,9 +106,9 @@ def note(problems: list[str], root: Root) -> None:
     :raises OSError: it cannot be kept.
     """
     if problems:
-        write_file(root.at(layout.LEFT), "".join(f"{words}\n" for words in problems))
+        write_file(root.at(layout.LEFTOVERS), "".join(f"{words}\n" for words in problems))
     else:
-        remove_file(root.at(layout.LEFT))
+        remove_file(root.at(layout.LEFTOVERS))
 
 
 def clean_before(job: str, settings: BeeondSettings, machine: Machine) -> list[str]:
@@ -139,11 +139,11 @@ def _job_of_bind(path: str) -> str:
 def status(settings: BeeondSettings, machine: Machine) -> list[dict[str, Any]]:
     """Return what there is of each job: plain JSON values."""
     live = live_here(machine.root)
-    told = []
+    statuses = []
     for one in find_leftovers(settings, machine.root, machine.run):
         held = one.held
         mounted = mounting.mount_at(held.mount_point, machine.root)
-        told.append(
+        statuses.append(
             {
                 "job": held.job,
                 "kind": held.kind,
@@ -155,22 +155,22 @@ def status(settings: BeeondSettings, machine: Machine) -> list[dict[str, Any]]:
                 "runs": held.job in live,
             }
         )
-    return told
+    return statuses
 
 
-def status_lines(told: list[dict[str, Any]]) -> list[str]:
+def status_lines(statuses: list[dict[str, Any]]) -> list[str]:
     """Return it for people, a line each."""
-    if not told:
+    if not statuses:
         return ["no job has a file system here"]
     lines = []
-    for one in told:
-        parts = [f"{one['mount_point']} {'mounted' if one['mounted'] else 'not mounted'}"]
-        parts += [f"{daemon} {'ended' if daemon in one['dead'] else 'runs'}" for daemon in one["daemons"]]
+    for one in statuses:
+        states = [f"{one['mount_point']} {'mounted' if one['mounted'] else 'not mounted'}"]
+        states += [f"{daemon} {'ended' if daemon in one['dead'] else 'runs'}" for daemon in one["daemons"]]
         owner = "" if one["runs"] else " (no slurmstepd of it here)"
-        lines.append(f"job {one['job']}{owner}: {', '.join(parts)}")
+        lines.append(f"job {one['job']}{owner}: {', '.join(states)}")
     return lines
 
 
-def is_degraded(told: list[dict[str, Any]]) -> bool:
+def is_degraded(statuses: list[dict[str, Any]]) -> bool:
     """Whether a live job lacks something."""
-    return any(one["runs"] and (one["dead"] or not one["mounted"]) for one in told)
+    return any(one["runs"] and (one["dead"] or not one["mounted"]) for one in statuses)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...machine.root import Root
-from .job import Bounded, OwnFailure, said
+from .job import Bounded, NodeFailure, last_line
 
 DAEMONS = ("mgmtd", "meta", "storage", "helperd")
 STOP_S = 10
@@ -65,11 +65,11 @@ def template_texts(commands: Mapping[str, str]) -> dict[str, str]:
 def start(daemon: str, job: str, run: Bounded) -> None:
     """Start a daemon.
 
-    :raises OwnFailure: systemd cannot.
+    :raises NodeFailure: systemd cannot.
     """
     answer = run(["systemctl", "start", unit(daemon, job)], _START_S)
     if answer.rc != 0:
-        raise OwnFailure(f"{unit(daemon, job)} does not start: {said(answer)}")
+        raise NodeFailure(f"{unit(daemon, job)} does not start: {last_line(answer)}")
 
 
 def dead(daemons: Iterable[str], job: str, run: Bounded) -> list[str]:
@@ -105,9 +105,9 @@ def stop(job: str, root: Root, run: Bounded) -> list[str]:
     if processes(job, root):
         run(["systemctl", "kill", "--signal=SIGKILL", *names], _ASK_S)
         run(["systemctl", "stop", *names], STOP_S)
-    left = processes(job, root)
+    survivors = processes(job, root)
     run(["systemctl", "reset-failed", *names], _ASK_S)
-    return [f"process {pid} ({name}) of {owner} cannot be killed" for pid, name, owner in left]
+    return [f"process {pid} ({name}) of {owner} cannot be killed" for pid, name, owner in survivors]
 
 
 def processes(job: str, root: Root) -> list[tuple[int, str, str]]:

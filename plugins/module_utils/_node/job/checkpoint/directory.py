@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 from ...machine.run import CommandFailed
-from ..azcopy.place import trouble_with
+from ..azcopy.location import trouble_with
 from ..hashes import sha256_of
 from .names import LARGEST_STEP, SAVE
 
@@ -186,14 +186,14 @@ def scan(folder: str) -> tuple[Entry, ...]:
     return tuple(sorted(found, key=lambda entry: entry.path))
 
 
-def hashes(folder: str, paths: Sequence[str], beat: Callable[[], None] = lambda: None) -> dict[str, str]:
+def hashes(folder: str, paths: Sequence[str], before_each: Callable[[], None] = lambda: None) -> dict[str, str]:
     """Return the SHA-256 of files by their paths below the folder. Several are read at a time.
 
-    :param beat: called before each file; what it raises ends the work.
+    :param before_each: called before each file; what it raises ends the work.
     """
 
     def read(path: str) -> str:
-        beat()
+        before_each()
         return sha256_of(os.path.join(folder, path))
 
     if len(paths) < _THREADS:
@@ -228,18 +228,18 @@ def share(entries: Sequence[Entry], rank: int, world: int) -> tuple[Entry, ...]:
     return tuple(sorted(mine, key=lambda one: one.path))
 
 
-def differences(folder: str, wanted: Mapping[str, tuple[int, str]]) -> list[str]:
+def differences(folder: str, expected: Mapping[str, tuple[int, str]]) -> list[str]:
     """Return which files differ from what is wanted, by path: size and SHA-256; what is there besides, too.
 
     Sizes first: where one differs, nothing is hashed.
     """
     try:
-        there = {entry.path: entry.size for entry in scan(folder)}
+        sizes = {entry.path: entry.size for entry in scan(folder)}
     except (OSError, CommandFailed) as error:
         return [str(error)]
-    wrong = [path for path, (size, _sha) in wanted.items() if there.get(path) != size]
-    wrong += [path for path in there if path not in wanted]
+    wrong = [path for path, (size, _sha) in expected.items() if sizes.get(path) != size]
+    wrong += [path for path in sizes if path not in expected]
     if wrong:
         return sorted(wrong)
-    found = hashes(folder, sorted(wanted))
-    return sorted(path for path, (_size, sha) in wanted.items() if found[path] != sha)
+    found = hashes(folder, sorted(expected))
+    return sorted(path for path, (_size, sha) in expected.items() if found[path] != sha)

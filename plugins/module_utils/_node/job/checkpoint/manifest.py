@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...machine.run import CommandFailed
-from ..azcopy.place import trouble_with
+from ..azcopy.location import trouble_with
 from .directory import digest
 from .names import COMPLETE, PRUNED, Id, id_in, id_of, line_of
 from .store import Store, read_texts, write_text
@@ -78,13 +78,13 @@ class Shard:
         return sum(one.size for one in self.files)
 
     @property
-    def wanted(self) -> dict[str, tuple[int, str]]:
+    def contents(self) -> dict[str, tuple[int, str]]:
         """Size and hash by path."""
         return {one.path: (one.size, one.sha256) for one in self.files}
 
 
 @dataclass(frozen=True)
-class Part:
+class ShardSummary:
     """What the job's manifest says of a node's: the hash of its text, how many files and bytes it names."""
 
     rank: int
@@ -100,12 +100,12 @@ class JobManifest:
     id: Id
     folder: str
     shared: bool
-    parts: tuple[Part, ...]
+    shards: tuple[ShardSummary, ...]
 
     @property
     def size(self) -> int:
         """Bytes of all nodes."""
-        return sum(part.size for part in self.parts)
+        return sum(shard.size for shard in self.shards)
 
 
 def shard_text(shard: Shard) -> str:
@@ -162,21 +162,21 @@ def job_manifest_of(shards: Sequence[str], id_: Id) -> JobManifest:
                 )
     if not any(shard.files for shard in read):
         raise BadManifest(f"{id_.text} has no files.")
-    parts = tuple(
-        Part(rank, hashlib.sha256(text.encode()).hexdigest(), len(shard.files), shard.size)
+    summaries = tuple(
+        ShardSummary(rank, hashlib.sha256(text.encode()).hexdigest(), len(shard.files), shard.size)
         for rank, (text, shard) in enumerate(zip(shards, read))
     )
-    return JobManifest(id_, read[0].folder, bool(read[0].outline), parts)
+    return JobManifest(id_, read[0].folder, bool(read[0].outline), summaries)
 
 
-def job_manifest_text(whole: JobManifest) -> str:
+def job_manifest_text(manifest: JobManifest) -> str:
     """Return the job's manifest."""
     return _text(
         {
-            "id": whole.id.text,
-            "folder": whole.folder,
-            "shared": whole.shared,
-            "shards": [[part.rank, part.sha256, part.files, part.size] for part in whole.parts],
+            "id": manifest.id.text,
+            "folder": manifest.folder,
+            "shared": manifest.shared,
+            "shards": [[shard.rank, shard.sha256, shard.files, shard.size] for shard in manifest.shards],
         }
     )
 
@@ -192,14 +192,14 @@ def job_manifest_from(text: str, where: str) -> JobManifest:
             id=_id(given["id"]),
             folder=_name(given["folder"]),
             shared=bool(given["shared"]),
-            parts=tuple(
-                Part(_number(rank), _sha(sha), _number(files), _number(size))
+            shards=tuple(
+                ShardSummary(_number(rank), _sha(sha), _number(files), _number(size))
                 for rank, sha, files, size in given["shards"]
             ),
         )
     except (LookupError, TypeError, ValueError) as error:
         raise BadManifest(f"{where} is no manifest of a checkpoint ({error}).") from None
-    if made.id.complete != where or [part.rank for part in made.parts] != list(range(made.id.world)):
+    if made.id.complete != where or [shard.rank for shard in made.shards] != list(range(made.id.world)):
         raise BadManifest(f"{where} is not the manifest that its name says.")
     return made
 
@@ -275,8 +275,8 @@ def complete(store: Store, id_: Id) -> JobManifest | None:
 
 def missing_ranks(store: Store, id_: Id) -> list[int]:
     """Return which nodes have not published their part."""
-    there = {blob.name for blob in store.list(id_.shards)}
-    return [rank for rank in range(id_.world) if id_.shard(rank) not in there]
+    published = {blob.name for blob in store.list(id_.shards)}
+    return [rank for rank in range(id_.world) if id_.shard(rank) not in published]
 
 
 def completed(store: Store) -> dict[Id, JobManifest]:
@@ -302,11 +302,11 @@ def _manifests(store: Store) -> dict[Id, str]:
         try:
             texts = read_texts(store, COMPLETE, list(names.values()))
         except CommandFailed:
-            left = _listed(store)
+            relisted = _listed(store)
             # Where none has gone meanwhile, it is another trouble.
-            if set(found) <= set(left):
+            if set(found) <= set(relisted):
                 raise
-            found = left
+            found = relisted
         else:
             return {id_: texts[name] for id_, name in names.items()}
 
@@ -318,8 +318,8 @@ def _listed(store: Store) -> Sequence[Id]:
     return line_of({id_: modified for id_, modified in manifests if id_ and id_.pruned not in marks}).ordered
 
 
-def _is_written(store: Store, whole: JobManifest) -> bool:
-    if not any(blob.name == whole.id.complete for blob in store.list(COMPLETE)):
+def _is_written(store: Store, manifest: JobManifest) -> bool:
+    if not any(blob.name == manifest.id.complete for blob in store.list(COMPLETE)):
         return False
-    name = whole.id.complete[len(COMPLETE) :]
-    return read_texts(store, COMPLETE, [name])[name] == job_manifest_text(whole)
+    name = manifest.id.complete[len(COMPLETE) :]
+    return read_texts(store, COMPLETE, [name])[name] == job_manifest_text(manifest)

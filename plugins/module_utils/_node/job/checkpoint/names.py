@@ -117,7 +117,7 @@ def id_in(name: str) -> Id | None:
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in text.split("."))
+    return tuple((int(field), "") if field.isdecimal() else (-1, field) for field in text.split("."))
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,16 @@ MARGIN_S = 3.0
 class Candidate:
     """A finished checkpoint whose part of this node is not published.
 
-    :ivar left: bytes that are still to be uploaded.
+    :ivar remaining_bytes: bytes that are still to be uploaded.
     :ivar running: whether it is being uploaded now.
-    :ivar own: whether the running attempt saved it: that makes it newer than any of another attempt.
+    :ivar is_current: whether the running attempt saved it: that makes it newer than any of another attempt.
     """
 
     id: str
     step: int
-    left: int
+    remaining_bytes: int
     running: bool = False
-    own: bool = True
+    is_current: bool = True
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ def decide(candidates: Sequence[Candidate], rate: float | None, seconds_left: fl
     :param rate: bytes a second, as measured; None where nothing was.
     :param seconds_left: until the machine may go; None where the notice does not say.
     """
-    ordered = sorted(candidates, key=lambda one: (one.own, one.step, one.id), reverse=True)
+    ordered = sorted(candidates, key=lambda one: (one.is_current, one.step, one.id), reverse=True)
     if not ordered:
         return Choice("", True, "nothing is left to upload")
     if rate is None or seconds_left is None or rate <= 0:
         unknown = "no rate was measured yet" if seconds_left is not None else "the notice gives no time"
         return Choice(ordered[0].id, None, f"step {ordered[0].step} is tried: {unknown}")
     for one in ordered:
-        needed = one.left / rate + MARGIN_S
+        needed = one.remaining_bytes / rate + MARGIN_S
         if needed <= seconds_left:
             words = f"step {one.step} needs {needed:.0f} s at {_rate(rate)}, and {seconds_left:.0f} s are left: it fits"
             return Choice(one.id, True, words)
     one = next((one for one in ordered if one.running), ordered[0])
-    needed = one.left / rate + MARGIN_S
+    needed = one.remaining_bytes / rate + MARGIN_S
     words = (
         f"step {one.step} needs {needed:.0f} s at {_rate(rate)}, and {max(0.0, seconds_left):.0f} s are left: it will "
         "not be whole unless the machine lives longer; it is tried"

@@ -18,7 +18,7 @@ LEFTOVER_HOURS = 24.0
 
 
 @dataclass(frozen=True)
-class Keep:
+class Retention:
     """What stays.
 
     :ivar last: how many of the newest, one at least. Those of the running attempt are newer than all others, and each
@@ -42,49 +42,49 @@ class Keep:
 class Plan:
     """What to do.
 
-    :ivar whole: whole ones to remove, the oldest first.
+    :ivar complete: whole ones to remove, the oldest first.
     :ivar leftovers: what killed attempts have left, and what is half removed.
     :ivar marks: marks to remove, of which nothing else is there any more.
     :ivar branches: whole ones that stay although they are not among the newest: a later attempt went back below them.
     """
 
-    whole: tuple[Id, ...] = ()
+    complete: tuple[Id, ...] = ()
     leftovers: tuple[Id, ...] = ()
     marks: tuple[Id, ...] = ()
     branches: tuple[Id, ...] = ()
 
 
 def plan(
-    whole: Iterable[Id],
+    complete: Iterable[Id],
     stored: Mapping[Id, float],
     marks: Mapping[Id, float],
-    keep: Keep,
+    keep: Retention,
     now: float,
     unread: Collection[Id] = (),
 ) -> Plan:
     """Return what to remove.
 
-    :param whole: the whole ones.
+    :param complete: the whole ones.
     :param stored: everything of which data or manifests are there, whole or not, and when the last of it was written.
     :param marks: everything that is marked as pruned, and since when.
     :param unread: what has a job's manifest that could not be read, as a newer hpcnode writes: not ours to remove.
     """
-    sorted_ = line_of({one: stored.get(one, 0.0) for one in whole}, keep.attempt, keep.resumed)
+    sorted_ = line_of({one: stored.get(one, 0.0) for one in complete}, keep.attempt, keep.resumed)
     ordered, branches = sorted_.ordered, sorted_.branches
     older = (*(() if keep.branches else branches), *sorted_.line[: -max(1, keep.last)])
     going = tuple(one for one in older if not keep.every or one.step % keep.every)
     old = {one for one, written in stored.items() if now - written > keep.leftover_s and one.attempt != keep.attempt}
-    left = [one for one in stored if one in marks or (one in old and one not in ordered and one not in unread)]
+    leftover_ids = [one for one in stored if one in marks or (one in old and one not in ordered and one not in unread)]
     done = [
         one
         for one, since in marks.items()
         if one not in stored and one.attempt != keep.attempt and now - since > keep.leftover_s
     ]
-    leftovers, marked = (tuple(sorted(found, key=lambda one: one.order)) for found in (left, done))
+    leftovers, marked = (tuple(sorted(found, key=lambda one: one.order)) for found in (leftover_ids, done))
     return Plan(going, leftovers, marked, branches if keep.branches else ())
 
 
-def prune(store: Store, keep: Keep, now: float | None = None) -> Plan:
+def prune(store: Store, keep: Retention, now: float | None = None) -> Plan:
     """Remove what need not stay, and return what that was.
 
     A mark first, then the job's manifest, then those of the nodes, then the data: killed anywhere, it is not whole from
@@ -92,14 +92,14 @@ def prune(store: Store, keep: Keep, now: float | None = None) -> Plan:
 
     :raises CommandFailed: not all could be removed.
     """
-    whole = completed(store)
+    complete = completed(store)
     manifests, shards, data, marked = (store.list(folder) for folder in (COMPLETE, SHARDS, DATA, PRUNED))
     now = time.time() if now is None else now
-    unread = set(_written(manifests)) - set(whole)
-    made = plan(whole, _written([*manifests, *shards, *data]), _written(marked), keep, now, unread)
+    unread = set(_written(manifests)) - set(complete)
+    made = plan(complete, _written([*manifests, *shards, *data]), _written(marked), keep, now, unread)
     names = _by_id([*manifests, *shards, *data])
     marks = {blob.name for blob in marked}
-    for id_ in (*made.leftovers, *made.whole):
+    for id_ in (*made.leftovers, *made.complete):
         remove(store, id_, names.get(id_, []), id_.pruned in marks)
     choices = [blob.name for blob in store.list(CHOICES) if now - blob.modified > keep.leftover_s]
     store.remove([*(id_.pruned for id_ in made.marks), *choices])

@@ -18,7 +18,7 @@ from ...machine.run import CommandFailed
 from .directory import Entry, Refused, hashes, outline, scan, share
 from .manifest import File, Shard, shard_text
 from .names import Id
-from .store import Hear, Store, read_texts, sizes, write_text
+from .store import OnUploaded, Store, read_texts, sizes, write_text
 
 
 @dataclass(frozen=True)
@@ -58,22 +58,22 @@ class Published:
     seconds: float = 0.0
 
 
-def publish(store: Store, local: Local, hear: Hear | None = None) -> Published:
+def publish(store: Store, local: Local, on_uploaded: OnUploaded | None = None) -> Published:
     """Upload what is missing of this node's part, then its manifest, if that is not there.
 
     :raises Refused: it was pruned, published with other contents, or written to meanwhile.
     :raises CommandFailed: it could not be uploaded, or not wholly; another call goes on.
     :raises OSError: it cannot be read.
     """
-    shard, entries = read_shard(local, hear)
+    shard, entries = read_shard(local, on_uploaded)
     text, name = shard_text(shard), local.id.shard(local.rank)
-    if _is_there(store, local.id.pruned):
+    if _exists(store, local.id.pruned):
         raise Refused(f"{local.id.text} was pruned: newer ones are whole.")
-    if _is_there(store, name):
-        there = read_texts(store, local.id.shards, [f"{local.rank}.json"])[f"{local.rank}.json"]
-        if there == text:
+    if _exists(store, name):
+        published = read_texts(store, local.id.shards, [f"{local.rank}.json"])[f"{local.rank}.json"]
+        if published == text:
             return Published(shard)
-        if there.endswith("}\n"):
+        if published.endswith("}\n"):
             raise Refused(
                 f"step {local.id.step} of attempt {local.id.attempt} was published with other contents than "
                 f"{local.path} has now: a step that is saved again needs another save (the marker's text, --save-id)."
@@ -82,7 +82,7 @@ def publish(store: Store, local: Local, hear: Hear | None = None) -> Published:
     missing = [one for one in shard.files if stored.get(one.path) != one.size]
     began = time.monotonic()
     if missing:
-        store.put(local.path, [one.path for one in missing], shard.data, hear)
+        store.put(local.path, [one.path for one in missing], shard.data, on_uploaded)
     seconds = time.monotonic() - began
     if scan(local.path) != entries:
         raise Refused(f"{local.path} was written to while it was uploaded: it was not finished, and is not published.")
@@ -94,7 +94,7 @@ def publish(store: Store, local: Local, hear: Hear | None = None) -> Published:
     return Published(shard, sum(one.size for one in missing), seconds)
 
 
-def read_shard(local: Local, hear: Hear | None = None) -> tuple[Shard, tuple[Entry, ...]]:
+def read_shard(local: Local, on_uploaded: OnUploaded | None = None) -> tuple[Shard, tuple[Entry, ...]]:
     """Return this node's part with its hashes, and all files of the folder.
 
     :raises Refused: there is nothing in it.
@@ -103,13 +103,13 @@ def read_shard(local: Local, hear: Hear | None = None) -> tuple[Shard, tuple[Ent
     if not entries:
         raise Refused(f"{local.path} is empty: that is no checkpoint.")
     mine = share(entries, local.rank, local.id.world) if local.shared else entries
-    found = hashes(local.path, [entry.path for entry in mine], lambda: hear(0) if hear else None)
+    found = hashes(local.path, [entry.path for entry in mine], lambda: on_uploaded(0) if on_uploaded else None)
     files = tuple(File(entry.path, entry.size, found[entry.path]) for entry in mine)
     return Shard(
         local.id, local.rank, local.folder, files, outline(entries) if local.shared else "", local.latest
     ), entries
 
 
-def _is_there(store: Store, name: str) -> bool:
+def _exists(store: Store, name: str) -> bool:
     folder = name.rpartition("/")[0] + "/"
     return any(blob.name == name for blob in store.list(folder))

@@ -54,7 +54,7 @@ class Fetched:
     aside: str = ""
 
 
-def fetch(store: Store, whole: JobManifest, ranks: Iterable[int], directory: str, host: str) -> Fetched:
+def fetch(store: Store, manifest: JobManifest, ranks: Iterable[int], directory: str, host: str) -> Fetched:
     """Bring the parts of these nodes to ``directory``, into a folder of the checkpoint's name.
 
     What lies there and is the same, by hash, is left; anything else is moved aside, since it may be half of one.
@@ -64,81 +64,81 @@ def fetch(store: Store, whole: JobManifest, ranks: Iterable[int], directory: str
     :raises OSError: it cannot be written.
     """
     began = time.monotonic()
-    shards = read_shards(store, whole, sorted(set(ranks)))
-    wanted = _together(shards)
-    target = os.path.join(directory, whole.folder)
-    size = sum(size for size, _sha in wanted.values())
-    if os.path.isdir(target) and not differences(target, wanted):
+    shards = read_shards(store, manifest, sorted(set(ranks)))
+    expected = _merged(shards)
+    target = os.path.join(directory, manifest.folder)
+    size = sum(size for size, _sha in expected.values())
+    if os.path.isdir(target) and not differences(target, expected):
         _name_latest(directory, shards)
-        return Fetched(target, len(wanted), size, 0, time.monotonic() - began)
-    _all_there(store, whole, shards)
+        return Fetched(target, len(expected), size, 0, time.monotonic() - began)
+    _check_blobs(store, manifest, shards)
     made = os.path.join(directory, FOLDER, f"fetch-{host}")
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(made)
     os.makedirs(made)
-    taken: set[str] = set()
+    fetched: set[str] = set()
     for shard in shards:
-        names = [one.path for one in shard.files if one.path not in taken]
-        taken.update(names)
+        names = [one.path for one in shard.files if one.path not in fetched]
+        fetched.update(names)
         store.get(shard.data, names, made)
-    wrong = differences(made, wanted)
+    wrong = differences(made, expected)
     if wrong:
         shutil.rmtree(made, ignore_errors=True)
         raise Damaged(
-            f"{whole.id.text} is damaged: {len(wrong)} files are not what was saved, the first is {wrong[0]}."
+            f"{manifest.id.text} is damaged: {len(wrong)} files are not what was saved, the first is {wrong[0]}."
         )
-    aside = _place(made, target, directory)
+    aside = _move_into_place(made, target, directory)
     _name_latest(directory, shards)
-    return Fetched(target, len(wanted), size, size, time.monotonic() - began, aside)
+    return Fetched(target, len(expected), size, size, time.monotonic() - began, aside)
 
 
-def read_shards(store: Store, whole: JobManifest, ranks: list[int]) -> list[Shard]:
+def read_shards(store: Store, manifest: JobManifest, ranks: list[int]) -> list[Shard]:
     """Return the nodes' manifests, verified by what the job's says of them.
 
     :raises Damaged: one is gone or another.
     """
-    there = {blob.name for blob in store.list(whole.id.shards)}
-    gone = [whole.id.shard(rank) for rank in ranks if whole.id.shard(rank) not in there]
+    present = {blob.name for blob in store.list(manifest.id.shards)}
+    gone = [manifest.id.shard(rank) for rank in ranks if manifest.id.shard(rank) not in present]
     if gone:
-        raise Damaged(f"{whole.id.text} is damaged or was pruned meanwhile: {gone[0]} is not there.")
-    texts = read_texts(store, whole.id.shards, [f"{rank}.json" for rank in ranks])
+        raise Damaged(f"{manifest.id.text} is damaged or was pruned meanwhile: {gone[0]} is not there.")
+    texts = read_texts(store, manifest.id.shards, [f"{rank}.json" for rank in ranks])
     made = []
     for rank in ranks:
-        text, where = texts[f"{rank}.json"], whole.id.shard(rank)
-        if hashlib.sha256(text.encode()).hexdigest() != whole.parts[rank].sha256:
-            raise Damaged(f"{whole.id.text} is damaged: {where} is not the one that the job's manifest names.")
+        text, where = texts[f"{rank}.json"], manifest.id.shard(rank)
+        if hashlib.sha256(text.encode()).hexdigest() != manifest.shards[rank].sha256:
+            raise Damaged(f"{manifest.id.text} is damaged: {where} is not the one that the job's manifest names.")
         shard = shard_of(text, where)
-        if (shard.id, shard.rank) != (whole.id, rank):
-            raise Damaged(f"{whole.id.text} is damaged: {where} is of {shard.id.text}, node {shard.rank}.")
+        if (shard.id, shard.rank) != (manifest.id, rank):
+            raise Damaged(f"{manifest.id.text} is damaged: {where} is of {shard.id.text}, node {shard.rank}.")
         made.append(shard)
     return made
 
 
-def _all_there(store: Store, whole: JobManifest, shards: list[Shard]) -> None:
+def _check_blobs(store: Store, manifest: JobManifest, shards: list[Shard]) -> None:
     """Look before anything is carried: names and sizes cost one question a shard."""
     for shard in shards:
         stored = sizes(store.list(shard.data), shard.data)
         lacking = [one.path for one in shard.files if stored.get(one.path) != one.size]
         if lacking:
             raise Damaged(
-                f"{whole.id.text} is damaged or was pruned meanwhile: {shard.data}{lacking[0]} is not there, or has "
+                f"{manifest.id.text} is damaged or was pruned meanwhile: {shard.data}{lacking[0]} is not there, or has "
                 f"another size ({len(lacking)} files in all)."
             )
 
 
-def _together(shards: list[Shard]) -> dict[str, tuple[int, str]]:
-    wanted: dict[str, tuple[int, str]] = {}
+def _merged(shards: list[Shard]) -> dict[str, tuple[int, str]]:
+    expected: dict[str, tuple[int, str]] = {}
     for shard in shards:
-        for path, what in shard.wanted.items():
-            if wanted.setdefault(path, what) != what:
+        for path, what in shard.contents.items():
+            if expected.setdefault(path, what) != what:
                 raise CommandFailed(
                     f"{shard.id.text}: {path} of node {shard.rank} is another one than that of a node before: they "
                     "cannot lie in one folder. Restore each node's part on a node of its own, without --all."
                 )
-    return wanted
+    return expected
 
 
-def _place(made: str, target: str, directory: str) -> str:
+def _move_into_place(made: str, target: str, directory: str) -> str:
     aside = ""
     if os.path.lexists(target):
         number = 1
@@ -172,23 +172,23 @@ def broadcast_choice(
     :raises CommandFailed: node 0 has not chosen in time.
     """
     name = f"{member.call}.json"
-    told: list[Id | None] = []
+    choices: list[Id | None] = []
     if member.rank == 0:
-        if _is_chosen(store, name, told):
-            return told[0]
+        if _is_chosen(store, name, choices):
+            return choices[0]
         chosen = choose()
         write_text(store, f"{CHOICES}{name}", json.dumps({"schema": 1, "id": chosen.text if chosen else None}) + "\n")
         return chosen
-    if not wait_until(lambda: _is_chosen(store, name, told), wait_s, pause_s):
+    if not wait_until(lambda: _is_chosen(store, name, choices), wait_s, pause_s):
         raise CommandFailed(
             f"node 0 has not said within {wait_s:g} s which checkpoint is restored: call it on all nodes by one srun, "
             "or name one (--id)."
         )
-    return told[0]
+    return choices[0]
 
 
-def _is_chosen(store: Store, name: str, told: list[Id | None]) -> bool:
-    """Whether node 0 has chosen; what, is put into ``told``."""
+def _is_chosen(store: Store, name: str, choices: list[Id | None]) -> bool:
+    """Whether node 0 has chosen; what, is put into ``choices``."""
     if not any(blob.name == f"{CHOICES}{name}" for blob in store.list(CHOICES)):
         return False
     try:
@@ -198,5 +198,5 @@ def _is_chosen(store: Store, name: str, told: list[Id | None]) -> bool:
     id_ = id_of(given) if isinstance(given, str) else None
     if id_ is None and given is not None:
         return False
-    told.append(id_)
+    choices.append(id_)
     return True

@@ -55,25 +55,25 @@ class Record:
     """What is known.
 
     :ivar attempt: which attempt looked last.
-    :ivar seen: by folder.
+    :ivar checkpoints: by folder.
     """
 
     attempt: str = ""
-    seen: Mapping[str, KnownCheckpoint] = field(default_factory=dict)
+    checkpoints: Mapping[str, KnownCheckpoint] = field(default_factory=dict)
 
     def pending(self) -> list[KnownCheckpoint]:
         """Return what is to be published, the newest first: what the running attempt saved before all else."""
-        found = [(one.known, one) for one in self.seen.values() if one.state == PENDING]
+        found = [(one.known, one) for one in self.checkpoints.values() if one.state == PENDING]
         known = [(id_.order_in(self.attempt), one) for id_, one in found if id_]
         return [one for _order, one in sorted(known, key=lambda pair: pair[0], reverse=True)]
 
     def with_restored(self, others: Iterable[KnownCheckpoint]) -> Record:
         """Return the record with what other nodes have restored into the same directory."""
-        return replace(self, seen={**{one.folder: one for one in others}, **self.seen})
+        return replace(self, checkpoints={**{one.folder: one for one in others}, **self.checkpoints})
 
     def put(self, one: KnownCheckpoint) -> Record:
         """Return the record with one more, or another."""
-        return replace(self, seen={**self.seen, one.folder: one})
+        return replace(self, checkpoints={**self.checkpoints, one.folder: one})
 
 
 def merge(
@@ -86,11 +86,11 @@ def merge(
     """
     nodes = member.world if world is None else world
     first = record.attempt != member.attempt
-    seen = {}
+    checkpoints = {}
     for one in found:
-        known = record.seen.get(one.folder)
+        known = record.checkpoints.get(one.folder)
         if known and known.stamp == (one.stamp if known.state != RESTORED else tree_stamp(directory, one.folder)):
-            seen[one.folder] = known
+            checkpoints[one.folder] = known
             continue
         id_ = Id(one.step, member.attempt, nodes, one.save)
         made = KnownCheckpoint(one.folder, id_.text, member.rank, one.stamp, latest=one.latest)
@@ -99,12 +99,12 @@ def merge(
                 "it was finished before this attempt of the job, and nobody noted in which: save it by hand, if at all"
             )
             made = replace(made, id="", state=UNKNOWN, words=words)
-        seen[one.folder] = made
+        checkpoints[one.folder] = made
     # With a file that names the latest, the others are no longer found, and are to be published all the same.
-    for folder, known in record.seen.items():
-        if folder not in seen and known.latest[0] and os.path.isdir(os.path.join(directory, folder)):
-            seen[folder] = known
-    return Record(member.attempt, seen)
+    for folder, known in record.checkpoints.items():
+        if folder not in checkpoints and known.latest[0] and os.path.isdir(os.path.join(directory, folder)):
+            checkpoints[folder] = known
+    return Record(member.attempt, checkpoints)
 
 
 def tree_stamp(directory: str, folder: str) -> str:
@@ -127,8 +127,8 @@ def read_record(path: str) -> Record:
             given = json.load(file)
         if given["schema"] != RECORD_SCHEMA:
             return Record()
-        seen = [KnownCheckpoint(**{**one, "latest": tuple(one["latest"])}) for one in given["seen"]]
-        return Record(str(given["attempt"]), {one.folder: one for one in seen})
+        checkpoints = [KnownCheckpoint(**{**one, "latest": tuple(one["latest"])}) for one in given["seen"]]
+        return Record(str(given["attempt"]), {one.folder: one for one in checkpoints})
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return Record()
 
@@ -141,7 +141,7 @@ def read_restored(directory: str) -> list[KnownCheckpoint]:
     except OSError:
         return []
     found = [read_record(os.path.join(folder, name)) for name in names if name.startswith("record-")]
-    return [one for record in found for one in record.seen.values() if one.state == RESTORED]
+    return [one for record in found for one in record.checkpoints.values() if one.state == RESTORED]
 
 
 def write_record(path: str, record: Record) -> None:
@@ -149,7 +149,7 @@ def write_record(path: str, record: Record) -> None:
 
     :raises OSError: it cannot be written.
     """
-    content: dict[str, Any] = {"attempt": record.attempt, "seen": [asdict(one) for one in record.seen.values()]}
+    content: dict[str, Any] = {"attempt": record.attempt, "seen": [asdict(one) for one in record.checkpoints.values()]}
     write_file(path, json.dumps({"schema": RECORD_SCHEMA, **content}, indent=1) + "\n")
 
 
@@ -195,7 +195,7 @@ class WatcherStatus:
         """Whether nothing is wrong. A watcher that hears no events would not save before the machine goes."""
         return not self.events and not self.problem and not self.refused and self.notice.get("fits") is not False
 
-    def events_to_tell(self) -> list[str]:
+    def events_to_report(self) -> list[str]:
         """Return what is worth a line when it changes."""
         return ([f"{self.whole} is whole"] if self.whole else []) + self._problem_lines()
 

@@ -21,13 +21,13 @@ from typing import Callable, Protocol
 
 from ...machine.root import Root
 from ..azcopy.credential import SAS, credential_of
+from ..azcopy.location import BlobLocation, parse_location
 from ..azcopy.options import Limits, cap_of, read_settings
-from ..azcopy.place import Place, place_of
 from ..azcopy.tool import Azcopy, Progress
 from ..azcopy.transfer import download, list_blobs, remove, upload
 from ..azcopy.work import new_folder, parent_of
 
-Hear = Callable[[int], None]
+OnUploaded = Callable[[int], None]
 """Told how many bytes are carried; what it raises ends the work."""
 
 
@@ -35,7 +35,7 @@ Hear = Callable[[int], None]
 class Stored:
     """A blob.
 
-    :ivar name: below the place of the series.
+    :ivar name: below the location of the series.
     :ivar size: in bytes.
     :ivar modified: when it was written, in seconds since 1970.
     """
@@ -55,7 +55,7 @@ class Store(Protocol):
     def list(self, folder: str) -> Sequence[Stored]:
         """Return the blobs below ``folder``, which ends with a slash; their names start with it."""
 
-    def put(self, source: str, names: Sequence[str], folder: str, hear: Hear | None = None) -> None:
+    def put(self, source: str, names: Sequence[str], folder: str, on_uploaded: OnUploaded | None = None) -> None:
         """Write files, by their names below ``source``, to the same names below ``folder``."""
 
     def get(self, folder: str, names: Sequence[str], target: str) -> None:
@@ -96,11 +96,11 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")
 
 
 class AzcopyStore:
-    """The blobs of a series below ``place``."""
+    """The blobs of a series below ``location``."""
 
-    def __init__(self, tool: Azcopy, place: Place) -> None:
+    def __init__(self, tool: Azcopy, location: BlobLocation) -> None:
         self._tool = tool
-        self._place = place
+        self._location = location
 
     @property
     def work(self) -> str:
@@ -109,25 +109,25 @@ class AzcopyStore:
 
     def list(self, folder: str) -> Sequence[Stored]:
         """See ``Store``."""
-        found = list_blobs(self._tool, self._place.below(folder))
+        found = list_blobs(self._tool, self._location.below(folder))
         return [Stored(f"{folder}{blob.name}", blob.size, _seconds(blob.last_modified)) for blob in found]
 
-    def put(self, source: str, names: Sequence[str], folder: str, hear: Hear | None = None) -> None:
+    def put(self, source: str, names: Sequence[str], folder: str, on_uploaded: OnUploaded | None = None) -> None:
         """See ``Store``."""
 
-        def tell(progress: Progress) -> None:
-            if hear:
-                hear(progress.bytes_done)
+        def report(progress: Progress) -> None:
+            if on_uploaded:
+                on_uploaded(progress.bytes_done)
 
-        upload(self._tool, source, names, self._place.below(folder), on_progress=tell).must()
+        upload(self._tool, source, names, self._location.below(folder), on_progress=report).must()
 
     def get(self, folder: str, names: Sequence[str], target: str) -> None:
         """See ``Store``."""
-        download(self._tool, self._place.below(folder), names, target).must()
+        download(self._tool, self._location.below(folder), names, target).must()
 
     def remove(self, names: Sequence[str]) -> None:
         """See ``Store``."""
-        remove(self._tool, self._place, names).must()
+        remove(self._tool, self._location, names).must()
 
 
 def _seconds(stated: str) -> float:
@@ -159,10 +159,10 @@ def open_store(root: Root, url: str, wish: StoreOptions, nodes: int) -> tuple[Az
     :raises ValueError: the URL is none, the cap makes no sense, or the folder for logs that is wished for is not there.
     """
     settings = read_settings(root)
-    place = place_of(url)
+    location = parse_location(url)
     account = settings.account_gbps if wish.account_gbps is None else wish.account_gbps
     limits = Limits(cap_of(wish.cap_mbps, account, nodes), settings.connections)
     kind = wish.credential or (SAS if wish.sas_file else settings.credential)
     credential = credential_of(kind, wish.client_id or settings.client_id, wish.sas_file)
     folder = new_folder("checkpoint", parent_of(wish.work or "", settings.work_folder))
-    return AzcopyStore(Azcopy(folder, credential, limits, wish.azcopy or settings.azcopy), place), folder
+    return AzcopyStore(Azcopy(folder, credential, limits, wish.azcopy or settings.azcopy), location), folder

@@ -23,7 +23,7 @@ from .directory import Refused, Signal, find_finished, scan
 from .manifest import BadManifest, complete
 from .names import SHARDS, Id, Member, id_in, id_of
 from .notice import Candidate, decide
-from .prune import Keep, prune
+from .prune import Retention, prune
 from .publish import Local, Published, publish
 from .state import PENDING, PUBLISHED, REFUSED, RESTORED, KnownCheckpoint, WatcherStatus
 from .store import Store
@@ -47,7 +47,7 @@ class WatchOptions:
     member: Member
     host: str
     shared: bool = False
-    keep: Keep | None = None
+    keep: Retention | None = None
     every_s: float = 2.0
     acknowledge: bool = False
 
@@ -57,15 +57,15 @@ class Done:
     """What a piece of work came to.
 
     :ivar published: None where it only looked whether something is whole.
-    :ivar whole: what is whole now.
+    :ivar complete: what is whole now.
     :ivar pruned: what was removed by the retention.
     :ivar branches: see ``prune.Plan``.
     :ivar problem: what went wrong beside it, such as pruning.
     """
 
-    seen: KnownCheckpoint | None = None
+    checkpoint: KnownCheckpoint | None = None
     published: Published | None = None
-    whole: list[Id] = field(default_factory=list)
+    complete: list[Id] = field(default_factory=list)
     pruned: tuple[Id, ...] = ()
     branches: tuple[Id, ...] | None = None
     problem: str = ""
@@ -104,7 +104,7 @@ class Watcher:
         self._not_before = 0.0
         self._unsure: set[Id] = set()
         self._notice: ScheduledEvent | None = None
-        self._wanted = ""
+        self._urgent = ""
         self._started: set[str] = set()
 
     @property
@@ -121,7 +121,7 @@ class Watcher:
             self._hurry(self._notice)
         if self._worker is None and self._clock() >= self._not_before:
             self._begin()
-        self._tell()
+        self._update_status()
 
     def end(self) -> bool:
         """Stop what runs, and return whether all that is finished is published."""
@@ -130,42 +130,42 @@ class Watcher:
             self._worker.wait(_LAST_S)
             self._collect()
         self.status.running = False
-        self._tell()
+        self._update_status()
         return not self.record.pending() and not self.status.refused
 
     def _look_at_directory(self) -> None:
         options = self.options
         found = find_finished(options.directory, options.signal)
         merged = state.merge(self.record, found, options.directory, options.member)
-        if merged != self.record and (merged.seen or self.record.seen):
+        if merged != self.record and (merged.checkpoints or self.record.checkpoints):
             state.write_record(self._path, merged)
         self.record = merged
 
     def _begin(self) -> None:
         pending = self.record.pending()
         if pending:
-            wanted = next((one for one in pending if one.id == self._wanted), None)
-            self._worker = Worker(lambda hear: self._publish(pending, wanted, hear))
+            urgent = next((one for one in pending if one.id == self._urgent), None)
+            self._worker = Worker(lambda on_uploaded: self._publish(pending, urgent, on_uploaded))
         elif self._unsure:
             unsure = sorted(self._unsure, key=self._order, reverse=True)
-            self._worker = Worker(lambda _hear: self._is_whole(unsure))
+            self._worker = Worker(lambda _hear: self._check_complete(unsure))
 
     def _publish(
-        self, pending: Sequence[KnownCheckpoint], wanted: KnownCheckpoint | None, hear: Callable[[int], None]
+        self, pending: Sequence[KnownCheckpoint], urgent: KnownCheckpoint | None, on_uploaded: Callable[[int], None]
     ) -> Done:
         """What other nodes wait for first, else the newest: so all nodes come to the same, whoever falls behind."""
-        one = wanted or _awaited(self.store, pending) or pending[0]
+        one = urgent or _awaited(self.store, pending) or pending[0]
         self._current = one
         id_ = one.known
         if id_ is None:
             raise CommandFailed(f"{self._path} names no checkpoint for {one.folder}: remove it.")
         options = self.options
         local = Local(id_, options.directory, one.folder, one.rank, options.shared, one.latest)
-        done = Done(one, publish(self.store, local, hear))
+        done = Done(one, publish(self.store, local, on_uploaded))
         self._finish(done, [id_])
         return done
 
-    def _is_whole(self, ids: Sequence[Id]) -> Done:
+    def _check_complete(self, ids: Sequence[Id]) -> Done:
         done = Done()
         self._finish(done, ids)
         return done
@@ -173,16 +173,18 @@ class Watcher:
     def _finish(self, done: Done, ids: Sequence[Id]) -> None:
         for id_ in ids:
             try:
-                done.whole += [id_] if complete(self.store, id_) else []
+                done.complete += [id_] if complete(self.store, id_) else []
             except BadManifest as error:
                 done.problem = str(error)
         keep = self.options.keep
-        if done.whole and keep and self.options.member.rank == 0:
+        if done.complete and keep and self.options.member.rank == 0:
             try:
-                resumed = [one.known.step for one in self.record.seen.values() if one.known and one.state == RESTORED]
+                resumed = [
+                    one.known.step for one in self.record.checkpoints.values() if one.known and one.state == RESTORED
+                ]
                 attempt = self.options.member.attempt
                 plan = prune(self.store, replace(keep, attempt=attempt, resumed=max(resumed, default=None)))
-                done.pruned, done.branches = plan.whole, plan.branches
+                done.pruned, done.branches = plan.complete, plan.branches
             except CommandFailed as error:
                 done.problem = f"pruning failed: {error}"
 
@@ -209,15 +211,15 @@ class Watcher:
             self._take(done)
 
     def _take(self, done: Done) -> None:
-        if done.seen and done.published:
-            self._note(done.seen, PUBLISHED)
+        if done.checkpoint and done.published:
+            self._note(done.checkpoint, PUBLISHED)
             id_ = done.published.shard.id
             self._unsure.add(id_)
             self.status.published = self._newer(self.status.published, id_)
             if done.published.carried and done.published.seconds > 0:
                 self.status.rate = done.published.carried / done.published.seconds
-        self._unsure -= {*done.whole, *done.pruned}
-        for id_ in done.whole:
+        self._unsure -= {*done.complete, *done.pruned}
+        for id_ in done.complete:
             if id_ not in done.pruned:
                 self.status.whole = self._newer(self.status.whole, id_)
             # What is older need not become whole any more.
@@ -235,7 +237,7 @@ class Watcher:
         return known if before and self._order(before) > self._order(id_) else id_.text
 
     def _note(self, one: KnownCheckpoint | None, became: str, words: str = "") -> None:
-        known = self.record.seen.get(one.folder) if one else None
+        known = self.record.checkpoints.get(one.folder) if one else None
         # Saved again meanwhile: what came of the one before says nothing about it.
         if one is None or known is None or known.stamp != one.stamp:
             return
@@ -251,15 +253,15 @@ class Watcher:
         self.status.events = ""
         self._notice = ending[0] if ending else None
         if not ending:
-            self.status.notice, self._wanted = {}, ""
+            self.status.notice, self._urgent = {}, ""
 
     def _hurry(self, event: ScheduledEvent) -> None:
         pending = self.record.pending()
         running = self._current
         candidates = [self._candidate(one, running) for one in pending]
-        left = None if event.not_before is None else event.not_before - self._clock()
-        choice = decide(candidates, self._rate(), left)
-        was, self._wanted = self._wanted, choice.id
+        seconds_left = None if event.not_before is None else event.not_before - self._clock()
+        choice = decide(candidates, self._rate(), seconds_left)
+        was, self._urgent = self._urgent, choice.id
         if choice.id and running and running.id != choice.id and self._worker and choice.id != was:
             # Stopped between two blocks; what it has carried stays for later.
             self._worker.stop()
@@ -292,8 +294,8 @@ class Watcher:
             size //= self.options.member.world
         done = self._worker.done_bytes if is_running and self._worker else 0
         id_ = one.known
-        own = id_ is not None and id_.attempt == self.options.member.attempt
-        return Candidate(one.id, id_.step if id_ else 0, max(0, size - done), is_running, own)
+        is_current = id_ is not None and id_.attempt == self.options.member.attempt
+        return Candidate(one.id, id_.step if id_ else 0, max(0, size - done), is_running, is_current)
 
     def _rate(self) -> float | None:
         """What was measured last, else what the running upload shows."""
@@ -301,11 +303,11 @@ class Watcher:
             return self._worker.done_bytes / max(0.1, self._worker.seconds)
         return self.status.rate
 
-    def _tell(self) -> None:
+    def _update_status(self) -> None:
         one, worker, status = self._current, self._worker, self.status
         status.pending = [each.id for each in self.record.pending()]
         status.refused = {
-            each.id or each.folder: each.words for each in self.record.seen.values() if each.state == REFUSED
+            each.id or each.folder: each.words for each in self.record.checkpoints.values() if each.state == REFUSED
         }
         status.uploading = {}
         if one and worker:

@@ -62,11 +62,15 @@ def read_events_file(root: Root) -> list[ScheduledEvent]:
     if text is None:
         raise EventsUnknown(f"{root.at(FILE)} is missing: {_SERVICE}")
     try:
-        told = json.loads(text)
-        if told["schema"] != SCHEMA:
-            raise EventsUnknown(f"{root.at(FILE)} has schema {told['schema']}, and this hpcnode knows {SCHEMA}.")
-        age, problem, machine = time.monotonic() - float(told["written"]), str(told["problem"]), str(told["machine"])
-        events = [_event(given, machine) for given in told["events"]]
+        document = json.loads(text)
+        if document["schema"] != SCHEMA:
+            raise EventsUnknown(f"{root.at(FILE)} has schema {document['schema']}, and this hpcnode knows {SCHEMA}.")
+        age, problem, machine = (
+            time.monotonic() - float(document["written"]),
+            str(document["problem"]),
+            str(document["machine"]),
+        )
+        events = [_event(given, machine) for given in document["events"]]
     except (ValueError, LookupError, TypeError):
         raise EventsUnknown(f"{root.at(FILE)} is not what hpcnode writes: {_SERVICE}") from None
     if not 0 <= age <= STALE_S:
@@ -76,7 +80,7 @@ def read_events_file(root: Root) -> list[ScheduledEvent]:
     return events
 
 
-def say_ready(root: Root, event_id: str) -> None:
+def send_ready(root: Root, event_id: str) -> None:
     """Tell the service that this user need not be waited for.
 
     :raises EventsUnknown: it does not listen.

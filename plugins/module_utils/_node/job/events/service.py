@@ -69,7 +69,7 @@ class Service:
             problem = str(error)
         write_events(self._root, self._name, () if problem else self._events, problem)
 
-    def hear(self, event_id: str, uid: int) -> str:
+    def accept_ready(self, event_id: str, uid: int) -> str:
         """Start an event for a user if nobody else needs the time until it starts; why not, else an empty text."""
         event = next((one for one in self._events if one.id == event_id), None)
         if event is None or event.not_before is None or event_id in self._started:
@@ -110,7 +110,7 @@ class Service:
             event_id = message.decode("ascii", "replace")
             # What a user sends is written to the journal only if it is the id of an event.
             if uid >= 0 and any(event.id == event_id for event in self._events):
-                why = self.hear(event_id, uid)
+                why = self.accept_ready(event_id, uid)
                 words = f"is not started for user {uid}: {why}" if why else f"is started for user {uid}"
                 sys.stderr.write(f"hpcnode events: event {event_id} {words}\n")
 

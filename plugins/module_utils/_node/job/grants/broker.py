@@ -82,8 +82,8 @@ class Broker:
         settings = read_settings(self._root)
         groups = groups_of(user, groups_in(settings.grants))
         if asked.kind != BLOB:
-            own = granted(settings.grants, groups)
-            return {"user": user.pw_name, "grants": [{"container": one.url, "rights": one.rights} for one in own]}
+            grants = granted(settings.grants, groups)
+            return {"user": user.pw_name, "grants": [{"container": one.url, "rights": one.rights} for one in grants]}
         grant = decide(settings.grants, groups, asked.what, asked.need)
         key = self._keys.key(grant.account, settings.client_id, settings.life_s)
         until = self._clock() + settings.life_s

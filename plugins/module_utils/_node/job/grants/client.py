@@ -104,18 +104,18 @@ def _ask_once(question: Mapping[str, str], path: str) -> dict[str, Any]:
         # Where it refused before it read, its answer says why.
         with contextlib.suppress(OSError):
             connection.sendall(as_line(question))
-        said = b""
+        received = b""
         try:
-            while not said.endswith(b"\n") and len(said) <= LONGEST_ANSWER:
-                part = connection.recv(LONGEST_ANSWER)
-                if not part:
+            while not received.endswith(b"\n") and len(received) <= LONGEST_ANSWER:
+                chunk = connection.recv(LONGEST_ANSWER)
+                if not chunk:
                     break
-                said += part
+                received += chunk
         except OSError as error:
-            if not said:
+            if not received:
                 return {"busy": f"no answer ({error.strerror or 'timed out'})."}
     try:
-        answer = json.loads(said)
+        answer = json.loads(received)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):

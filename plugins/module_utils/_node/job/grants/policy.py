@@ -29,7 +29,7 @@ from ...forms import (
 from ...machine.azure import LONGEST_S, Account, account_of
 from ...machine.config import read_checked
 from ...machine.root import Root
-from ..azcopy.place import PlaceError, place_of
+from ..azcopy.location import LocationError, parse_location
 from .protocol import RIGHTS
 
 NAME = "grants"
@@ -85,8 +85,8 @@ def _grant(path: str, value: Any) -> Grant:
     container = stated["container"]
     try:
         account = account_of(stated["account_url"])
-        if place_of(f"{account.url}/{container}").url != f"{account.url}/{container}":
-            raise PlaceError(f"{container!r} is no name of a container")
+        if parse_location(f"{account.url}/{container}").url != f"{account.url}/{container}":
+            raise LocationError(f"{container!r} is no name of a container")
     except ValueError as error:
         raise Malformed(f"{path}: {error}.") from None
     return Grant(stated["groups"], account, container, stated["rights"])
@@ -96,7 +96,7 @@ FORM = instance_of(
     GrantSettings,
     {
         "grants": list_of(_grant),
-        "life_s": number(SHORTEST_LIFE_S, LONGEST_S // 2, whole=True),
+        "life_s": number(SHORTEST_LIFE_S, LONGEST_S // 2, integral=True),
         "client_id": or_empty(guid),
     },
 )
@@ -153,22 +153,22 @@ def decide(grants: Sequence[Grant], groups: Collection[str], url: str, need: str
 
     :raises NotGranted: there is none.
     """
-    wanted = url.lower().rstrip("/")
+    container = url.lower().rstrip("/")
     for grant in granted(grants, groups):
-        if grant.url == wanted and RIGHTS.index(grant.rights) >= RIGHTS.index(need):
+        if grant.url == container and RIGHTS.index(grant.rights) >= RIGHTS.index(need):
             return grant
     raise NotGranted(f"none of your groups is granted {need!r} there: see 'hpcnode grants', or ask an administrator")
 
 
 def decide_registry(
-    registries: Sequence[str], groups_by_registry: Mapping[str, Sequence[str]], groups: Collection[str], wanted: str
+    registries: Sequence[str], groups_by_registry: Mapping[str, Sequence[str]], groups: Collection[str], registry: str
 ) -> str:
     """Return the registry, as it is listed, if members of these groups may fetch images from it.
 
     :param groups_by_registry: a registry that is not in it is for all users.
     :raises NotGranted: it is not listed, or is for other groups.
     """
-    name = wanted.lower()
+    name = registry.lower()
     restricted = groups_by_registry.get(name)
     if name not in registries or (restricted is not None and not set(restricted) & set(groups)):
         raise NotGranted("none of your groups is granted images of that registry: ask an administrator")

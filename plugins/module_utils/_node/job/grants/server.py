@@ -127,17 +127,17 @@ class Server:
         deadline = time.monotonic() + self._read_s
         line = b""
         while b"\n" not in line and len(line) <= LONGEST_QUESTION:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 return None
-            connection.settimeout(left)
+            connection.settimeout(remaining_s)
             try:
-                part = connection.recv(LONGEST_QUESTION + 1 - len(line))
+                chunk = connection.recv(LONGEST_QUESTION + 1 - len(line))
             except OSError:
                 return None
-            if not part:
+            if not chunk:
                 break
-            line += part
+            line += chunk
         return line.partition(b"\n")[0] if b"\n" in line else line
 
 
@@ -154,7 +154,7 @@ QUESTIONS_A_MINUTE = 120
 
 @dataclass
 class _Share:
-    left: float
+    remaining: float
     counted_at: float
     open: int = 0
 
@@ -180,16 +180,16 @@ class Bounds:
         with self._lock:
             now = self.clock()
             share = self._shares.setdefault(uid, _Share(self.a_minute, now))
-            share.left = min(self.a_minute, share.left + (now - share.counted_at) * self.a_minute / 60)
+            share.remaining = min(self.a_minute, share.remaining + (now - share.counted_at) * self.a_minute / 60)
             share.counted_at = now
             if share.open >= self.each:
                 return f"you have {self.each} requests open already"
-            if share.left < 1:
+            if share.remaining < 1:
                 return f"you sent more than {self.a_minute} requests a minute"
             if self.open >= self.total:
                 return f"all {self.total} connections are taken"
             share.open += 1
-            share.left -= 1
+            share.remaining -= 1
             return ""
 
     def leave(self, uid: int) -> None:

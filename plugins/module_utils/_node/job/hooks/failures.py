@@ -64,14 +64,14 @@ class Failure:
     @property
     def reason(self) -> str:
         """The node's reason in Slurm."""
-        return self._told(f"hpcai: {self.kind}: {self.script}: {self.words}", LONGEST_REASON)
+        return self._with_job(f"hpcai: {self.kind}: {self.script}: {self.words}", LONGEST_REASON)
 
     @property
     def summary(self) -> str:
         """What the arbiter is told, of the length that it takes."""
-        return self._told(f"{self.script}: {self.words}", SUMMARY)
+        return self._with_job(f"{self.script}: {self.words}", SUMMARY)
 
-    def _told(self, words: str, longest: int) -> str:
+    def _with_job(self, words: str, longest: int) -> str:
         job = "" if self.job == NO_JOB else f" (job {self.job})"
         return as_reason(words, longest - len(job)) + job
 
@@ -186,22 +186,24 @@ def plan(node: NodeState | None, failure: Failure) -> str:
 def report_all(
     root: Root,
     run: Run,
-    reach: FindOwnAddress = node_queries.find_own_address,
+    find_own_address: FindOwnAddress = node_queries.find_own_address,
     clock: Clock = time.monotonic,
     pause: Pause = time.sleep,
 ) -> list[Reported]:
     """Tell Slurm about each failure that it does not know, and forget it then, told or not.
 
-    :param reach: what tells this machine's address as the controllers see it.
+    :param find_own_address: what tells this machine's address as the controllers see it.
     """
     made = []
     for failure in to_be_reported(root):
-        made.append(_tell(failure, root, run, reach, clock, pause))
+        made.append(_report(failure, root, run, find_own_address, clock, pause))
         forget(root, failure)
     return made
 
 
-def _tell(failure: Failure, root: Root, run: Run, reach: FindOwnAddress, clock: Clock, pause: Pause) -> Reported:
+def _report(
+    failure: Failure, root: Root, run: Run, find_own_address: FindOwnAddress, clock: Clock, pause: Pause
+) -> Reported:
     try:
         env = slurmd_env.read(root)
     except ConfigError as error:
@@ -211,10 +213,10 @@ def _tell(failure: Failure, root: Root, run: Run, reach: FindOwnAddress, clock: 
     problem = "slurmctld has not drained the node"
     for pause_s in _pauses(clock() + LIMIT_S, clock):
         try:
-            reach(env.controllers)
-            told = _try(failure, env, run)
-            if told:
-                return told
+            find_own_address(env.controllers)
+            outcome = _try(failure, env, run)
+            if outcome:
+                return outcome
             problem = "slurmctld has not drained the node"
         except (NoController, CommandFailed) as error:
             problem = str(error)

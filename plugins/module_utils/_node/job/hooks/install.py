@@ -38,7 +38,7 @@ class HookError(ConfigError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredScript:
     """A script that should be there.
 
     :ivar content: its text.
@@ -69,7 +69,7 @@ class Plan:
         return made + [f"{'remove' if file.after is None else 'write'} {file.path}" for file in self.files]
 
 
-WantedScripts = Mapping[str, Mapping[str, Wanted]]
+DesiredScripts = Mapping[str, Mapping[str, DesiredScript]]
 """By kind and name."""
 
 
@@ -81,11 +81,11 @@ def _content(path: str, value: Any) -> str:
 
 _SCRIPTS = mapping_of(
     matching(NAME, NAME_WORDS),
-    optional(instance_of(Wanted, {"content": _content, "limit": optional(seconds)})),
+    optional(instance_of(DesiredScript, {"content": _content, "limit": optional(seconds)})),
 )
 
 
-def wanted_from(kind: str, stated: Mapping[str, Any]) -> dict[str, Wanted]:
+def scripts_from(kind: str, stated: Mapping[str, Any]) -> dict[str, DesiredScript]:
     """Return the scripts of a kind as they are asked for; what is None is left out.
 
     :raises ConfigError: something about one makes no sense.
@@ -93,7 +93,7 @@ def wanted_from(kind: str, stated: Mapping[str, Any]) -> dict[str, Wanted]:
     return {name: script for name, script in _SCRIPTS(kind, stated).items() if script}
 
 
-def plan(root: Root, named: str, wanted: WantedScripts, limits: Mapping[str, Any] | None = None) -> Plan:
+def plan(root: Root, named: str, desired: DesiredScripts, limits: Mapping[str, Any] | None = None) -> Plan:
     """Return what makes the set ``named`` consist of these scripts; other sets and other files stay.
 
     :param limits: of the kinds; None leaves them as they are.
@@ -102,18 +102,20 @@ def plan(root: Root, named: str, wanted: WantedScripts, limits: Mapping[str, Any
     :raises OSError: something cannot be read.
     """
     before, warnings = _read(root)
-    own = {kind: {name: script.limit for name, script in scripts.items()} for kind, scripts in wanted.items()}
+    script_limits = {
+        kind: {name: script.limit for name, script in scripts.items()} for kind, scripts in desired.items()
+    }
     sets = {name: kinds for name, kinds in before.sets.items() if name != named}
-    if any(own.values()):
-        sets[named] = {kind: scripts for kind, scripts in own.items() if scripts}
-    _refuse_shared_names(named, own, sets)
+    if any(script_limits.values()):
+        sets[named] = {kind: scripts for kind, scripts in script_limits.items() if scripts}
+    _refuse_shared_names(named, script_limits, sets)
     after = replace(before, sets=sets, limits=before.limits if limits is None else limits_from("limits", limits))
     files = []
     for kind in KINDS:
         had = before.sets.get(named, {}).get(kind, {})
-        for name in sorted(set(had) - set(own.get(kind, {}))):
+        for name in sorted(set(had) - set(script_limits.get(kind, {}))):
             files.append(change_of(root.at(f"{folder(kind)}/{name}"), None))
-        for name, script in sorted(wanted.get(kind, {}).items()):
+        for name, script in sorted(desired.get(kind, {}).items()):
             files.append(_script(root.at(f"{folder(kind)}/{name}"), script.content, name in had))
     files.append(change_of(root.at(SETTINGS), as_text(after)))
     missing = tuple(folder(kind) for kind in KINDS if not os.path.isdir(root.at(folder(kind))))
@@ -135,10 +137,10 @@ def apply(root: Root, made: Plan) -> None:
         file.apply()
 
 
-def _refuse_shared_names(named: str, own: Mapping[str, Any], sets: Mapping[str, Any]) -> None:
+def _refuse_shared_names(named: str, scripts: Mapping[str, Any], sets: Mapping[str, Any]) -> None:
     for other, kinds in sets.items():
         for kind in KINDS if other != named else ():
-            shared = sorted(set(own.get(kind, {})) & set(kinds.get(kind, {})))
+            shared = sorted(set(scripts.get(kind, {})) & set(kinds.get(kind, {})))
             if shared:
                 raise HookError(f"{kind} {shared[0]} belongs to the set {other}: give the one of {named} another name.")
 

@@ -26,7 +26,7 @@ ENDS_AT_FAILURE = (PROLOG,)
 """After a prolog that failed there comes no job that the rest could prepare. An epilog cleans up what it can."""
 
 
-JOBS_OWN = 75
+JOBS_FAULT_STATUS = 75
 """The exit status of a prolog's script for what is the job's own, such as a file system that users filled: the job goes
 back into the queue, and the node is not drained. EX_TEMPFAIL of sysexits.h."""
 
@@ -108,9 +108,9 @@ class HookSettings:
     def limit_of(self, kind: str, name: str) -> float:
         """Return the seconds that a script may take, whoever put it there."""
         for kinds in self.sets.values():
-            own = kinds.get(kind, {}).get(name)
-            if own is not None:
-                return own
+            limit = kinds.get(kind, {}).get(name)
+            if limit is not None:
+                return limit
         return self.limits[kind].script
 
     def owner_of(self, kind: str, name: str) -> str | None:

@@ -21,14 +21,14 @@ from ...machine.run import CommandFailed, follow
 from ...machine.run import run as run_command
 from ...slurm import slurmd_env
 from ...slurm.arbiter.reasons import PROLOG_SCRIPT
-from ..beeond.job import Bounded, OwnFailure, job_of
-from ..requeue import Controller, Silent, requeue
+from ..beeond.job import Bounded, NodeFailure, job_of
+from ..requeue import Controller, JobStateUnknown, requeue
 from . import failures
 from .failures import Failure
 from .options import (
     CONFIG,
     ENDS_AT_FAILURE,
-    JOBS_OWN,
+    JOBS_FAULT_STATUS,
     NO_JOB,
     PROLOG,
     SLURMS_REASONS,
@@ -46,7 +46,7 @@ _TAIL = 4096
 
 
 @dataclass(frozen=True)
-class Ran:
+class ScriptRun:
     """A script that was to run.
 
     :ivar cause: why it failed; empty where it did not.
@@ -63,26 +63,25 @@ class Outcome:
     """What became of a run.
 
     :ivar failure: what failed, as Slurm has to know it; None where nothing did, or something was done instead.
-    :ivar given_back: what was done instead of failing: the job went back into the queue, or the node stays. Empty where
-        nothing was.
+    :ivar done_instead: what was done instead of failing: the job was requeued, or the node stays; empty if nothing was.
     """
 
     kind: str
     job: str
-    ran: tuple[Ran, ...] = field(default_factory=tuple)
+    runs: tuple[ScriptRun, ...] = field(default_factory=tuple)
     failure: Failure | None = None
-    given_back: str = ""
+    done_instead: str = ""
 
 
 @dataclass(frozen=True)
-class Decided:
+class DrainDecision:
     """Whether the node was taken out for a failure, and why, or why not."""
 
     is_out: bool
     words: str
 
 
-Ask = Callable[[Failure, float], Optional[Decided]]
+Ask = Callable[[Failure, float], Optional[DrainDecision]]
 """Asks for so many seconds whether the node may go out for a failure; returns None where nobody decides that."""
 
 
@@ -114,11 +113,11 @@ def run_kind(
     env = script_environment(given, kind)
     log = Log(root, kind, job)
     try:
-        ran = [Ran(f"{CONFIG}.json", problem)] if problem else _run_all(kind, scripts, settings, env, log)
+        ran = [ScriptRun(f"{CONFIG}.json", problem)] if problem else _run_all(kind, scripts, settings, env, log)
         failure = _failure_of(kind, job, root, ran, log)
         if failure is None:
             return _passed(kind, job, root, ran)
-        if kind == PROLOG and failure.cause == f"exit status {JOBS_OWN}":
+        if kind == PROLOG and failure.cause == f"exit status {JOBS_FAULT_STATUS}":
             instead = _requeue(f"{failure.script}: {failure.last_line or failure.cause}", job, env, root, run, log)
             if instead:
                 # The node is good.
@@ -135,9 +134,11 @@ def run_kind(
     return Outcome(kind, job, tuple(ran), None if instead else failure, instead)
 
 
-def _run_all(kind: str, scripts: list[Script], settings: HookSettings, env: Mapping[str, str], log: Log) -> list[Ran]:
+def _run_all(
+    kind: str, scripts: list[Script], settings: HookSettings, env: Mapping[str, str], log: Log
+) -> list[ScriptRun]:
     # What is not to be run is known before the first one runs: a half of a prolog helps nobody.
-    ran = [Ran(script.name, f"refused: {script.problem}") for script in scripts if script.problem]
+    ran = [ScriptRun(script.name, f"refused: {script.problem}") for script in scripts if script.problem]
     for one in ran:
         log.line(f"{one.name}: {one.cause}")
     if ran and kind in ENDS_AT_FAILURE:
@@ -148,10 +149,10 @@ def _run_all(kind: str, scripts: list[Script], settings: HookSettings, env: Mapp
     for script in scripts:
         if script.problem:
             continue
-        left = deadline - time.monotonic()
-        limit = min(settings.limit_of(kind, script.name), left - TERM_S - BURIAL_S)
+        remaining_s = deadline - time.monotonic()
+        limit = min(settings.limit_of(kind, script.name), remaining_s - TERM_S - BURIAL_S)
         if limit <= 0:
-            ran.append(Ran(script.name, f"not started: the {kind} has {total:g} s in all, and they are over"))
+            ran.append(ScriptRun(script.name, f"not started: the {kind} has {total:g} s in all, and they are over"))
             log.line(f"{script.name}: {ran[-1].cause}")
             break
         log.line(f"{script.name}: started, for {limit:.3g} s at most")
@@ -169,7 +170,7 @@ def run_script(
     limit_s: float,
     write: Callable[[bytes], None],
     grace_s: float = TERM_S,
-) -> Ran:
+) -> ScriptRun:
     """Run a script and return how it ended.
 
     What it leaves running goes on, if it ended by itself in time; it is not waited for.
@@ -179,16 +180,16 @@ def run_script(
     """
     tail = b""
 
-    def keep(part: bytes) -> bool:
+    def keep(chunk: bytes) -> bool:
         nonlocal tail
-        tail = (tail + part)[-_TAIL:]
-        write(part)
+        tail = (tail + chunk)[-_TAIL:]
+        write(chunk)
         return True
 
     try:
         ended = follow([path], environment, keep, limit_s, grace_s=grace_s, cwd="/")
     except OSError as error:
-        return Ran(name, f"cannot be started: {error.strerror}")
+        return ScriptRun(name, f"cannot be started: {error.strerror}")
     overdue = f"not done within {limit_s:.3g} s"
     if ended.rc is None:
         cause = f"{overdue}, and cannot be killed: it hangs in the kernel, in a driver or on a disk"
@@ -199,13 +200,15 @@ def run_script(
     else:
         cause = f"exit status {ended.rc}" if ended.rc else ""
     lines = [line.strip() for line in tail.decode("utf-8", "replace").splitlines()]
-    return Ran(name, cause, next((line for line in reversed(lines) if line), ""), ended.seconds)
+    return ScriptRun(name, cause, next((line for line in reversed(lines) if line), ""), ended.seconds)
 
 
-_HAS_ASKED = Decided(True, "the health checks have asked")
+_HAS_ASKED = DrainDecision(True, "the health checks have asked")
 
 
-def _instead(decided: Decided, failure: Failure, env: Mapping[str, str], root: Root, run: Bounded, log: Log) -> str:
+def _instead(
+    decided: DrainDecision, failure: Failure, env: Mapping[str, str], root: Root, run: Bounded, log: Log
+) -> str:
     """Do what is to be done instead of failing, and return it; nothing if the prolog has to fail.
 
     Also where the node is out: slurmctld may start the script of a job on its first node before it hears that another
@@ -226,20 +229,20 @@ def _requeue(
     try:
         known = slurmd_env.read(root)
         words = requeue(job_of(env), Controller(known.controllers if known else (), run), reason, may_hold)
-    except (ConfigError, CommandFailed, OwnFailure, Silent) as error:
+    except (ConfigError, CommandFailed, NodeFailure, JobStateUnknown) as error:
         log.line(f"job {job} cannot be requeued, and the prolog fails: {error}")
         return ""
     log.line(words)
     return words
 
 
-def _passed(kind: str, job: str, root: Root, ran: list[Ran], instead: str = "") -> Outcome:
+def _passed(kind: str, job: str, root: Root, ran: list[ScriptRun], instead: str = "") -> Outcome:
     if not instead:
         failures.record_success(root, kind)
-    return Outcome(kind, job, tuple(ran), given_back=instead)
+    return Outcome(kind, job, tuple(ran), done_instead=instead)
 
 
-def _failure_of(kind: str, job: str, root: Root, ran: list[Ran], log: Log) -> Failure | None:
+def _failure_of(kind: str, job: str, root: Root, ran: list[ScriptRun], log: Log) -> Failure | None:
     bad = [one for one in ran if one.cause]
     if not bad:
         return None
@@ -285,7 +288,7 @@ class Log:
     def __init__(self, root: Root, kind: str, job: str) -> None:
         self.path = log_path(kind, job)
         self._handle: int | None = None
-        self._left = MOST_BYTES
+        self._room = MOST_BYTES
         with contextlib.suppress(OSError):
             os.makedirs(root.at(LOG_FOLDER), mode=0o750, exist_ok=True)
             # A job that was requeued has its earlier run before this one; without a job, the last run is enough.
@@ -298,12 +301,12 @@ class Log:
         """Write a line of this program, with the time."""
         self._put(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n".encode("utf-8", "replace"))
 
-    def write(self, part: bytes) -> None:
+    def write(self, chunk: bytes) -> None:
         """Write what a script said, as far as there is room."""
-        if self._left > 0:
-            self._put(part[: self._left])
-            self._left -= len(part)
-            if self._left <= 0:
+        if self._room > 0:
+            self._put(chunk[: self._room])
+            self._room -= len(chunk)
+            if self._room <= 0:
                 self._put(b"\n")
                 self.line(f"what follows is left out: this log holds {MOST_BYTES} bytes of a run")
 
@@ -313,10 +316,10 @@ class Log:
             os.close(self._handle)
             self._handle = None
 
-    def _put(self, part: bytes) -> None:
+    def _put(self, chunk: bytes) -> None:
         if self._handle is not None:
             with contextlib.suppress(OSError):
-                os.write(self._handle, part)
+                os.write(self._handle, chunk)
 
 
 def prune_logs(root: Root, most: int = MOST_FILES, slack: int = _SLACK) -> None:

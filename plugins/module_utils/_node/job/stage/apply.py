@@ -29,7 +29,7 @@ _EVERY_S = 10.0
 _INCOMING = re.compile(r"incoming-(\d+)-of-\d+-[0-9a-f]+")
 
 
-class NoRoom(RuntimeError):
+class DiskFull(RuntimeError):
     """The disk is full; what is copied can stop."""
 
 
@@ -94,7 +94,7 @@ class Need:
 def need_of(options: StageOptions, listing: Listing) -> Need:
     """Return what the shard lacks. Changes nothing.
 
-    :raises WantedError: nothing is to be staged at all.
+    :raises StageOptionsError: nothing is to be staged at all.
     :raises NameRefused: two blobs cannot lie beside each other on a disk.
     """
     chosen = selected(listing.blobs, options.pattern)
@@ -119,13 +119,13 @@ def stage(
     options: StageOptions,
     tool: Azcopy,
     listing: Listing,
-    tell: Callable[[ShardProgress], None] | None = None,
+    on_progress: Callable[[ShardProgress], None] | None = None,
     every_s: float = _EVERY_S,
 ) -> StageResult:
     """Stage one shard.
 
     :param tool: its limits are those of one process.
-    :param tell: is told how far it is.
+    :param on_progress: is told how far it is.
     :raises BlobError: azcopy cannot be started, or the account's name is unknown.
     """
     need = need_of(options, listing)
@@ -139,11 +139,11 @@ def stage(
     names = [name for name in need.missing if name not in arrived]
     lacking = _room_lacking(options.target, sum(need.blobs[name].size for name in names))
     journal = Journal(os.path.join(options.state, file_name(number, count)), header, need.known)
-    wanted_blobs = {name: need.blobs[name] for name in need.missing}
+    missing_blobs = {name: need.blobs[name] for name in need.missing}
     receiver = Receiver(
-        incoming, options.target, wanted_blobs, need.paths, journal, options.decompress, options.workers
+        incoming, options.target, missing_blobs, need.paths, journal, options.decompress, options.workers
     )
-    watch = ProgressMeter(len(names), sum(need.blobs[name].size for name in names), tell, every_s)
+    watch = ProgressMeter(len(names), sum(need.blobs[name].size for name in names), on_progress, every_s)
     try:
         receiver.start()
         try:
@@ -154,10 +154,10 @@ def stage(
             receiver.finish()
     finally:
         journal.close()
-    seconds = watch.sight.seconds
-    if tell and names:
-        tell(watch.sight)
-    problem, left = _judge(outcomes, receiver, need.missing, lacking)
+    seconds = watch.progress.seconds
+    if on_progress and names:
+        on_progress(watch.progress)
+    problem, not_staged = _judge(outcomes, receiver, need.missing, lacking)
     shutil.rmtree(incoming, ignore_errors=True)
     if not problem:
         shutil.rmtree(tool.folder, ignore_errors=True)
@@ -172,7 +172,7 @@ def stage(
         bytes_over_wire=sum(outcome.bytes_over_wire for outcome in outcomes),
         seconds=seconds,
         problem=problem,
-        left=tuple(left),
+        left=tuple(not_staged),
         logs=tool.folder if problem and os.path.isdir(tool.folder) else "",
     )
 
@@ -195,22 +195,24 @@ def _carry(
         return []
     # A pattern asks for all that the shard has: with a part of it there, a list asks for less.
     patterns = need.patterns if len(names) == len(need.blobs) and options.processes == 1 else []
-    parts = [part for part in shards_of([need.blobs[name] for name in names], options.processes) if part]
+    shards = [shard for shard in shards_of([need.blobs[name] for name in names], options.processes) if shard]
 
     def carry(number: int) -> Outcome:
         def note(progress: Progress) -> None:
             if receiver.is_full:
-                raise NoRoom
+                raise DiskFull
             watch.note(number, progress.files, progress.bytes_done, progress.busy_percent)
 
-        own = replace(tool, folder=os.path.join(tool.folder, str(number)))
+        own_tool = replace(tool, folder=os.path.join(tool.folder, str(number)))
         try:
-            return download(own, options.place, parts[number], incoming, note, listed, patterns, receiver.has_taken)
-        except NoRoom:
+            return download(
+                own_tool, options.location, shards[number], incoming, note, listed, patterns, receiver.has_received
+            )
+        except DiskFull:
             return Outcome(why=FULL, words=sentence_of(FULL))
 
-    with ThreadPoolExecutor(max_workers=len(parts)) as pool:
-        return list(pool.map(carry, range(len(parts))))
+    with ThreadPoolExecutor(max_workers=len(shards)) as pool:
+        return list(pool.map(carry, range(len(shards))))
 
 
 def _judge(
@@ -218,28 +220,28 @@ def _judge(
 ) -> tuple[str, list[str]]:
     """Return what went wrong in one line, and the names that are not staged."""
     staged = receiver.staged
-    left = [name for name in missing if name not in staged]
-    if not left:
+    not_staged = [name for name in missing if name not in staged]
+    if not not_staged:
         # Whatever azcopy says of them: they are there, and were verified.
         return "", []
     if lacking:
-        return lacking, left
+        return lacking, not_staged
     failures: dict[str, Failure] = {}
-    whole = next((outcome for outcome in outcomes if outcome.why), Outcome())
+    failed_run = next((outcome for outcome in outcomes if outcome.why), Outcome())
     for outcome in outcomes:
         failures.update({failure.name: failure for failure in outcome.failures})
     failures.update(receiver.failures)
-    named = tuple(failures[name] for name in left if name in failures)
-    sentence = Outcome(named, whole.why, whole.words).sentence()
-    return sentence or f"{left[0]!r} and others did not arrive, and azcopy does not say why", left
+    named = tuple(failures[name] for name in not_staged if name in failures)
+    sentence = Outcome(named, failed_run.why, failed_run.words).sentence()
+    return sentence or f"{not_staged[0]!r} and others did not arrive, and azcopy does not say why", not_staged
 
 
 def _clear_others(incoming: str, number: int, count: int) -> None:
     """Remove what killed runs left of other listings and of other numbers of shards; all nodes together remove all."""
-    state, own = os.path.split(incoming)
+    state, current = os.path.split(incoming)
     for name in os.listdir(state):
         found = _INCOMING.fullmatch(name)
-        if found and name != own and int(found[1]) % count == number:
+        if found and name != current and int(found[1]) % count == number:
             shutil.rmtree(os.path.join(state, name), ignore_errors=True)
 
 
@@ -285,10 +287,10 @@ class ShardProgress:
     def in_words(self) -> str:
         """Return it in one line."""
         rate = self.bytes_done / self.seconds if self.seconds else 0.0
-        left = (self.of_bytes - self.bytes_done) / rate if rate else 0.0
+        remaining_s = (self.of_bytes - self.bytes_done) / rate if rate else 0.0
         words = f"{self.files} of {self.of_files} files, {in_units(self.bytes_done)} of {in_units(self.of_bytes)}"
         words += f", {in_units(rate)}/s"
-        words += f", about {left:.0f} s left" if self.bytes_done < self.of_bytes and rate else ""
+        words += f", about {remaining_s:.0f} s left" if self.bytes_done < self.of_bytes and rate else ""
         return words + (f", the account turns away {self.busy_percent:.0f} %" if self.busy_percent else "")
 
 
@@ -296,11 +298,11 @@ class ProgressMeter:
     """Counts what several azcopies have carried, and tells it no more often than every ``every_s`` seconds."""
 
     def __init__(
-        self, of_files: int, of_bytes: int, tell: Callable[[ShardProgress], None] | None, every_s: float
+        self, of_files: int, of_bytes: int, on_progress: Callable[[ShardProgress], None] | None, every_s: float
     ) -> None:
-        self._of_files, self._of_bytes, self._tell, self._every_s = of_files, of_bytes, tell, every_s
+        self._of_files, self._of_bytes, self._on_progress, self._every_s = of_files, of_bytes, on_progress, every_s
         self._carried: dict[int, tuple[int, int, float]] = {}
-        self._began = self._told = time.monotonic()
+        self._began = self._reported_at = time.monotonic()
         self._lock = threading.Lock()
 
     def note(self, process: int, files: int, carried: int, busy: float) -> None:
@@ -308,12 +310,12 @@ class ProgressMeter:
         with self._lock:
             self._carried[process] = (files, carried, busy)
             now = time.monotonic()
-            if self._tell and now - self._told >= self._every_s:
-                self._told = now
-                self._tell(self.sight)
+            if self._on_progress and now - self._reported_at >= self._every_s:
+                self._reported_at = now
+                self._on_progress(self.progress)
 
     @property
-    def sight(self) -> ShardProgress:
+    def progress(self) -> ShardProgress:
         """How far all are."""
         files = sum(one[0] for one in self._carried.values())
         carried = sum(one[1] for one in self._carried.values())

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from ...machine.root import Root
 from ...machine.user_folders import FolderProblem, is_open, walk
 from ..azcopy.credential import Credential
+from ..azcopy.location import BlobLocation, parse_location
 from ..azcopy.options import Limits
 from ..azcopy.output import Blob
-from ..azcopy.place import Place, place_of
 from ..azcopy.tool import Azcopy
 from ..azcopy.transfer import list_blobs, upload
 from ..hashes import md5_of
@@ -83,11 +83,11 @@ def copy(options: CopyOptions, apply: bool) -> Copied:
         raise ValueError("one of source and dest must be the URL of a container, the other one a folder.")
     if options.decompress and not is_url(options.source):
         raise ValueError("decompress goes with a source that is a container.")
-    place = place_of(options.source if is_url(options.source) else options.dest)
+    location = parse_location(options.source if is_url(options.source) else options.dest)
     folder = tempfile.mkdtemp(prefix="hpcai-blob-", dir=options.work if os.path.isdir(options.work) else None)
     tool = Azcopy(folder, options.credential, options.limits, options.azcopy)
     try:
-        done = _down(options, place, tool, apply) if is_url(options.source) else _up(options, place, tool, apply)
+        done = _down(options, location, tool, apply) if is_url(options.source) else _up(options, location, tool, apply)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -96,7 +96,7 @@ def copy(options: CopyOptions, apply: bool) -> Copied:
     return done
 
 
-def refuse_users_place(dest: str) -> None:
+def refuse_user_writable(dest: str) -> None:
     """As root, refuse a folder in which users could swap a folder and a link while files are moved to their names.
 
     :raises ValueError: it is one.
@@ -112,27 +112,27 @@ def refuse_users_place(dest: str) -> None:
         raise ValueError(f"{problem}. Root copies nothing there: set become_user to the owner of the files.")
 
 
-def _down(options: CopyOptions, place: Place, tool: Azcopy, apply: bool) -> Copied:
+def _down(options: CopyOptions, location: BlobLocation, tool: Azcopy, apply: bool) -> Copied:
     ask = StageOptions(
-        place, os.path.abspath(options.dest), 0, 1, False, options.pattern, options.decompress, options.full
+        location, os.path.abspath(options.dest), 0, 1, False, options.pattern, options.decompress, options.full
     )
-    listing = Listing(place.address, "", tuple(list_blobs(tool, place)))
+    listing = Listing(location.address, "", tuple(list_blobs(tool, location)))
     need = need_of(ask, listing)
     size = sum(need.blobs[name].size for name in need.missing)
     names, same = tuple(need.missing), len(need.known)
     if not apply or not names:
         return Copied(names, same, size)
-    refuse_users_place(ask.target)
+    refuse_user_writable(ask.target)
     done = stage(ask, tool, listing)
     logs = f"; azcopy's logs are in {done.logs}" if done.logs else ""
     return Copied(names, same, size, f"{done.problem}{logs}" if done.problem else "")
 
 
-def _up(options: CopyOptions, place: Place, tool: Azcopy, apply: bool) -> Copied:
-    found = missing_in(options.source, options.pattern, list_blobs(tool, place))
+def _up(options: CopyOptions, location: BlobLocation, tool: Azcopy, apply: bool) -> Copied:
+    found = missing_in(options.source, options.pattern, list_blobs(tool, location))
     if not apply or not found.names:
         return Copied(found.names, found.same, found.size)
-    done = upload(tool, options.source, found.names, place)
+    done = upload(tool, options.source, found.names, location)
     problem = "" if done.done else f"{done.sentence()}; azcopy's logs are in {tool.folder}"
     return Copied(found.names, found.same, found.size, problem)
 
@@ -163,11 +163,11 @@ def missing_in(folder: str, pattern: str, blobs: Sequence[Blob]) -> Missing:
         raise FileNotFoundError(2, "there is no such folder", folder)
     names = sorted(name for name in files_below(folder) if STATE not in name.split("/")[:-1])
     chosen = matching(names, groups_of(pattern)) if pattern else names
-    wanted, size = [], 0
+    lacking, size = [], 0
     for name in chosen:
         path = os.path.join(folder, name)
         found, length = stored.get(name), os.path.getsize(path)
         if found is None or found.size != length or found.md5 != md5_of(path):
-            wanted.append(name)
+            lacking.append(name)
             size += length
-    return Missing(tuple(wanted), len(chosen) - len(wanted), size)
+    return Missing(tuple(lacking), len(chosen) - len(lacking), size)

@@ -17,8 +17,8 @@ from typing import Any
 
 from ...machine.atomic import write_file
 from ...machine.config import SCHEMA, ConfigError
+from ..azcopy.location import check_names
 from ..azcopy.output import Blob
-from ..azcopy.place import check_names
 
 _LOOK_S = 0.5
 FILE = "listing.json"
@@ -26,20 +26,20 @@ FILE = "listing.json"
 
 @dataclass(frozen=True)
 class Listing:
-    """The blobs of a place at one time.
+    """The blobs of a location at one time.
 
-    :ivar place: the address of the place.
+    :ivar location: its address.
     :ivar token: the run that made it; empty outside of Slurm.
     """
 
-    place: str
+    location: str
     token: str
     blobs: tuple[Blob, ...]
 
     @property
     def digest(self) -> str:
         """What tells this listing from another one of other blobs."""
-        made = hashlib.sha256(self.place.encode())
+        made = hashlib.sha256(self.location.encode())
         for blob in sorted(self.blobs, key=lambda one: one.name):
             made.update(json.dumps(astuple(blob)).encode() + b"\n")
         return made.hexdigest()[:16]
@@ -59,7 +59,7 @@ def token_of(variables: Mapping[str, str]) -> str:
 
 
 def shared_listing(
-    folder: str, first: bool, token: str, make: Callable[[], Sequence[Blob]], place: str, wait_s: float
+    folder: str, first: bool, token: str, make: Callable[[], Sequence[Blob]], location: str, wait_s: float
 ) -> Listing:
     """Return the listing that all nodes of this run share through ``folder``.
 
@@ -70,18 +70,18 @@ def shared_listing(
     """
     path = os.path.join(folder, FILE)
     if token and not first:
-        return _wait(path, token, place, wait_s)
+        return _wait(path, token, location, wait_s)
     if not token and os.path.exists(path):
-        return read_listing(path, place)
+        return read_listing(path, location)
     try:
         blobs = tuple(make())
         check_names(blob.name for blob in blobs)
     except Exception as error:
         if token:
-            _write(path, {"place": place, "token": token, "problem": str(error)})
+            _write(path, {"place": location, "token": token, "problem": str(error)})
         raise
-    made = Listing(place, token, blobs)
-    stated = {"place": place, "token": token, "digest": made.digest, "blobs": [astuple(blob) for blob in blobs]}
+    made = Listing(location, token, blobs)
+    stated = {"place": location, "token": token, "digest": made.digest, "blobs": [astuple(blob) for blob in blobs]}
     if token:
         _write(path, stated)
         return made
@@ -92,20 +92,22 @@ def shared_listing(
             os.link(other, path)
     finally:
         os.unlink(other)
-    return read_listing(path, place)
+    return read_listing(path, location)
 
 
-def read_listing(path: str, place: str = "") -> Listing:
+def read_listing(path: str, location: str = "") -> Listing:
     """Return the listing in a file.
 
-    :param place: what it must be of, where that is known.
-    :raises ConfigError: it is none, of another place or of a newer schema.
+    :param location: what it must be of, where that is known.
+    :raises ConfigError: it is none, of another location or of a newer schema.
     """
     stated = _read(path)
     if stated.get("problem"):
         raise ConfigError(f"the first node could not list: {stated['problem']}")
-    if place and stated.get("place") != place:
-        raise ConfigError(f"{path} is a listing of {stated.get('place')}, not of {place}: name another state folder.")
+    if location and stated.get("place") != location:
+        raise ConfigError(
+            f"{path} is a listing of {stated.get('place')}, not of {location}: name another state folder."
+        )
     try:
         blobs = tuple(Blob(*one) for one in stated["blobs"])
         found = Listing(str(stated["place"]), str(stated["token"]), blobs)
@@ -117,12 +119,12 @@ def read_listing(path: str, place: str = "") -> Listing:
     return found
 
 
-def _wait(path: str, token: str, place: str, wait_s: float) -> Listing:
+def _wait(path: str, token: str, location: str, wait_s: float) -> Listing:
     deadline = time.monotonic() + wait_s
     while True:
         with contextlib.suppress(FileNotFoundError):
             if _read(path).get("token") == token:
-                return read_listing(path, place)
+                return read_listing(path, location)
         if time.monotonic() >= deadline:
             raise ConfigError(
                 f"no listing of the first node in {os.path.dirname(path)} within {wait_s:g} s: is the target on a file "

@@ -30,7 +30,7 @@ _ENDING = ".jsonl"
 class Staged:
     """A file that was staged.
 
-    :ivar name: the blob's, relative to the place.
+    :ivar name: the blob's, relative to the location.
     :ivar path: the file's, relative to the target; without ``.gz`` where it was decompressed.
     :ivar stored: bytes as the blob is stored.
     :ivar md5: the stored MD5; empty where there is none.
@@ -186,7 +186,7 @@ def _line(stated: Mapping[str, Any]) -> str:
     return json.dumps(stated, separators=(",", ":")) + "\n"
 
 
-_MOST_TOLD = 20
+_MOST_REPORTED = 20
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def verify(target: str, state: str, full: bool, workers: int) -> Verdict:
         found = pool.map(lambda one: problem_with(one, target, full), checked)
         problems += [problem for problem in found if problem]
     return Verdict(
-        tuple(problems[:_MOST_TOLD]),
+        tuple(problems[:_MOST_REPORTED]),
         len(problems),
         len(blobs),
         sum(one.size for one in checked),

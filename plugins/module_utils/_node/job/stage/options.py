@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..azcopy.location import BlobLocation, NameRefused
 from ..azcopy.output import Blob
-from ..azcopy.place import NameRefused, Place
 from .plan import groups_for, groups_of, matching, shards_of
 
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
@@ -26,7 +26,7 @@ class StageOptionsError(ValueError):
 class StageOptions:
     """What is to be staged.
 
-    :ivar place: where from.
+    :ivar location: where from.
     :ivar target: the folder to stage to.
     :ivar number: which shard this is, from 0.
     :ivar count: of how many.
@@ -38,7 +38,7 @@ class StageOptions:
     :ivar workers: how many files are verified and decompressed at a time.
     """
 
-    place: Place
+    location: BlobLocation
     target: str
     number: int = 0
     count: int = 1
@@ -69,7 +69,7 @@ def shard_of(stated: str, variables: Mapping[str, str], planning: bool = False) 
     """Return which shard this is and of how many: as stated by ``I/N``, else by the step of the job.
 
     :param planning: nothing is staged, and the job's script may ask too.
-    :raises WantedError: neither tells.
+    :raises StageOptionsError: neither tells.
     """
     if stated:
         found = _SHARD.fullmatch(stated)
@@ -105,7 +105,7 @@ def _nodes(variables: Mapping[str, str]) -> int:
 def selected(blobs: Sequence[Blob], pattern: str) -> list[Blob]:
     """Return the blobs that are staged at all.
 
-    :raises WantedError: none is.
+    :raises StageOptionsError: none is.
     """
     if not pattern:
         chosen = list(blobs)
@@ -164,9 +164,9 @@ def paths_of(blobs: Iterable[Blob], decompress: bool) -> dict[str, str]:
         owners[path] = blob.name
         paths[blob.name] = path
     for path, name in owners.items():
-        parts = path.split("/")
-        for end in range(1, len(parts)):
-            folder = "/".join(parts[:end])
+        folders = path.split("/")
+        for end in range(1, len(folders)):
+            folder = "/".join(folders[:end])
             if folder in owners:
                 raise NameRefused(f"{owners[folder]!r} would be the folder of {name!r}: a file cannot be both.")
     return paths

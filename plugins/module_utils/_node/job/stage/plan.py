@@ -106,12 +106,12 @@ def _refine(shards: list[list[Sized]]) -> None:
         best = _best_exchange(shards[high], shards[low], gap)
         if best is None:
             return
-        moved = best.given.size - _size(best.taken)
+        moved = best.given.size - _size(best.received)
         shards[high].remove(best.given)
         shards[low].append(best.given)
-        if best.taken:
-            shards[low].remove(best.taken)
-            shards[high].append(best.taken)
+        if best.received:
+            shards[low].remove(best.received)
+            shards[high].append(best.received)
         used[high] -= moved
         used[low] += moved
 
@@ -121,28 +121,28 @@ class _Exchange:
     """A file to give, and one to take for it or none."""
 
     given: Sized
-    taken: Sized | None
+    received: Sized | None
 
 
 def _best_exchange(high: Sequence[Sized], low: Sequence[Sized], gap: int) -> _Exchange | None:
     """The file to give, and the one to take for it, that bring the two closest together; None if none does."""
     givers = sorted(high, key=lambda one: (one.size, one.name))
-    takers: list[Sized | None] = [None, *sorted(low, key=lambda one: (one.size, one.name))]
+    receivers: list[Sized | None] = [None, *sorted(low, key=lambda one: (one.size, one.name))]
     best: _Exchange | None = None
     closest = gap
-    place = 0
+    index = 0
     for given in givers:
         # Both sorted: the best partner of a larger file is no smaller one.
-        wanted = given.size - gap / 2
-        while place + 1 < len(takers) and _size(takers[place + 1]) <= wanted:
-            place += 1
-        for at in (place, place + 1):
-            if at < len(takers):
-                taken = takers[at]
-                moved = given.size - _size(taken)
+        largest = given.size - gap / 2
+        while index + 1 < len(receivers) and _size(receivers[index + 1]) <= largest:
+            index += 1
+        for at in (index, index + 1):
+            if at < len(receivers):
+                received = receivers[at]
+                moved = given.size - _size(received)
                 away = abs(2 * moved - gap)
                 if 0 < moved < gap and (best is None or away < closest):
-                    best, closest = _Exchange(given, taken), away
+                    best, closest = _Exchange(given, received), away
     return best
 
 
@@ -184,7 +184,7 @@ def groups_for(groups: list[str], number: int, count: int) -> list[str]:
 
 def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
     """Return the names whose last part is of one of the patterns, as azcopy takes them: ``*`` is the only wildcard."""
-    alternatives = "|".join(".*".join(re.escape(part) for part in pattern.split("*")) for pattern in patterns)
+    alternatives = "|".join(".*".join(re.escape(piece) for piece in pattern.split("*")) for pattern in patterns)
     if not alternatives:
         return []
     form = re.compile(f"(?:{alternatives})", re.DOTALL)

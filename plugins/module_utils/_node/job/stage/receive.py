@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from ...machine.mounts import is_full
 from ..azcopy.output import DAMAGED, FULL, OTHER, Blob, Failure, sentence_of
-from ..hashes import PART, md5
+from ..hashes import CHUNK_SIZE, md5
 from .manifest import Journal, Staged
 from .options import is_unpacked
 
@@ -40,15 +40,15 @@ class Receiver:
         self,
         incoming: str,
         target: str,
-        wanted: Mapping[str, Blob],
+        blobs: Mapping[str, Blob],
         paths: Mapping[str, str],
         journal: Journal,
         decompress: bool,
         workers: int,
     ) -> None:
-        self._incoming, self._target, self._wanted, self._paths = incoming, target, wanted, paths
+        self._incoming, self._target, self._blobs, self._paths = incoming, target, blobs, paths
         self._journal, self._decompress = journal, decompress
-        self._seen: set[str] = set()
+        self._received: set[str] = set()
         self._lock = threading.Lock()
         self._staged: dict[str, Staged] = {}
         self._failures: dict[str, Failure] = {}
@@ -75,9 +75,9 @@ class Receiver:
         if self._broken:
             raise self._broken
 
-    def has_taken(self, name: str) -> bool:
+    def has_received(self, name: str) -> bool:
         """Whether a file has appeared, and is dealt with or will be."""
-        return name in self._seen
+        return name in self._received
 
     @property
     def staged(self) -> dict[str, Staged]:
@@ -106,12 +106,12 @@ class Receiver:
 
     def _look(self) -> None:
         for name in files_below(self._incoming):
-            if name in self._wanted and name not in self._seen:
-                self._seen.add(name)
+            if name in self._blobs and name not in self._received:
+                self._received.add(name)
                 self._futures.append(self._pool.submit(self._take, name))
 
     def _take(self, name: str) -> None:
-        blob = self._wanted[name]
+        blob = self._blobs[name]
         unpack = is_unpacked(blob, self._decompress)
         try:
             staged = accept(blob, os.path.join(self._incoming, name), self._target, self._paths[name], unpack)
@@ -175,9 +175,9 @@ def accept(blob: Blob, source: str, target: str, path: str, unpack: bool) -> Sta
         words = sentence_of(FULL) if full else f"{error.filename or final}: {error.strerror}"
         raise _refused(blob, FULL if full else OTHER, words) from None
     except NotAccepted:
-        for left in (source, made):
+        for leftover in (source, made):
             with contextlib.suppress(OSError):
-                os.unlink(left)
+                os.unlink(leftover)
         raise
     return Staged(blob.name, path, blob.size, blob.md5, blob.last_modified, size, sha256, unpack)
 
@@ -185,11 +185,11 @@ def accept(blob: Blob, source: str, target: str, path: str, unpack: bool) -> Sta
 def _read(blob: Blob, source: str) -> tuple[str, str, int]:
     stored, sha256, size = md5(), hashlib.sha256(), 0
     with open(source, "rb", buffering=0) as file:
-        while part := file.read(PART):
+        while chunk := file.read(CHUNK_SIZE):
             if blob.md5:
-                stored.update(part)
-            sha256.update(part)
-            size += len(part)
+                stored.update(chunk)
+            sha256.update(chunk)
+            size += len(chunk)
     return stored.hexdigest(), sha256.hexdigest(), size
 
 
@@ -199,29 +199,29 @@ def _unpack(blob: Blob, source: str, made: str) -> tuple[str, str, int]:
     unpacker = zlib.decompressobj(_GZIP)
     ended = False
 
-    def put(plain: bytes) -> int:
-        sha256.update(plain)
-        view = memoryview(plain)
+    def put(content: bytes) -> int:
+        sha256.update(content)
+        view = memoryview(content)
         while view:
             view = view[out.write(view) :]
-        return len(plain)
+        return len(content)
 
     with open(source, "rb", buffering=0) as file, open(made, "wb", buffering=0) as out:
-        while part := file.read(PART):
+        while chunk := file.read(CHUNK_SIZE):
             if blob.md5:
-                stored.update(part)
-            while part:
+                stored.update(chunk)
+            while chunk:
                 if ended:
                     # Another member; zeros behind the last one are padding, which gzip(1) takes as well.
-                    part = part.lstrip(b"\0")
-                    if not part:
+                    chunk = chunk.lstrip(b"\0")
+                    if not chunk:
                         break
                     unpacker, ended = zlib.decompressobj(_GZIP), False
                 try:
-                    size += put(unpacker.decompress(part, _MOST_AT_ONCE))
+                    size += put(unpacker.decompress(chunk, _MOST_AT_ONCE))
                 except zlib.error as error:
                     raise _refused(blob, DAMAGED, f"it cannot be decompressed ({error}): upload it again") from None
-                part, ended = unpacker.unconsumed_tail or unpacker.unused_data, unpacker.eof
+                chunk, ended = unpacker.unconsumed_tail or unpacker.unused_data, unpacker.eof
         if not ended:
             size += put(unpacker.flush())
             ended = unpacker.eof

@@ -183,19 +183,19 @@ class NvLinks:
 def health_of(read: Mapping[str, Any]) -> GpuHealth:
     """Return the health out of what a reader put together: the fields, those of a part in a mapping of their own."""
 
-    def part(kind: Any, name: str) -> Any:
+    def build(kind: Any, name: str) -> Any:
         return kind(**read[name]) if read.get(name) is not None else None
 
     processes = read.get("processes")
-    parts = {
-        "ecc": part(Ecc, "ecc") or Ecc(),
-        "rows": part(Rows, "rows"),
-        "pages": part(Pages, "pages"),
-        "pcie": part(Pcie, "pcie") or Pcie(),
-        "fabric": part(Fabric, "fabric"),
+    built = {
+        "ecc": build(Ecc, "ecc") or Ecc(),
+        "rows": build(Rows, "rows"),
+        "pages": build(Pages, "pages"),
+        "pcie": build(Pcie, "pcie") or Pcie(),
+        "fabric": build(Fabric, "fabric"),
         "processes": None if processes is None else tuple(processes),
     }
-    return GpuHealth(**{**read, **parts})
+    return GpuHealth(**{**read, **built})
 
 
 def links_of(index: int, read: Mapping[str, Any]) -> NvLinks:

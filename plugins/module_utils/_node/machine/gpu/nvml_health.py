@@ -52,7 +52,7 @@ class HealthSession(Session):
         gpu, nvml = self._handle(index), self._nvml
         errors: dict[str, str] = {}
 
-        def tell(name: str, ask: Callable[[], Any]) -> Any:
+        def try_to(name: str, ask: Callable[[], Any]) -> Any:
             try:
                 return ask()
             except GpuError as error:
@@ -62,15 +62,15 @@ class HealthSession(Session):
                 return None
 
         def one(name: str, function: str, *arguments: Any) -> Any:
-            return tell(name, lambda: optional(nvml.ask, function, gpu, *arguments))
+            return try_to(name, lambda: optional(nvml.ask, function, gpu, *arguments))
 
         def text(name: str, function: str) -> Any:
-            return tell(name, lambda: optional(nvml.text, function, gpu))
+            return try_to(name, lambda: optional(nvml.text, function, gpu))
 
         persistence = one("persistence", "nvmlDeviceGetPersistenceMode")
-        rows = tell("rows", lambda: self._rows(gpu))
-        temperature = tell("temperature", lambda: self._temperature(gpu))
-        slowdown_at, most = tell("slowdown_at", lambda: self._temperatures(gpu, temperature)) or (None, None)
+        rows = try_to("rows", lambda: self._rows(gpu))
+        temperature = try_to("temperature", lambda: self._temperature(gpu))
+        slowdown_at, most = try_to("slowdown_at", lambda: self._temperatures(gpu, temperature)) or (None, None)
         return {
             "index": index,
             "busid": self._busid(gpu),
@@ -79,8 +79,8 @@ class HealthSession(Session):
             "serial": text("serial", "nvmlDeviceGetSerial"),
             "vbios": text("vbios", "nvmlDeviceGetVbiosVersion"),
             "persistence": None if persistence is None else bool(persistence),
-            "mig": tell("mig", lambda: optional(self._mig, gpu)),
-            "reasons": tell("reasons", lambda: self._reasons(gpu)),
+            "mig": try_to("mig", lambda: optional(self._mig, gpu)),
+            "reasons": try_to("reasons", lambda: self._reasons(gpu)),
             "temperature": temperature,
             "slowdown_at": slowdown_at,
             "most": most,
@@ -89,14 +89,14 @@ class HealthSession(Session):
             "power_default": _watts(one("power_default", "nvmlDeviceGetPowerManagementDefaultLimit")),
             "graphics_mhz": one("graphics_mhz", "nvmlDeviceGetClockInfo", CLOCK_GRAPHICS),
             "memory_mhz": one("memory_mhz", "nvmlDeviceGetClockInfo", CLOCK_MEMORY),
-            "ecc": tell("ecc", lambda: self._ecc(gpu)),
+            "ecc": try_to("ecc", lambda: self._ecc(gpu)),
             "rows": rows,
             # A GPU that remaps rows retires no pages.
-            "pages": tell("pages", lambda: self._pages(gpu)) if rows is None else None,
-            "pcie": tell("pcie", lambda: self._pcie(gpu)),
-            "fabric": tell("fabric", lambda: self._fabric(gpu)),
-            "memory_used": tell("memory_used", lambda: self._memory_used(gpu)),
-            "processes": tell("processes", lambda: self._pids(gpu)),
+            "pages": try_to("pages", lambda: self._pages(gpu)) if rows is None else None,
+            "pcie": try_to("pcie", lambda: self._pcie(gpu)),
+            "fabric": try_to("fabric", lambda: self._fabric(gpu)),
+            "memory_used": try_to("memory_used", lambda: self._memory_used(gpu)),
+            "processes": try_to("processes", lambda: self._pids(gpu)),
             "errors": errors,
         }
 

@@ -250,15 +250,15 @@ class Nvml:
         self.call(function, *arguments, byref(count), filled)
         return list(filled[: count.value])
 
-    def fields(self, gpu: Any, wanted: Sequence[int]) -> list[int | None]:
+    def fields(self, gpu: Any, numbers: Sequence[int]) -> list[int | None]:
         """Return values of fields, by one call; None for those that the GPU or the library does not have."""
-        values = (FieldValue * len(wanted))()
-        for value, number in zip(values, wanted):
+        values = (FieldValue * len(numbers))()
+        for value, number in zip(values, numbers):
             value.fieldId = number
         with contextlib.suppress(Lacking):
-            self.call("nvmlDeviceGetFieldValues", gpu, c_int(len(wanted)), values)
+            self.call("nvmlDeviceGetFieldValues", gpu, c_int(len(numbers)), values)
             return [value.number for value in values]
-        return [None] * len(wanted)
+        return [None] * len(numbers)
 
     def _code(self, function: str, *arguments: Any) -> int:
         try:

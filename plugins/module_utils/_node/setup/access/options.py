@@ -42,16 +42,16 @@ class AccessOptions:
     hide_processes: bool = False
 
 
-def as_text(wanted: AccessOptions) -> str:
+def as_text(options: AccessOptions) -> str:
     """Return the text of the settings file. The node's name is no part of it: an image has none."""
     return as_config(
         {
-            "admins": list(wanted.admins),
-            "admin_groups": list(wanted.admin_groups),
-            "options": list(wanted.options),
-            "nss_slurm": wanted.nss,
-            "spool_dir": wanted.spool,
-            "hide_processes": wanted.hide_processes,
+            "admins": list(options.admins),
+            "admin_groups": list(options.admin_groups),
+            "options": list(options.options),
+            "nss_slurm": options.nss,
+            "spool_dir": options.spool,
+            "hide_processes": options.hide_processes,
         }
     )
 

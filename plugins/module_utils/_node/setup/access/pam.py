@@ -16,7 +16,7 @@ FOLDER = "/etc/pam.d"
 SSHD = f"{FOLDER}/sshd"
 ADMINS, ADMIN_GROUPS = "/etc/hpcai/ssh_admins", "/etc/hpcai/ssh_admin_groups"
 BLOCK = "hpcai.azure.compute_access"
-OWN = "hpcai-"
+FILE_PREFIX = "hpcai-"
 HEADER = "# Written by the module hpcai.azure.compute_access: {name} without pam_systemd, which would take a"
 _MORE = "# session out of the job that pam_slurm_adopt has put it into. Made anew by each run."
 _ACCOUNT_INCLUDE = re.compile(r"\s*(@include\s+common-account\b|-?account\s+(include|substack)\s)")
@@ -73,7 +73,7 @@ def with_access(sshd: str, lines: Sequence[str], read: Read) -> tuple[str, dict[
 def without_access(sshd: str) -> str:
     """Return the text as it was before."""
     text = without_block(sshd, BLOCK)
-    return re.sub(rf"(?m)^(\s*(?:@include|-?session\s+(?:include|substack))\s+){OWN}(\S+)", r"\1\2", text)
+    return re.sub(rf"(?m)^(\s*(?:@include|-?session\s+(?:include|substack))\s+){FILE_PREFIX}(\S+)", r"\1\2", text)
 
 
 def is_ours(text: str) -> bool:
@@ -87,14 +87,14 @@ def _freed(text: str, read: Read, files: dict[str, str]) -> str:
     for line in text.splitlines(keepends=True):
         included = _INCLUDE.fullmatch(line)
         if included and _make_free(included[3], read, files):
-            line = f"{included[1]}{included[2]}{OWN}{included[3]}{included[4]}"
+            line = f"{included[1]}{included[2]}{FILE_PREFIX}{included[3]}{included[4]}"
         lines.append(line)
     return "".join(lines)
 
 
 def _make_free(name: str, read: Read, files: dict[str, str], above: tuple[str, ...] = ()) -> bool:
     """Put a copy of a file without pam_systemd into files, if it has any; whether it has."""
-    if f"{OWN}{name}" in files:
+    if f"{FILE_PREFIX}{name}" in files:
         return True
     text = read(name)
     if text is None or name in above:
@@ -104,14 +104,14 @@ def _make_free(name: str, read: Read, files: dict[str, str], above: tuple[str, .
     for line in text.splitlines(keepends=True):
         included = _INCLUDE.fullmatch(line)
         if included and _make_free(included[3], read, nested, (*above, name)):
-            line = f"{included[1]}{included[2]}{OWN}{included[3]}{included[4]}"
+            line = f"{included[1]}{included[2]}{FILE_PREFIX}{included[3]}{included[4]}"
         if not _SYSTEMD.match(line):
             kept.append(line)
     after = "".join(kept)
     if after == text:
         return False
     files.update(nested)
-    files[f"{OWN}{name}"] = f"{HEADER.format(name=name)}\n{_MORE}\n{after}"
+    files[f"{FILE_PREFIX}{name}"] = f"{HEADER.format(name=name)}\n{_MORE}\n{after}"
     return True
 
 

@@ -34,7 +34,7 @@ class AccessPlan:
     warnings: tuple[str, ...]
 
 
-def plan(root: Root, wanted: AccessOptions, run: Run, may_come: bool) -> AccessPlan:
+def plan(root: Root, options: AccessOptions, run: Run, may_come: bool) -> AccessPlan:
     """Return the files to be written.
 
     :param may_come: whether packages may still be missing, as in check mode before the first run.
@@ -43,31 +43,31 @@ def plan(root: Root, wanted: AccessOptions, run: Run, may_come: bool) -> AccessP
     warnings: list[str] = []
     texts: dict[str, str | None] = {}
     sshd = change_of(root.at(pam.SSHD), None).before
-    if sshd is None and wanted.present and not may_come:
+    if sshd is None and options.present and not may_come:
         raise PamProblem(f"{root.at(pam.SSHD)} is not there: install the ssh server, whose logins this is about")
     try:
-        if wanted.present:
-            problem = _missing(root) or _nobody(read_facts(root), wanted) or _no_pam(root, run)
+        if options.present:
+            problem = _missing(root) or _nobody(read_facts(root), options) or _no_pam(root, run)
             if problem and not (may_come and problem.endswith(_COMING)):
                 raise PamProblem(problem)
             warnings += [problem] if problem else []
-            texts |= {pam.ADMINS: pam.listed(wanted.admins), pam.ADMIN_GROUPS: pam.listed(wanted.admin_groups)}
-        texts |= _stack(root, wanted, sshd)
+            texts |= {pam.ADMINS: pam.listed(options.admins), pam.ADMIN_GROUPS: pam.listed(options.admin_groups)}
+        texts |= _stack(root, options, sshd)
     except BrokenBlock as error:
         raise PamProblem(f"{root.at(pam.SSHD)}: {error} Mend the file") from error
     texts |= {
-        **_cron_texts(root, wanted),
-        **hidepid_files(wanted),
-        **_nss_texts(root, wanted),
-        SETTINGS: as_text(wanted) if wanted.present else None,
+        **_cron_texts(root, options),
+        **hidepid_files(options),
+        **_nss_texts(root, options),
+        SETTINGS: as_text(options) if options.present else None,
     }
     changes = tuple(change_of(root.at(path), text) for path, text in _in_order(texts))
     return AccessPlan(tuple(change for change in changes if change.changes), tuple(warnings))
 
 
-def plan_for_boot(root: Root, wanted: AccessOptions) -> AccessPlan:
+def plan_for_boot(root: Root, options: AccessOptions) -> AccessPlan:
     """Return the change after which each boot sees to it, and this machine is left as it is: for an image."""
-    change = change_of(root.at(SETTINGS), as_text(wanted) if wanted.present else None)
+    change = change_of(root.at(SETTINGS), as_text(options) if options.present else None)
     return AccessPlan((change,) if change.changes else (), ())
 
 
@@ -88,29 +88,29 @@ def _has_module(root: Root, name: str) -> bool:
     return any(root.exists(f"{folder}/{name}") for folder in folders)
 
 
-def _nobody(facts: AccountFacts, wanted: AccessOptions) -> str:
+def _nobody(facts: AccountFacts, options: AccessOptions) -> str:
     """Return whom it would lock out; empty if it is all right."""
-    admins = {account.name for account in facts.accounts if _is_admin(facts, account.name, wanted)}
-    if wanted.me and wanted.me != "root" and wanted.me not in admins:
+    admins = {account.name for account in facts.accounts if _is_admin(facts, account.name, options)}
+    if options.me and options.me != "root" and options.me not in admins:
         return (
-            f"{wanted.me}, who runs this, could not log in again: add {wanted.me} to the admins (slurm_ssh_admins), "
+            f"{options.me}, who runs this, could not log in again: add {options.me} to the admins (slurm_ssh_admins), "
             f"or a group of his to the admin groups (slurm_ssh_admin_groups)"
         )
     if not admins:
         return (
-            f"none of the admins ({', '.join(wanted.admins) or 'none'}) and of the members of the admin groups "
-            f"({', '.join(wanted.admin_groups) or 'none'}) is a user of this machine: name one, else nobody could "
+            f"none of the admins ({', '.join(options.admins) or 'none'}) and of the members of the admin groups "
+            f"({', '.join(options.admin_groups) or 'none'}) is a user of this machine: name one, else nobody could "
             f"log in here without a job"
         )
     return ""
 
 
-def _is_admin(facts: AccountFacts, name: str, wanted: AccessOptions) -> bool:
+def _is_admin(facts: AccountFacts, name: str, options: AccessOptions) -> bool:
     account = facts.account(name)
-    if name in wanted.admins or account is None:
+    if name in options.admins or account is None:
         return account is not None
-    own = facts.group_of(account.gid)
-    return any(group == own or name in facts.members.get(group, ()) for group in wanted.admin_groups)
+    primary_group = facts.group_of(account.gid)
+    return any(group == primary_group or name in facts.members.get(group, ()) for group in options.admin_groups)
 
 
 def _no_pam(root: Root, run: Run) -> str:
@@ -123,14 +123,16 @@ def _no_pam(root: Root, run: Run) -> str:
     return ""
 
 
-def _stack(root: Root, wanted: AccessOptions, sshd: str | None) -> dict[str, str | None]:
-    ours = [name for name in root.entries(pam.FOLDER) if name.startswith(pam.OWN) and pam.is_ours(_text(root, name))]
+def _stack(root: Root, options: AccessOptions, sshd: str | None) -> dict[str, str | None]:
+    ours = [
+        name for name in root.entries(pam.FOLDER) if name.startswith(pam.FILE_PREFIX) and pam.is_ours(_text(root, name))
+    ]
     texts: dict[str, str | None] = {f"{pam.FOLDER}/{name}": None for name in ours}
     if sshd is None:
         return texts
-    if not wanted.present:
+    if not options.present:
         return {**texts, pam.SSHD: pam.without_access(sshd), pam.ADMINS: None, pam.ADMIN_GROUPS: None}
-    lines = pam.block(wanted.node_name, wanted.options)
+    lines = pam.block(options.node_name, options.options)
     text, files = pam.with_access(sshd, lines, lambda name: change_of(root.at(f"{pam.FOLDER}/{name}"), None).before)
     return {**texts, **pam.texts_of(files), pam.SSHD: text}
 
@@ -139,18 +141,18 @@ def _text(root: Root, name: str) -> str:
     return change_of(root.at(f"{pam.FOLDER}/{name}"), None).before or ""
 
 
-def _cron_texts(root: Root, wanted: AccessOptions) -> dict[str, str | None]:
+def _cron_texts(root: Root, options: AccessOptions) -> dict[str, str | None]:
     """Files that let nobody use cron and at. One of the site's names whom it lets in, and keeps all others out."""
     found = {path: change_of(root.at(path), None).before for path in ALLOWED}
-    if wanted.present:
+    if options.present:
         return {path: "" for path, text in found.items() if text is None}
     return {path: None for path, text in found.items() if text == ""}
 
 
-def _nss_texts(root: Root, wanted: AccessOptions) -> dict[str, str | None]:
+def _nss_texts(root: Root, options: AccessOptions) -> dict[str, str | None]:
     switch, conf = (change_of(root.at(path), None).before for path in (NSSWITCH, NSS_CONF))
-    if wanted.nss:
-        texts: dict[str, str | None] = {NSS_CONF: nss_conf(wanted.node_name, wanted.spool)}
+    if options.nss:
+        texts: dict[str, str | None] = {NSS_CONF: nss_conf(options.node_name, options.spool)}
         return texts if switch is None else {**texts, NSSWITCH: with_slurm(switch)}
     if conf is None or not conf.startswith(NSS_HEADER):
         return {}
@@ -160,8 +162,8 @@ def _nss_texts(root: Root, wanted: AccessOptions) -> dict[str, str | None]:
 
 def _in_order(texts: dict[str, str | None]) -> Iterator[tuple[str, str | None]]:
     """What is included comes before what includes it, and goes after it: sshd has a whole stack at each moment."""
-    places = {pam.SSHD: 1, NSSWITCH: 1}
-    return iter(sorted(texts.items(), key=lambda item: (places.get(item[0], 0 if item[1] is not None else 2), item[0])))
+    ranks = {pam.SSHD: 1, NSSWITCH: 1}
+    return iter(sorted(texts.items(), key=lambda item: (ranks.get(item[0], 0 if item[1] is not None else 2), item[0])))
 
 
 # Names of the users of jobs by nss_slurm: slurmctld sends them along, and no directory is asked. Pure.
@@ -177,8 +179,8 @@ def with_slurm(nsswitch: str) -> str:
 
     def changed(found: re.Match[str]) -> str:
         words = [word for word in found[2].split() if word != _NSS_SERVICE]
-        place = words.index("files") + 1 if "files" in words else 0
-        words.insert(place, _NSS_SERVICE)
+        position = words.index("files") + 1 if "files" in words else 0
+        words.insert(position, _NSS_SERVICE)
         return _nss_line(found, words)
 
     return _NSS_LINE.sub(changed, nsswitch)
@@ -218,25 +220,25 @@ SupplementaryGroups={OPERATORS}
 _HIDDEN = ("hidepid=2", "hidepid=invisible")
 
 
-def hidepid_files(wanted: AccessOptions) -> dict[str, str | None]:
+def hidepid_files(options: AccessOptions) -> dict[str, str | None]:
     """Return the texts of the files that belong to it; None for one that should not be there."""
-    return {LOGIND: _LOGIND_TEXT if wanted.present and wanted.hide_processes else None}
+    return {LOGIND: _LOGIND_TEXT if options.present and options.hide_processes else None}
 
 
-def remount_proc(root: Root, wanted: AccessOptions, run: Run, check: bool) -> list[str]:
+def remount_proc(root: Root, options: AccessOptions, run: Run, check: bool) -> list[str]:
     """Mount /proc anew with the option that is wanted, and return what was done, or in check mode would be.
 
     :raises CommandFailed: the kernel refuses.
     """
-    hide = wanted.present and wanted.hide_processes
+    hide = options.present and options.hide_processes
     found = next((mount.options for mount in read_mounts(root) if mount.mountpoint == "/proc"), ())
     if hide == any(option in _HIDDEN for option in found):
         return []
-    options = f"hidepid=2,gid={_readers_gid()}" if hide else "hidepid=0,gid=0"
+    mount_options = f"hidepid=2,gid={_readers_gid()}" if hide else "hidepid=0,gid=0"
     # Without /proc in the list nothing is known of it, as in a captured tree.
     if not check and found:
-        must(run(["mount", "-o", f"remount,{options}", "/proc"]))
-    return [f"mount /proc with {options}"] if found else []
+        must(run(["mount", "-o", f"remount,{mount_options}", "/proc"]))
+    return [f"mount /proc with {mount_options}"] if found else []
 
 
 def _readers_gid() -> int:

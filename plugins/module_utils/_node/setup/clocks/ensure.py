@@ -42,7 +42,7 @@ class Outcome:
     diff: Mapping[str, str]
 
 
-def ensure(root: Root, driver: Driver, wanted: ClockOptions, check_mode: bool = False) -> Outcome:
+def ensure(root: Root, driver: Driver, options: ClockOptions, check_mode: bool = False) -> Outcome:
     """Bring the clocks to what is wanted; in check mode only say what that takes.
 
     :param root: where the record lies and the driver's load is read.
@@ -51,22 +51,22 @@ def ensure(root: Root, driver: Driver, wanted: ClockOptions, check_mode: bool = 
     :raises Locked: another run changes clocks and does not come to an end.
     :raises OSError: the record cannot be written.
     """
-    alone = only_one(root.at(LOCK_PATH), timeout_s=_TIMEOUT * wanted.timeout)
+    alone = only_one(root.at(LOCK_PATH), timeout_s=_TIMEOUT * options.timeout)
     with contextlib.nullcontext() if check_mode else alone:
         gpus = driver.read()
         if not gpus:
             raise GpuError("not_found", "the driver knows no GPU: is this a GPU size, and does lspci show them?")
-        meant = chosen(gpus, wanted.gpus)
+        meant = chosen(gpus, options.gpus)
         load = read_load(root)
         record = read_record(root, load)
-        plans = [plan(gpu, record.get(gpu.uuid or ""), wanted) for gpu in meant]
+        plans = [plan(gpu, record.get(gpu.uuid or ""), options) for gpu in meant]
         if check_mode:
             done = [GpuOutcome(one, made=one.actions, record=one.before) for one in plans]
         else:
-            done = [apply(one, driver, wanted) for one in plans]
+            done = [apply(one, driver, options) for one in plans]
             done, meant = _checked(done, meant, driver)
             _record(root, load, record, done)
-    return _outcome(driver.via, done, meant, wanted, _warnings(root, load, gpus, plans))
+    return _outcome(driver.via, done, meant, options, _warnings(root, load, gpus, plans))
 
 
 def _checked(
@@ -103,9 +103,9 @@ def _warnings(root: Root, load: DriverLoad | None, gpus: tuple[GpuFacts, ...], p
             f"persistence mode is off on {', '.join(fleeting)}: the driver forgets clocks when its last client leaves. "
             f"Set persistence=true, or run nvidia-persistenced"
         )
-    there = len(nvidia_gpus(root))
-    if there > len(gpus):
-        warnings.append(f"there are {there} NVIDIA GPUs on the PCI bus, and the driver knows {len(gpus)}")
+    on_bus = len(nvidia_gpus(root))
+    if on_bus > len(gpus):
+        warnings.append(f"there are {on_bus} NVIDIA GPUs on the PCI bus, and the driver knows {len(gpus)}")
     if load is None:
         warnings.append(
             f"{root.at('/sys/module/nvidia')} is not there: no record of locked clocks can be kept, so that each run "
@@ -115,23 +115,23 @@ def _warnings(root: Root, load: DriverLoad | None, gpus: tuple[GpuFacts, ...], p
 
 
 def _outcome(
-    via: str, done: list[GpuOutcome], gpus: tuple[GpuFacts, ...], wanted: ClockOptions, warnings: list[str]
+    via: str, done: list[GpuOutcome], gpus: tuple[GpuFacts, ...], options: ClockOptions, warnings: list[str]
 ) -> Outcome:
     results, problems = [], []
     for one, gpu in zip(done, gpus):
-        told = _result(one, gpu)
-        results.append(told)
-        unsupported = None if told["supported"] in (None, True) else f"not supported: {told['reason']}"
-        if told["failed"]:
-            problems.append(f"{one.plan.gpu.label}: {told['msg']}")
-        elif unsupported and wanted.on_unsupported == "fail":
+        result = _result(one, gpu)
+        results.append(result)
+        unsupported = None if result["supported"] in (None, True) else f"not supported: {result['reason']}"
+        if result["failed"]:
+            problems.append(f"{one.plan.gpu.label}: {result['msg']}")
+        elif unsupported and options.on_unsupported == "fail":
             problems.append(f"{one.plan.gpu.label}: {unsupported}")
         elif unsupported:
             warnings.append(f"{one.plan.gpu.label}: {unsupported}")
     return Outcome(
         via=via,
         gpus=tuple(results),
-        changed=any(told["changed"] for told in results),
+        changed=any(result["changed"] for result in results),
         problems=tuple(problems),
         warnings=tuple(warnings),
         diff=_diff([one.plan for one in done]),
@@ -159,7 +159,7 @@ class GpuOutcome:
     problem: str | None = None
 
 
-def apply(made: GpuPlan, driver: Driver, wanted: ClockOptions) -> GpuOutcome:
+def apply(made: GpuPlan, driver: Driver, options: ClockOptions) -> GpuOutcome:
     """Carry out a plan. Nothing is raised: what went wrong is in the answer, so that the other GPUs get their turn."""
     if made.problem:
         return GpuOutcome(made, record=made.before, problem=made.problem)
@@ -172,8 +172,8 @@ def apply(made: GpuPlan, driver: Driver, wanted: ClockOptions) -> GpuOutcome:
         except GpuError as error:
             if not error.lacking:
                 return GpuOutcome(made, tuple(done), problem=f"{action.what}: {error}")
-            if action.what == "set_application" and wanted.method == "auto":
-                return _lock_instead(made, tuple(done), str(error), driver, wanted)
+            if action.what == "set_application" and options.method == "auto":
+                return _lock_instead(made, tuple(done), str(error), driver, options)
             if not action.may_lack:
                 return GpuOutcome(made, tuple(done), record=made.before, unsupported=f"{action.what}: {error}")
             if action.what == "lock_memory" and after:
@@ -182,14 +182,14 @@ def apply(made: GpuPlan, driver: Driver, wanted: ClockOptions) -> GpuOutcome:
 
 
 def _lock_instead(
-    made: GpuPlan, done: tuple[Action, ...], refused: str, driver: Driver, wanted: ClockOptions
+    made: GpuPlan, done: tuple[Action, ...], refused: str, driver: Driver, options: ClockOptions
 ) -> GpuOutcome:
     """Go on with locked clocks where the driver shows application clocks, but does not set them."""
     recorded = replace(made.before or Lock(), application_refused=refused)
-    instead = plan(made.gpu, recorded, wanted)
+    instead = plan(made.gpu, recorded, options)
     tried = {action.what for action in done}
     rest = tuple(action for action in instead.actions if action.what not in tried)
-    then = apply(replace(instead, actions=rest), driver, wanted)
+    then = apply(replace(instead, actions=rest), driver, options)
     return replace(then, made=(*done, *then.made))
 
 
@@ -252,8 +252,8 @@ def _reason(plan: GpuPlan, unsupported: str | None) -> str | None:
     application = None
     if plan.method == LOCKED:
         application = plan.gpu.application_reason or (plan.after and plan.after.application_refused)
-    parts = (f"application clocks: {application}" if application else None, unsupported)
-    return "; ".join(part for part in parts if part) or None
+    reasons = (f"application clocks: {application}" if application else None, unsupported)
+    return "; ".join(reason for reason in reasons if reason) or None
 
 
 def _memory_lock(plan: GpuPlan, record: Lock | None) -> str | None:

@@ -70,7 +70,7 @@ def _gpu(path: str, value: Any) -> str:
     return str(value)
 
 
-_MHZ = number(1, whole=True)
+_MHZ = number(1, integral=True)
 _FORMS: Mapping[str, Form[Any]] = {
     "state": choice(*STATES),
     "graphics_mhz": _MHZ,
@@ -91,13 +91,13 @@ def parse(options: Mapping[str, Any]) -> ClockOptions:
 
     :raises ConfigError: an option is not known, has a value of the wrong kind, or does not go with another one.
     """
-    wanted = _FORM("", options)
+    parsed = _FORM("", options)
     for name in ("graphics_mhz", "memory_mhz"):
-        if getattr(wanted, name) is not None and wanted.state != "explicit":
-            raise ConfigError(f"{name} goes with state=explicit only, and state is {wanted.state}.")
-    if wanted.state == "explicit" and wanted.graphics_mhz is None and wanted.memory_mhz is None:
+        if getattr(parsed, name) is not None and parsed.state != "explicit":
+            raise ConfigError(f"{name} goes with state=explicit only, and state is {parsed.state}.")
+    if parsed.state == "explicit" and parsed.graphics_mhz is None and parsed.memory_mhz is None:
         raise ConfigError("state=explicit needs graphics_mhz or memory_mhz.")
-    return wanted
+    return parsed
 
 
 def chosen(gpus: Sequence[GpuFacts], names: Sequence[str]) -> tuple[GpuFacts, ...]:

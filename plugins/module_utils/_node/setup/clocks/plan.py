@@ -67,7 +67,7 @@ class GpuPlan:
         return self.gpu.persistence is False and not switched_on and self.target is not None
 
 
-def plan(gpu: GpuFacts, recorded: Lock | None, wanted: ClockOptions) -> GpuPlan:
+def plan(gpu: GpuFacts, recorded: Lock | None, options: ClockOptions) -> GpuPlan:
     """Return what to do to a GPU.
 
     :param recorded: what the record of this load of the driver says of it.
@@ -75,9 +75,9 @@ def plan(gpu: GpuFacts, recorded: Lock | None, wanted: ClockOptions) -> GpuPlan:
     if gpu.problem:
         return GpuPlan(gpu, problem=gpu.problem)
     lock, distrust = _trusted(gpu, recorded)
-    actions, reasons = _persistence(gpu, wanted)
-    doubts = _doubts(gpu, lock, wanted)
-    if wanted.state == "default":
+    actions, reasons = _persistence(gpu, options)
+    doubts = _doubts(gpu, lock, options)
+    if options.state == "default":
         more, why = _undo(gpu, lock)
         return GpuPlan(
             gpu,
@@ -88,11 +88,11 @@ def plan(gpu: GpuFacts, recorded: Lock | None, wanted: ClockOptions) -> GpuPlan:
             after=Lock(),
             doubts=doubts,
         )
-    target, problem = _target(gpu, wanted)
+    target, problem = _target(gpu, options)
     if target is None:
         return GpuPlan(gpu, before=lock, problem=problem)
     refused = _application_refused(gpu, recorded, target)
-    if wanted.method == APPLICATION and refused:
+    if options.method == APPLICATION and refused:
         return GpuPlan(
             gpu,
             APPLICATION,
@@ -104,9 +104,9 @@ def plan(gpu: GpuFacts, recorded: Lock | None, wanted: ClockOptions) -> GpuPlan:
             doubts=doubts,
             unsupported=f"application clocks: {refused}",
         )
-    if wanted.method == LOCKED or refused:
+    if options.method == LOCKED or refused:
         method, after = LOCKED, Lock(target.graphics, target.memory, None, refused if gpu.application else None)
-        more, why = _lock(lock, target, wanted, gpu)
+        more, why = _lock(lock, target, options, gpu)
     else:
         method, after = APPLICATION, Lock()
         more, why = _set_application(gpu, lock, target)
@@ -139,7 +139,7 @@ def _trusted(gpu: GpuFacts, recorded: Lock | None) -> tuple[Lock | None, str | N
     return recorded, None
 
 
-def _doubts(gpu: GpuFacts, lock: Lock | None, wanted: ClockOptions) -> tuple[str, ...]:
+def _doubts(gpu: GpuFacts, lock: Lock | None, options: ClockOptions) -> tuple[str, ...]:
     found = []
     running = gpu.current.graphics
     if lock and lock.graphics and running and running < lock.graphics and gpu.slowed is False:
@@ -147,16 +147,16 @@ def _doubts(gpu: GpuFacts, lock: Lock | None, wanted: ClockOptions) -> tuple[str
             f"{gpu.label} runs at {running} MHz, below the recorded lock of {lock.graphics}, and the driver names no "
             f"reason: somebody else may have undone the lock. To be sure: state=default, then this again."
         )
-    if gpu.persistence is None and wanted.persistence is not None:
+    if gpu.persistence is None and options.persistence is not None:
         found.append(f"{gpu.label} does not tell its persistence mode: it is left as it is.")
     return tuple(found)
 
 
-def _persistence(gpu: GpuFacts, wanted: ClockOptions) -> tuple[tuple[Action, ...], tuple[str, ...]]:
-    if wanted.persistence is None or gpu.persistence in (None, wanted.persistence):
+def _persistence(gpu: GpuFacts, options: ClockOptions) -> tuple[tuple[Action, ...], tuple[str, ...]]:
+    if options.persistence is None or gpu.persistence in (None, options.persistence):
         return (), ()
     return (
-        (Action("set_persistence", (int(wanted.persistence),)),),
+        (Action("set_persistence", (int(options.persistence),)),),
         (f"persistence mode is {'on' if gpu.persistence else 'off'}",),
     )
 
@@ -195,7 +195,7 @@ def _set_application(gpu: GpuFacts, lock: Lock | None, target: Clocks) -> tuple[
 
 
 def _lock(
-    lock: Lock | None, target: Clocks, wanted: ClockOptions, gpu: GpuFacts
+    lock: Lock | None, target: Clocks, options: ClockOptions, gpu: GpuFacts
 ) -> tuple[tuple[Action, ...], tuple[str, ...]]:
     memory_is = lock and (lock.memory == target.memory or lock.memory_refused)
     if lock and lock.graphics == target.graphics and (memory_is or target.memory is None):
@@ -203,20 +203,20 @@ def _lock(
     actions = [Action("lock_graphics", (target.graphics or 0,))]
     if target.memory is not None:
         # Parts with HBM refuse it, and run at the one clock they have. Another clock is what the user insists on.
-        insisted = wanted.memory_mhz is not None and wanted.memory_mhz != gpu.highest.memory
+        insisted = options.memory_mhz is not None and options.memory_mhz != gpu.highest.memory
         actions.append(Action("lock_memory", (target.memory,), may_lack=not insisted))
     if lock is None:
         return tuple(actions), ("there is no record of a lock of ours",)
     return tuple(actions), (f"our record says {Clocks(lock.memory, lock.graphics) if lock.locked else 'unlocked'}",)
 
 
-def _target(gpu: GpuFacts, wanted: ClockOptions) -> tuple[Clocks | None, str | None]:
+def _target(gpu: GpuFacts, options: ClockOptions) -> tuple[Clocks | None, str | None]:
     """Return the clocks to reach, or why they cannot be."""
-    memory = wanted.memory_mhz or gpu.highest.memory
+    memory = options.memory_mhz or gpu.highest.memory
     if gpu.supported and memory not in gpu.supported:
         return None, f"{memory} MHz is no memory clock of {gpu.label}: {_nearest(memory or 0, tuple(gpu.supported))}"
     graphics_clocks = gpu.supported.get(memory or 0, ())
-    graphics = wanted.graphics_mhz or max(graphics_clocks, default=gpu.highest.graphics)
+    graphics = options.graphics_mhz or max(graphics_clocks, default=gpu.highest.graphics)
     if graphics is None:
         return None, f"the driver does not say which clocks {gpu.label} has"
     if graphics_clocks and graphics not in graphics_clocks:

@@ -47,15 +47,19 @@ def probe(image: str | None, run: Run) -> tuple[dict[str, Side], str]:
     """
     container = [f"--container-image={image}"] if image else []
     answer = run(["srun", "--mpi=none", "--ntasks-per-node=1", "--label", *container, "sh", "-c", _PROBE])
-    seen: dict[str, list[str]] = {}
+    lines_by_rank: dict[str, list[str]] = {}
     for line in answer.stdout.splitlines():
         rank, colon, text = line.partition(":")
         if colon and rank.strip().isdecimal():
             # srun puts one space after the colon.
-            seen.setdefault(rank.strip(), []).append(text[1:] if text.startswith(" ") else text)
-    sides = {lines[0]: Side(lines[1], "\n".join(lines[2:])) for lines in seen.values() if len(lines) > 2 and lines[0]}
-    said = [line for line in answer.stderr.splitlines() if line.strip()]
-    return sides, "" if answer.rc == 0 else (said[0] if said else f"exit status {answer.rc}")
+            lines_by_rank.setdefault(rank.strip(), []).append(text[1:] if text.startswith(" ") else text)
+    sides = {
+        lines[0]: Side(lines[1], "\n".join(lines[2:]))
+        for lines in lines_by_rank.values()
+        if len(lines) > 2 and lines[0]
+    }
+    errors = [line for line in answer.stderr.splitlines() if line.strip()]
+    return sides, "" if answer.rc == 0 else (errors[0] if errors else f"exit status {answer.rc}")
 
 
 def judge(host: dict[str, Side], container: dict[str, Side]) -> list[str]:

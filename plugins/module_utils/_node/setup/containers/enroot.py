@@ -238,10 +238,10 @@ def _has_mode(path: str, mode: int) -> bool:
     return found.st_mode & 0o7777 == mode and found.st_uid in (0, os.geteuid())
 
 
-def _kernel(wanted: Mapping[str, str], root: Root, check: bool) -> list[str]:
+def _kernel(settings: Mapping[str, str], root: Root, check: bool) -> list[str]:
     """Settings of the kernel that it has; a number that is larger than what is wanted is left."""
     actions = []
-    for key, value in sorted(wanted.items()):
+    for key, value in sorted(settings.items()):
         path = f"/proc/sys/{key.replace('.', '/')}"
         now = root.text(path)
         if now is None or now == value or _is_enough(key, now, value):

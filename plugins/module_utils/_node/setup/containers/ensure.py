@@ -75,8 +75,8 @@ def ensure_all(asked: ContainerOptions, root: Root, run: Run, check: bool) -> Ou
     actions, warnings = list(change.actions), [*change.warnings, *unsure]
     if not check:
         change.file.apply()
-    if asked.folders and asked.make_folders and change.wanted:
-        made = ensure(change.wanted, root, run, check)
+    if asked.folders and asked.make_folders and change.options:
+        made = ensure(change.options, root, run, check)
         if made.problems:
             raise CommandFailed("; ".join(made.problems))
         actions += made.actions

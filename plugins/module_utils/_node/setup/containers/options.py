@@ -25,9 +25,9 @@ from ...forms import (
     not_empty,
     number,
     or_empty,
-    plain_path,
     record,
     string,
+    unquoted_path,
     wrong,
 )
 from ...machine.config import FOLDER, read_checked
@@ -200,7 +200,7 @@ _FORM = instance_of(
         "hooks": list_of(matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "the name of a file")),
         "nvidia": _VARIABLES,
         "mellanox": _VARIABLES,
-        "local_folders": list_of(plain_path),
+        "local_folders": list_of(unquoted_path),
         "sysctl": _lines(string),
         "apparmor": choice(*APPARMOR),
         "acr_registries": list_of(
@@ -211,10 +211,10 @@ _FORM = instance_of(
         ),
         "acr_client_id": or_empty(guid),
         "acr_groups": mapping_of(string, list_of(not_empty)),
-        "ngc_key_file": or_empty(plain_path),
-        "cache_path": or_empty(plain_path),
+        "ngc_key_file": or_empty(unquoted_path),
+        "cache_path": or_empty(unquoted_path),
         "cache_limit_gib": number(0, above=True),
-        "pyxis_runtime_path": or_empty(plain_path),
+        "pyxis_runtime_path": or_empty(unquoted_path),
         "root_makes_folders": boolean,
     },
     null_is_absent=True,

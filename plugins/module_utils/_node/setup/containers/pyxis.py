@@ -120,12 +120,12 @@ class BuildRecord:
 class BuildPlan:
     """What has to be done.
 
-    :ivar wanted: what the plugin has to be made of.
+    :ivar target: what the plugin has to be made of.
     :ivar reason: why it is built; empty where it is as it should be.
     :ivar before: what the present one was made of; None where there is none.
     """
 
-    wanted: BuildRecord
+    target: BuildRecord
     reason: str
     before: BuildRecord | None
 
@@ -150,11 +150,11 @@ def plan_build(source: str, sha256: str, version: str, root: Root, run: Run, pre
     digest = sha256 or found or (before.source_sha256 if before and before.pyxis == version else "")
     if not digest:
         raise BuildFailed(f"{source} is not there, and no plugin of pyxis {version} was built: run the role's install.")
-    wanted = BuildRecord(slurm.version, slurm.package, version, digest, prefix)
-    return BuildPlan(wanted, _reason(wanted, before, root), before)
+    target = BuildRecord(slurm.version, slurm.package, version, digest, prefix)
+    return BuildPlan(target, _reason(target, before, root), before)
 
 
-def _reason(wanted: BuildRecord, before: BuildRecord | None, root: Root) -> str:
+def _reason(target: BuildRecord, before: BuildRecord | None, root: Root) -> str:
     if before is None:
         return "none was built yet"
     for name, words in (
@@ -163,7 +163,7 @@ def _reason(wanted: BuildRecord, before: BuildRecord | None, root: Root) -> str:
         ("pyxis", "it is pyxis"),
         ("source_sha256", "its source has the digest"),
     ):
-        had, has = getattr(before, name), getattr(wanted, name)
+        had, has = getattr(before, name), getattr(target, name)
         if had != has:
             return f"{words} {had or 'of nobody'}, and not {has or 'of nobody'}"
     return damage(before, root)
@@ -183,30 +183,30 @@ def install(plan: BuildPlan, source: str, root: Root, run: Run) -> None:
     :raises BuildFailed: it cannot be built; nothing was changed.
     :raises OSError: it cannot be written.
     """
-    include = f"{plan.wanted.prefix}/include"
+    include = f"{plan.target.prefix}/include"
     headers = headers_version(root, include)
     if headers is None:
         raise BuildFailed(
-            f"{include}/{HEADER} is not there: install libslurm-dev (slurm-devel) of {_named(plan.wanted)}."
+            f"{include}/{HEADER} is not there: install libslurm-dev (slurm-devel) of {_named(plan.target)}."
         )
-    if headers != plan.wanted.slurm:
+    if headers != plan.target.slurm:
         raise BuildFailed(
             f"the headers in {include}/slurm are of Slurm {headers}, and the Slurm that is installed is "
-            f"{_named(plan.wanted)}: install libslurm-dev (slurm-devel) of the same version."
+            f"{_named(plan.target)}: install libslurm-dev (slurm-devel) of the same version."
         )
-    if file_digest(root.at(source)) != plan.wanted.source_sha256:
+    if file_digest(root.at(source)) != plan.target.source_sha256:
         raise BuildFailed(
             f"pyxis has to be built anew ({plan.reason}), and its source {source} is gone: run the install."
         )
-    folder = root.at(f"{FOLDER}/{plan.wanted.folder}")
-    with compile_plugin(root.at(source), root.at(include), plan.wanted.pyxis, run) as plugin:
+    folder = root.at(f"{FOLDER}/{plan.target.folder}")
+    with compile_plugin(root.at(source), root.at(include), plan.target.pyxis, run) as plugin:
         os.makedirs(folder, mode=0o755, exist_ok=True)
         temporary = f"{folder}/.{NAME}"
         shutil.copyfile(plugin, temporary)
         os.chmod(temporary, 0o644)
         os.replace(temporary, f"{folder}/{NAME}")
-    link_change(root.at(LINK), f"{plan.wanted.folder}/{NAME}").apply()
-    made = {**asdict(plan.wanted), "plugin_sha256": file_digest(f"{folder}/{NAME}")}
+    link_change(root.at(LINK), f"{plan.target.folder}/{NAME}").apply()
+    made = {**asdict(plan.target), "plugin_sha256": file_digest(f"{folder}/{NAME}")}
     write_file(root.at(RECORD), json.dumps({"schema": SCHEMA, **made}, indent=2, sort_keys=True) + "\n")
 
 
@@ -243,7 +243,7 @@ def as_diff(plan: BuildPlan) -> dict[str, str]:
     """Return the change of the record in the form of Ansible's diff; an empty one where nothing is built."""
     if not plan.reason:
         return {}
-    texts = ["" if made is None else json.dumps(asdict(made), indent=2) + "\n" for made in (plan.before, plan.wanted)]
+    texts = ["" if made is None else json.dumps(asdict(made), indent=2) + "\n" for made in (plan.before, plan.target)]
     return {"before_header": RECORD, "after_header": RECORD, "before": texts[0], "after": texts[1]}
 
 
@@ -290,9 +290,9 @@ def compile_plugin(archive: str, include: str, version: str, run: Run) -> Iterat
         plugin = f"{source}/{_PLUGIN}"
         if answer.rc != 0:
             lines = [line for line in answer.stderr.splitlines() if line.strip()]
-            said = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no message")
+            message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no message")
             raise BuildFailed(
-                f"pyxis does not compile (make ended with {answer.rc}): {said.replace(folder, '').strip()}"
+                f"pyxis does not compile (make ended with {answer.rc}): {message.replace(folder, '').strip()}"
             )
         if not _is_elf(plugin):
             raise BuildFailed(f"make ended well and left no {_PLUGIN}: {archive} is no source of pyxis.")

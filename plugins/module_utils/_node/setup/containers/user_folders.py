@@ -100,14 +100,12 @@ def _move_aside(base: Base, name: str, uid: int) -> str:
         return ""
     if stat.S_ISDIR(found.st_mode) and found.st_uid == uid:
         return ""
-    aside = next(
-        f"{name}.aside-{number}" for number in range(1, 10000) if not _is_there(base, f"{name}.aside-{number}")
-    )
+    aside = next(f"{name}.aside-{number}" for number in range(1, 10000) if not _exists(base, f"{name}.aside-{number}"))
     os.rename(name, aside, src_dir_fd=base.handle, dst_dir_fd=base.handle)
     return f"{base.path}/{name} belonged to user {found.st_uid}: it is {base.path}/{aside} now; remove it"
 
 
-def _is_there(base: Base, name: str) -> bool:
+def _exists(base: Base, name: str) -> bool:
     try:
         os.lstat(name, dir_fd=base.handle)
     except FileNotFoundError:
@@ -177,4 +175,4 @@ def _is_link(mode: int) -> bool:
 
 def remove_leftovers(found: list[Leftover], run: Run) -> list[str]:
     """Remove them, each as its user; return what could not be removed, in words."""
-    return [problem for left in found if (problem := remove_as_owner(left.path, left.uid, run))]
+    return [problem for leftover in found if (problem := remove_as_owner(leftover.path, leftover.uid, run))]

@@ -41,23 +41,23 @@ def make(
     mine = trusted | {uid, os.geteuid()}
     done = f"make {path} {folder}"
     made = False
-    parts = folder.path.split("/")
+    names = folder.path.split("/")
     with contextlib.ExitStack() as handles:
         here = base
-        for place, part in enumerate(parts, start=1):
-            so_far = f"{here.path}/{part}"
+        for depth, name in enumerate(names, start=1):
+            so_far = f"{here.path}/{name}"
             with as_problem(so_far, base):
                 if check:
-                    strange = foreign(here, part, mine)
+                    strange = foreign(here, name, mine)
                     if strange:
                         warn(f"{strange}: it would be moved aside")
-                    if strange or here.look(part) is None:
+                    if strange or here.look(name) is None:
                         return done
-                    here = handles.enter_context(here.enter(part))
+                    here = handles.enter_context(here.enter(name))
                     continue
-                handle, made_now = take(here, part, mine, warn)
+                handle, made_now = take(here, name, mine, warn)
                 handles.callback(os.close, handle)
-                if made_now and place < len(parts):
+                if made_now and depth < len(names):
                     os.fchmod(handle, 0o755)
             made = made or made_now
             here = Base(handle, so_far, base.filesystem)
@@ -72,11 +72,11 @@ Warn = Callable[[str], None]
 
 
 def make_fallback(
-    place: Location, found: str, mountpoint: str, top: Folder, root: Root, run: Run, check: bool, warn: Warn
+    location: Location, found: str, mountpoint: str, top: Folder, root: Root, run: Run, check: bool, warn: Warn
 ) -> list[str]:
     """Make it, and give it the owner and permissions that the disks' file system would have.
 
-    :param found: what is at the mountpoint, see ``place.Facts.folder``.
+    :param found: what is at the mountpoint, see ``plan.DirectoryFacts.folder``.
     :param top: owner and permissions.
     :param check: only say what would be done.
     :param warn: takes warnings.
@@ -85,14 +85,14 @@ def make_fallback(
     :raises OSError: likewise.
     """
     actions: list[str] = []
-    if place.bound_from:
-        actions += _on_temporary_disk(place.bound_from, top, root, check, warn)
-        actions.append(f"mount {place.bound_from} on {mountpoint}")
+    if location.bound_from:
+        actions += _on_temporary_disk(location.bound_from, top, root, check, warn)
+        actions.append(f"mount {location.bound_from} on {mountpoint}")
     if not check and found == "missing":
         os.makedirs(root.at(mountpoint), mode=0o755)
-    if place.bound_from:
+    if location.bound_from:
         if not check:
-            _bind(place.bound_from, mountpoint, root, run)
+            _bind(location.bound_from, mountpoint, root, run)
         return actions
     if check and found == "missing":
         return [f"make {mountpoint} {top}"]
@@ -134,11 +134,11 @@ def unmount_fallback(root: Root, run: Run, check: bool) -> tuple[str, ...]:
     :raises CommandFailed: somebody uses it.
     """
     settings, _warnings = read_or_defaults(root)
-    wanted = parse({"mountpoint": settings["mountpoint"]})
-    if not look(wanted, root).is_fallback:
+    options = parse({"mountpoint": settings["mountpoint"]})
+    if not look(options, root).is_fallback:
         return ()
     if not check:
-        result = run(["umount", wanted.mountpoint])
+        result = run(["umount", options.mountpoint])
         if result.rc != 0:
-            raise CommandFailed(f"{wanted.mountpoint} cannot be unmounted: {_reason(result)}")
-    return (f"unmount {wanted.mountpoint}",)
+            raise CommandFailed(f"{options.mountpoint} cannot be unmounted: {_reason(result)}")
+    return (f"unmount {options.mountpoint}",)

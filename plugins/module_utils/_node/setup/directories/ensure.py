@@ -14,7 +14,7 @@ from ...machine.lock import Locked, only_one
 from ...machine.root import Root
 from ...machine.run import Run, wait_until
 from ...machine.user_folders import FolderProblem, opened
-from ..scratch import options as scratch_wanted
+from ..scratch import options as scratch_options
 from ..scratch.disk_count import DiskCount, expected_disks
 from ..scratch.disks import Refused
 from ..scratch.mounting import uid_of
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def ensure(
-    wanted: DirectoryOptions,
+    options: DirectoryOptions,
     root: Root,
     run: Run,
     check: bool = False,
@@ -77,50 +77,50 @@ def ensure(
         raise Refused(f"{root.path} is a captured tree, it can be looked at only: use check mode.")
     try:
         with only_one(root.at(LOCK), lock_timeout_s) if not check else contextlib.nullcontext():
-            return _ensure(wanted, root, run, check, nvme_count, wait_s)
+            return _ensure(options, root, run, check, nvme_count, wait_s)
     except Locked as error:
         raise Refused(f"another run is at work on the directories: {error}") from error
 
 
 def _ensure(
-    wanted: DirectoryOptions, root: Root, run: Run, check: bool, nvme_count: int | None, wait_s: float
+    options: DirectoryOptions, root: Root, run: Run, check: bool, nvme_count: int | None, wait_s: float
 ) -> Outcome:
-    scratch = read_scratch(root) or scratch_wanted.parse({})
-    facts = look(wanted, root)
+    scratch = read_scratch(root) or scratch_options.parse({})
+    facts = look(options, root)
     expected = None
     if facts.here is None or facts.is_fallback:
         expected = expected_disks(scratch, root, nvme_count)
         if check and expected.count and facts.here is None:
-            return _foreseen(wanted, expected)
+            return _foreseen(options, expected)
     if not check and _is_awaited(facts, expected):
-        wait_until(lambda: not _is_awaited(look(wanted, root), expected), wait_s)
-        facts = look(wanted, root)
-    place = choose(facts, wanted, expected)
+        wait_until(lambda: not _is_awaited(look(options, root), expected), wait_s)
+        facts = look(options, root)
+    location = choose(facts, options, expected)
     top = Folder("", scratch.owner, scratch.group, scratch.mode, "")
     actions: list[str] = []
     moved: list[str] = []
-    if place.kind != MOUNT:
-        actions += make_fallback(place, facts.folder, wanted.mountpoint, top, root, run, check, moved.append)
-    if check and (facts.folder == "missing" or place.bound_from):
+    if location.kind != MOUNT:
+        actions += make_fallback(location, facts.folder, options.mountpoint, top, root, run, check, moved.append)
+    if check and (facts.folder == "missing" or location.bound_from):
         return Outcome(
-            place.kind, wanted.mountpoint, (*actions, *_all(wanted)), (*_warnings(place, wanted, ""), *moved)
+            location.kind, options.mountpoint, (*actions, *_all(options)), (*_warnings(location, options, ""), *moved)
         )
     problems: list[str] = []
-    with opened(root.at(wanted.mountpoint), wanted.mountpoint, _filesystem(wanted, root)) as base:
-        for folder in wanted.folders:
+    with opened(root.at(options.mountpoint), options.mountpoint, _filesystem(options, root)) as base:
+        for folder in options.folders:
             try:
-                actions += filter(None, [make(base, folder, _owners(wanted), check, moved.append)])
+                actions += filter(None, [make(base, folder, _owners(options), check, moved.append)])
             except FolderProblem as error:
                 problems.append(str(error))
             except Refused as error:
                 problems.append(f"{base.path}/{folder.path}: {error}")
         space = os.fstatvfs(base.handle)
-    warnings = _warnings(place, wanted, _in_words(space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize))
+    warnings = _warnings(location, options, _in_words(space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize))
     return Outcome(
-        place.kind,
-        wanted.mountpoint,
+        location.kind,
+        options.mountpoint,
         tuple(actions),
-        (*warnings, *moved, *_fullness(space, wanted)),
+        (*warnings, *moved, *_fullness(space, options)),
         tuple(problems),
         space.f_blocks * space.f_frsize,
         space.f_bavail * space.f_frsize,
@@ -128,17 +128,17 @@ def _ensure(
     )
 
 
-def _foreseen(wanted: DirectoryOptions, expected: DiskCount) -> Outcome:
+def _foreseen(options: DirectoryOptions, expected: DiskCount) -> Outcome:
     """In check mode the task before did not mount the disks either."""
     warning = (
-        f"{wanted.mountpoint} is not mounted yet, and {expected.count} local NVMe disks are expected "
+        f"{options.mountpoint} is not mounted yet, and {expected.count} local NVMe disks are expected "
         f"({expected.origin}): check mode cannot tell whether this run would mount them; if not, the real run fails"
     )
-    return Outcome(None, wanted.mountpoint, _all(wanted), (warning,))
+    return Outcome(None, options.mountpoint, _all(options), (warning,))
 
 
-def _all(wanted: DirectoryOptions) -> tuple[str, ...]:
-    return tuple(f"make {wanted.mountpoint}/{folder.path} {folder}" for folder in wanted.folders)
+def _all(options: DirectoryOptions) -> tuple[str, ...]:
+    return tuple(f"make {options.mountpoint}/{folder.path} {folder}" for folder in options.folders)
 
 
 def _is_awaited(facts: DirectoryFacts, expected: DiskCount | None) -> bool:
@@ -148,36 +148,36 @@ def _is_awaited(facts: DirectoryFacts, expected: DiskCount | None) -> bool:
     return needed and disk is not None and disk.mount is None and bool(disk.awaited)
 
 
-def _owners(wanted: DirectoryOptions) -> frozenset[int]:
+def _owners(options: DirectoryOptions) -> frozenset[int]:
     """The users whom directories are made for; of their own, parents of other directories may be."""
     found = set()
-    for folder in wanted.folders:
+    for folder in options.folders:
         with contextlib.suppress(Refused):
             found.add(uid_of(folder.owner))
     return frozenset(found)
 
 
-def _filesystem(wanted: DirectoryOptions, root: Root) -> str:
+def _filesystem(options: DirectoryOptions, root: Root) -> str:
     """What the mountpoint lies on, in words."""
-    here = look(wanted, root).here
+    here = look(options, root).here
     return f"{here.filesystem} of {here.source}" if here else "the operating system's disk"
 
 
-def _warnings(place: Location, wanted: DirectoryOptions, space: str) -> tuple[str, ...]:
-    if place.kind == MOUNT:
-        return place.warnings
-    return (f"{wanted.mountpoint} is not on NVMe disks: {place.words}{space}", *place.warnings)
+def _warnings(location: Location, options: DirectoryOptions, space: str) -> tuple[str, ...]:
+    if location.kind == MOUNT:
+        return location.warnings
+    return (f"{options.mountpoint} is not on NVMe disks: {location.words}{space}", *location.warnings)
 
 
 def _in_words(size: int, free: int) -> str:
     return f", {size / 1e9:.1f} GB, of which {free / 1e9:.1f} GB are free"
 
 
-def _fullness(space: os.statvfs_result, wanted: DirectoryOptions) -> tuple[str, ...]:
+def _fullness(space: os.statvfs_result, options: DirectoryOptions) -> tuple[str, ...]:
     free_bytes = f"{space.f_bavail * space.f_frsize} bytes"
     if space.f_blocks and space.f_bavail < _LEAST_FREE * space.f_blocks:
-        return (f"{wanted.mountpoint} is full: {free_bytes} and {space.f_favail} inodes are free",)
+        return (f"{options.mountpoint} is full: {free_bytes} and {space.f_favail} inodes are free",)
     # Some file systems, such as btrfs, count no inodes.
     if space.f_files and space.f_favail < _LEAST_FREE * space.f_files:
-        return (f"{wanted.mountpoint} has hardly any inodes left: {space.f_favail}; {free_bytes} are free",)
+        return (f"{options.mountpoint} has hardly any inodes left: {space.f_favail}; {free_bytes} are free",)
     return ()

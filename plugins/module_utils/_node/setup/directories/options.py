@@ -101,17 +101,17 @@ _FOLDER_FORMS: Mapping[str, Form[Any]] = {
     "mode": octal_mode,
 }
 _FOLDER = record(_FOLDER_FORMS, required=("path",), null_is_absent=True, defaults=FOLDER_DEFAULTS)
-_PLACE: Mapping[str, Form[Any]] = {
+_LOCATION: Mapping[str, Form[Any]] = {
     "mountpoint": mountpoint,
     "fallback": list_of(choice(*FALLBACKS)),
     "temporary_mounts": list_of(mountpoint),
 }
 FOLDER_ARGUMENTS = arguments_of(_FOLDER_FORMS, FOLDER_DEFAULTS, required=("path",))
-PLACE_ARGUMENTS = arguments_of(_PLACE, {})
+LOCATION_ARGUMENTS = arguments_of(_LOCATION, {})
 """The options as Ansible has them: of a directory, and where all of them are, which stays as it is if not given."""
 _FORM = record(
     {
-        **_PLACE,
+        **_LOCATION,
         # By the name of who wants them.
         "folders": mapping_of(
             matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, dots, dashes and underscores"),
@@ -168,10 +168,10 @@ def _below(path: str, top: str, named: str) -> str:
         if not path.startswith(f"{top}/"):
             raise Malformed(f"{path} of {named} is not below {top}: give a path below it, or relative to it.")
         inside = path[len(top) :]
-    parts = [part for part in inside.split("/") if part]
-    if not parts or ".." in parts or "." in parts or posixpath.normpath("/".join(parts)) != "/".join(parts):
+    names = [name for name in inside.split("/") if name]
+    if not names or ".." in names or "." in names or posixpath.normpath("/".join(names)) != "/".join(names):
         raise Malformed(f"path of {named} must be a directory below {top} without '.' and '..', not {path!r}.")
-    return "/".join(parts)
+    return "/".join(names)
 
 
 # The settings file that several roles write to, each its own set of directories.
@@ -182,18 +182,18 @@ class SettingsChange:
     """What becomes of the settings.
 
     :ivar file: the file, before and after.
-    :ivar wanted: what it says afterwards; None where it is gone.
+    :ivar options: what it says afterwards; None where it is gone.
     :ivar warnings: what the user should know.
     """
 
     file: FileChange
-    wanted: DirectoryOptions | None
+    options: DirectoryOptions | None
     warnings: tuple[str, ...] = ()
 
     @property
     def actions(self) -> tuple[str, ...]:
         """What is done, in words."""
-        return (f"{'write' if self.wanted else 'remove'} {SETTINGS}",) if self.file.changes else ()
+        return (f"{'write' if self.options else 'remove'} {SETTINGS}",) if self.file.changes else ()
 
 
 def with_set(root: Root, name: str, folders: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> SettingsChange:
@@ -206,8 +206,8 @@ def with_set(root: Root, name: str, folders: Sequence[Mapping[str, Any]], given:
     settings.update(_given(given))
     filled = [{**FOLDER_DEFAULTS, **_given(item)} for item in folders]
     settings["folders"] = {**settings["folders"], name: filled}
-    wanted = parse(settings)
-    return SettingsChange(change_of(root.at(SETTINGS), as_text(settings)), wanted, warnings)
+    options = parse(settings)
+    return SettingsChange(change_of(root.at(SETTINGS), as_text(settings)), options, warnings)
 
 
 def without_set(root: Root, name: str | None) -> SettingsChange:
@@ -219,8 +219,8 @@ def without_set(root: Root, name: str | None) -> SettingsChange:
     if name is None or not root.exists(SETTINGS):
         return SettingsChange(change_of(root.at(SETTINGS), None), None, warnings)
     settings["folders"] = {key: folders for key, folders in settings["folders"].items() if key != name}
-    wanted = parse(settings)
-    return SettingsChange(change_of(root.at(SETTINGS), as_text(settings)), wanted, warnings)
+    options = parse(settings)
+    return SettingsChange(change_of(root.at(SETTINGS), as_text(settings)), options, warnings)
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

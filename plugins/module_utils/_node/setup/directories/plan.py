@@ -45,15 +45,15 @@ class TemporaryDisk:
 
 
 def find_temporary_disk(
-    root: Root, mounts: Sequence[Mount], devices: Mapping[str, BlockDevice], told: Sequence[str] = ()
+    root: Root, mounts: Sequence[Mount], devices: Mapping[str, BlockDevice], known_mounts: Sequence[str] = ()
 ) -> TemporaryDisk | None:
     """Return the temporary disk; None where there is none.
 
-    :param told: mountpoints that are the temporary disk's, if somebody said so. Otherwise udev's links tell, and where
-        there are none, as in a container, a local file system that is mounted at one of USUAL_MOUNTS.
+    :param known_mounts: mountpoints that are the temporary disk's, if somebody said so. Otherwise udev's links tell,
+        and where there are none, as in a container, a local file system that is mounted at one of USUAL_MOUNTS.
     """
-    if told:
-        return next((_as_disk(mount) for path in told if (mount := _mount_at(mounts, path))), None)
+    if known_mounts:
+        return next((_as_disk(mount) for path in known_mounts if (mount := _mount_at(mounts, path))), None)
     linked = next((name for link in _LINKS if (name := resolve(root, link))), None)
     if linked:
         disk = disk_of(devices, linked)
@@ -147,33 +147,33 @@ class Location:
     warnings: tuple[str, ...] = ()
 
 
-def look(wanted: DirectoryOptions, root: Root) -> DirectoryFacts:
+def look(options: DirectoryOptions, root: Root) -> DirectoryFacts:
     """Find out what is there. No command is run."""
     mounts = read_mounts(root)
-    here = [mount for mount in mounts if mount.mountpoint == wanted.mountpoint]
-    temporary = find_temporary_disk(root, mounts, read_block_devices(root), wanted.temporary_mounts)
+    here = [mount for mount in mounts if mount.mountpoint == options.mountpoint]
+    temporary = find_temporary_disk(root, mounts, read_block_devices(root), options.temporary_mounts)
     return DirectoryFacts(
         here=here[-1] if here else None,
-        folder=read_folder(root, wanted.mountpoint).kind,
+        folder=read_folder(root, options.mountpoint).kind,
         temporary=temporary,
         open_to_all=bool(temporary and temporary.mount and _is_open(root, temporary.mount.mountpoint)),
         configured=configured_mounts(root),
     )
 
 
-def choose(facts: DirectoryFacts, wanted: DirectoryOptions, expected: DiskCount | None) -> Location:
+def choose(facts: DirectoryFacts, options: DirectoryOptions, expected: DiskCount | None) -> Location:
     """Return where the directories belong.
 
     :param expected: how many local disks there must be; needed unless something else than our folder is mounted there.
     :raises Refused: nowhere: local disks are missing, or nothing may take their place.
     """
-    warnings = _hidden(facts, wanted)
+    warnings = _hidden(facts, options)
     if facts.here is not None and not facts.is_fallback:
         return Location(MOUNT, f"{facts.here.filesystem} of {facts.here.source}", warnings=warnings)
     if expected is None or expected.count > 0:
-        raise Refused(_lacking(facts, wanted, expected))
+        raise Refused(_lacking(facts, options, expected))
     if facts.folder == "other":
-        raise Refused(f"{wanted.mountpoint} is no folder: remove it, or choose another mountpoint.")
+        raise Refused(f"{options.mountpoint} is no folder: remove it, or choose another mountpoint.")
     if warnings:
         raise Refused(warnings[0])
     none = f"there are no local NVMe disks here ({expected.origin}: 0)"
@@ -182,55 +182,55 @@ def choose(facts: DirectoryFacts, wanted: DirectoryOptions, expected: DiskCount 
     if facts.here is not None:
         return Location(TEMPORARY_DISK, on_disk)
     notes: list[str] = []
-    for kind in wanted.fallback:
+    for kind in options.fallback:
         if kind == DIRECTORY:
             also = f" ({'; '.join(notes)})" if notes else ""
             return Location(DIRECTORY, f"{none}, and it is a slow folder on the operating system's disk{also}")
-        problem = _why_not_temporary(facts, wanted)
+        problem = _why_not_temporary(facts, options)
         if not problem and facts.temporary and facts.temporary.mount:
             source = f"{facts.temporary.mount.mountpoint}/{FALLBACK_FOLDER}"
             return Location(TEMPORARY_DISK, on_disk, source)
         notes.append(problem)
-    only = " or ".join(wanted.fallback)
+    only = " or ".join(options.fallback)
     allowed = f"only {only} may take their place" if only else "nothing may take their place"
     raise Refused(
-        f"{wanted.mountpoint} is not mounted: {none}, and {'; '.join([allowed, *notes])}: mount something there, or "
+        f"{options.mountpoint} is not mounted: {none}, and {'; '.join([allowed, *notes])}: mount something there, or "
         f"allow more by scratch_fallback."
     )
 
 
-def _hidden(facts: DirectoryFacts, wanted: DirectoryOptions) -> tuple[str, ...]:
+def _hidden(facts: DirectoryFacts, options: DirectoryOptions) -> tuple[str, ...]:
     """Warn of a mountpoint that a later mount hides."""
     for path, who in facts.configured.items():
-        if wanted.mountpoint.startswith(f"{path}/"):
+        if options.mountpoint.startswith(f"{path}/"):
             return (
-                f"mountpoint {wanted.mountpoint} lies below {path}, where {who}, mounts a disk, which hides it: choose "
-                f"another, such as /scratch",
+                f"mountpoint {options.mountpoint} lies below {path}, where {who}, mounts a disk, which hides it: "
+                f"choose another, such as /scratch",
             )
-    if wanted.mountpoint.startswith(f"{_HIDDEN_BELOW}/") and facts.here is not None:
+    if options.mountpoint.startswith(f"{_HIDDEN_BELOW}/") and facts.here is not None:
         return (
-            f"mountpoint {wanted.mountpoint} lies below {_HIDDEN_BELOW}, where cloud-init mounts the temporary disk of "
-            f"sizes that have one, which hides it: /scratch is safer",
+            f"mountpoint {options.mountpoint} lies below {_HIDDEN_BELOW}, where cloud-init mounts the temporary disk "
+            f"of sizes that have one, which hides it: /scratch is safer",
         )
     return ()
 
 
-def _lacking(facts: DirectoryFacts, wanted: DirectoryOptions, expected: DiskCount | None) -> str:
+def _lacking(facts: DirectoryFacts, options: DirectoryOptions, expected: DiskCount | None) -> str:
     disks = (
         f"{expected.count} local NVMe disks are expected here ({expected.origin})" if expected else "disks are missing"
     )
     if facts.is_fallback:
         return (
-            f"{wanted.mountpoint} is a folder of the temporary disk, though {disks}: unmount it, then run "
+            f"{options.mountpoint} is a folder of the temporary disk, though {disks}: unmount it, then run "
             f"'hpcnode scratch up'."
         )
     return (
-        f"{wanted.mountpoint} is not mounted, though {disks}, and nothing takes their place: see "
+        f"{options.mountpoint} is not mounted, though {disks}, and nothing takes their place: see "
         f"'hpcnode scratch status', and whether its mountpoint is the same."
     )
 
 
-def _why_not_temporary(facts: DirectoryFacts, wanted: DirectoryOptions) -> str:
+def _why_not_temporary(facts: DirectoryFacts, options: DirectoryOptions) -> str:
     temporary = facts.temporary
     if temporary is None:
         return "there is no temporary disk"
@@ -242,7 +242,7 @@ def _why_not_temporary(facts: DirectoryFacts, wanted: DirectoryOptions) -> str:
     if facts.open_to_all:
         return f"every user may rename files in {temporary.mount.mountpoint}: take write permission there from others"
     if facts.folder == "filled":
-        return f"{wanted.mountpoint} holds files, which a mount would hide: empty it to have the temporary disk there"
+        return f"{options.mountpoint} holds files, which a mount would hide: empty it to have the temporary disk there"
     return ""
 
 

@@ -51,11 +51,11 @@ class BaseImage:
 def read_base(root: Root) -> BaseImage:
     """Return what is known of the base."""
     release = _os_release(root)
-    said = root.text(COMPONENT_VERSIONS)
+    text = root.text(COMPONENT_VERSIONS)
     return BaseImage(
         os=f"{release.get('ID', 'unknown')}-{release.get('VERSION_ID', 'unknown')}",
-        hpc_image=said is not None,
-        versions=_versions(said),
+        hpc_image=text is not None,
+        versions=_versions(text),
         present=tuple(sorted(name for name, paths in _SIGNS.items() if any(root.exists(path) for path in paths))),
         gpus=_gpus(root) if is_running(root) else 0,
         container=is_container(root),
@@ -90,10 +90,10 @@ def _gpus(root: Root) -> int:
 
 def _versions(text: str | None) -> dict[str, str]:
     try:
-        said = json.loads(text or "{}")
+        versions = json.loads(text or "{}")
     except ValueError:
         return {}
-    return {str(name): str(value) for name, value in said.items()} if isinstance(said, dict) else {}
+    return {str(name): str(value) for name, value in versions.items()} if isinstance(versions, dict) else {}
 
 
 def _os_release(root: Root) -> dict[str, str]:

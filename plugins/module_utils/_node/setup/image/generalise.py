@@ -47,10 +47,10 @@ class ImageMounts:
         # A later mount hides an earlier one at the same place.
         self._mounts = {mount.mountpoint.rstrip("/") or "/": mount for mount in mounts}
 
-    def foreign(self, place: str) -> str | None:
-        """Return why what lies at the real path ``place`` is not the image's, in a few words; None if it is."""
+    def foreign(self, path: str) -> str | None:
+        """Return why what lies at the real path ``path`` is not the image's, in a few words; None if it is."""
         top = os.path.realpath(self._root.path)
-        real = os.path.join(os.path.realpath(os.path.dirname(place)), os.path.basename(place))
+        real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         if os.path.commonpath([top, real]) != top:
             return f"it leads out of the image, to {real}"
         while real != top:
@@ -60,9 +60,9 @@ class ImageMounts:
             real = os.path.dirname(real)
         return None
 
-    def has_mounts_below(self, place: str) -> bool:
-        """Whether anything is mounted below the folder at the real path ``place``."""
-        return any(point.startswith(f"{place.rstrip('/')}/") for point in self._mounts)
+    def has_mounts_below(self, path: str) -> bool:
+        """Whether anything is mounted below the folder at the real path ``path``."""
+        return any(point.startswith(f"{path.rstrip('/')}/") for point in self._mounts)
 
     def _why(self, mount: Mount) -> str | None:
         if mount.filesystem not in _DISK_FILESYSTEMS:
@@ -162,23 +162,23 @@ class _Walk:
         self.left_alone: dict[str, str] = {}
 
     def visit(self, item: Item, homes: Sequence[str]) -> None:
-        for place in self._matching(item.remove, homes):
-            self._remove(item, place)
-        for place in self._matching(item.empty, homes):
-            self._empty(item, place)
+        for path in self._matching(item.remove, homes):
+            self._remove(item, path)
+        for path in self._matching(item.empty, homes):
+            self._empty(item, path)
         for folder in self._folders(item.clear, homes):
             for entry in sorted(os.listdir(folder)):
                 if not any(fnmatch.fnmatch(entry, name) for name in item.spare):
                     self._remove(item, os.path.join(folder, entry))
         for folder in self._folders(item.files, homes):
-            for place in self._files_below(folder):
-                self._remove(item, place)
+            for path in self._files_below(folder):
+                self._remove(item, path)
         for folder in self._folders(item.logs, homes):
-            for place in self._files_below(folder):
-                if _ROTATED.search(place):
-                    self._remove(item, place)
+            for path in self._files_below(folder):
+                if _ROTATED.search(path):
+                    self._remove(item, path)
                 else:
-                    self._empty(item, place)
+                    self._empty(item, path)
 
     def _matching(self, patterns: Sequence[str], homes: Sequence[str]) -> Iterator[str]:
         top = glob.escape(self.root.path.rstrip("/"))
@@ -186,52 +186,52 @@ class _Walk:
             stems = homes if pattern.startswith(HOME) else ("",)
             for stem in stems:
                 found = glob.glob(f"{top}{glob.escape(stem)}{pattern[len(HOME) :] if stem else pattern}")
-                yield from sorted(place for place in found if os.path.lexists(place))
+                yield from sorted(path for path in found if os.path.lexists(path))
 
     def _folders(self, patterns: Sequence[str], homes: Sequence[str]) -> Iterator[str]:
-        for place in self._matching(patterns, homes):
+        for path in self._matching(patterns, homes):
             # A link too, within the image: each entry is looked at where it really lies.
-            if os.path.isdir(place) and self._own(place):
-                yield place
+            if os.path.isdir(path) and self._is_ours(path):
+                yield path
 
     def _files_below(self, folder: str) -> Iterator[str]:
         for here, folders, files in os.walk(folder):
-            folders[:] = sorted(name for name in folders if self._own(os.path.join(here, name)))
+            folders[:] = sorted(name for name in folders if self._is_ours(os.path.join(here, name)))
             yield from (os.path.join(here, name) for name in sorted(files))
 
-    def _own(self, place: str) -> bool:
-        reason = self.mounts.foreign(place)
+    def _is_ours(self, path: str) -> bool:
+        reason = self.mounts.foreign(path)
         if reason:
-            self._leave(place, reason)
+            self._leave(path, reason)
         return not reason
 
-    def _leave(self, place: str, reason: str) -> None:
+    def _leave(self, path: str, reason: str) -> None:
         # What is in memory only is in no image: not worth a word.
         if not reason.startswith("tmpfs"):
-            self.left_alone[self._shown(place)] = reason
+            self.left_alone[self._shown(path)] = reason
 
-    def _remove(self, item: Item, place: str) -> None:
-        if not self._own(place):
+    def _remove(self, item: Item, found_path: str) -> None:
+        if not self._is_ours(found_path):
             return
-        real = os.path.join(os.path.realpath(os.path.dirname(place)), os.path.basename(place))
+        real = os.path.join(os.path.realpath(os.path.dirname(found_path)), os.path.basename(found_path))
         if any(path == real or path.startswith(f"{real}/") for path in self.spared):
             # This process lives in there: all beside it goes.
             if real not in self.spared:
-                for entry in sorted(os.listdir(place)):
-                    self._remove(item, os.path.join(place, entry))
+                for entry in sorted(os.listdir(found_path)):
+                    self._remove(item, os.path.join(found_path, entry))
         elif self.mounts.has_mounts_below(real):
-            self._leave(place, "something is mounted in it")
+            self._leave(found_path, "something is mounted in it")
         else:
-            self._add(item, REMOVE, place)
+            self._add(item, REMOVE, found_path)
 
-    def _empty(self, item: Item, place: str) -> None:
-        about = os.lstat(place)
+    def _empty(self, item: Item, path: str) -> None:
+        about = os.lstat(path)
         # A link is the distribution's (/etc/resolv.conf of systemd-resolved), a socket or pipe holds nothing.
-        if stat.S_ISREG(about.st_mode) and about.st_size and self._own(place):
-            self._add(item, EMPTY, place)
+        if stat.S_ISREG(about.st_mode) and about.st_size and self._is_ours(path):
+            self._add(item, EMPTY, path)
 
-    def _add(self, item: Item, kind: str, place: str) -> None:
-        shown = self._shown(place)
+    def _add(self, item: Item, kind: str, path: str) -> None:
+        shown = self._shown(path)
         above = shown
         while above != "/":
             above = os.path.dirname(above)
@@ -239,30 +239,30 @@ class _Walk:
                 return
         self.actions.setdefault(shown, Action(item.name, kind, shown))
 
-    def _shown(self, place: str) -> str:
+    def _shown(self, path: str) -> str:
         top = self.root.path.rstrip("/")
-        return place[len(top) :] if top and place.startswith(f"{top}/") else place
+        return path[len(top) :] if top and path.startswith(f"{top}/") else path
 
 
-def apply(root: Root, wanted: GeneralisePlan) -> None:
+def apply(root: Root, planned: GeneralisePlan) -> None:
     """Do it. What is gone already is no error.
 
     :raises OSError: something could not be removed; the message names it.
     """
-    for action in wanted.actions:
-        place = root.at(action.path)
+    for action in planned.actions:
+        path = root.at(action.path)
         with contextlib.suppress(FileNotFoundError):
             if action.kind == EMPTY:
-                os.truncate(place, 0)
+                os.truncate(path, 0)
             elif action.kind == FORGET:
                 kept = {key: value for key, value in _settings(root).items() if key != _ITS_SIZE}
-                write_file(place, json.dumps(kept, indent=2, sort_keys=True) + "\n")
-            elif os.path.isdir(place) and not os.path.islink(place):
-                shutil.rmtree(place)
+                write_file(path, json.dumps(kept, indent=2, sort_keys=True) + "\n")
+            elif os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
             else:
-                os.unlink(place)
-    if wanted.locked:
-        _lock_passwords(root, wanted.locked)
+                os.unlink(path)
+    if planned.locked:
+        _lock_passwords(root, planned.locked)
 
 
 def _lock_passwords(root: Root, names: Collection[str]) -> None:
@@ -270,16 +270,16 @@ def _lock_passwords(root: Root, names: Collection[str]) -> None:
 
     :raises OSError: the file cannot be written; then it is as it was.
     """
-    place = os.path.realpath(root.at(SHADOW))
+    path = os.path.realpath(root.at(SHADOW))
     lines = []
-    with open(place, encoding="utf-8", errors="surrogateescape") as file:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
         about = os.fstat(file.fileno())
         for line in file:
             fields = line.split(":")
             if len(fields) > 2 and fields[0] in names:
                 fields[1] = NO_PASSWORD
             lines.append(":".join(fields))
-    beside = f"{place}.hpcai"
+    beside = f"{path}.hpcai"
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with open(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.writelines(lines)
@@ -288,9 +288,9 @@ def _lock_passwords(root: Root, names: Collection[str]) -> None:
         os.fchmod(file.fileno(), about.st_mode & 0o7777)
         # Where SELinux is on, a new file in /etc is not one of secrets.
         with contextlib.suppress(OSError):
-            os.setxattr(beside, _SELINUX_LABEL, os.getxattr(place, _SELINUX_LABEL))
+            os.setxattr(beside, _SELINUX_LABEL, os.getxattr(path, _SELINUX_LABEL))
         os.fsync(file.fileno())
-    os.replace(beside, place)
+    os.replace(beside, path)
 
 
 def _settings(root: Root) -> dict[str, Any]:
@@ -301,13 +301,13 @@ def _settings(root: Root) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def as_diff(wanted: GeneralisePlan) -> dict[str, str]:
+def as_diff(planned: GeneralisePlan) -> dict[str, str]:
     """Return the change in the form of Ansible's diff: paths that go, or hold something, before and after."""
     remains = {EMPTY: "empty", FORGET: f"without {_ITS_SIZE}"}
-    kept = [f"{action.path} ({remains[action.kind]})" for action in wanted.actions if action.kind in remains]
+    kept = [f"{action.path} ({remains[action.kind]})" for action in planned.actions if action.kind in remains]
     return {
-        "before": "".join(f"{action.path}\n" for action in wanted.actions)
-        + "".join(f"password of {name}\n" for name in wanted.locked),
+        "before": "".join(f"{action.path}\n" for action in planned.actions)
+        + "".join(f"password of {name}\n" for name in planned.locked),
         "after": "".join(f"{line}\n" for line in kept),
     }
 

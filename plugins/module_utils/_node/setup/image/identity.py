@@ -180,13 +180,13 @@ def find_private_keys(root: Root, except_below: Collection[str] = ()) -> tuple[s
     """
     skipped = {*_NOT_BELOW, *except_below}
     found: list[str] = []
-    seen = 0
+    count = 0
     for top in _KEY_FOLDERS:
         for here, folders, files in os.walk(root.at(top)):
             shown = top + here[len(root.at(top)) :]
             folders[:] = sorted(name for name in folders if f"{shown}/{name}" not in skipped)
-            seen += len(files)
-            if seen > _MOST_FILES:
+            count += len(files)
+            if count > _MOST_FILES:
                 return tuple(found)
             found += [
                 f"{shown}/{name}"
@@ -197,12 +197,12 @@ def find_private_keys(root: Root, except_below: Collection[str] = ()) -> tuple[s
 
 
 def _holds_key(folder: str, name: str) -> bool:
-    place = os.path.join(folder, name)
+    path = os.path.join(folder, name)
     try:
-        about = os.lstat(place)
+        about = os.lstat(path)
         if not stat.S_ISREG(about.st_mode) or not 0 < about.st_size <= _LARGEST_KEY:
             return False
-        with open(place, "rb") as file:
+        with open(path, "rb") as file:
             return _KEY_MARK in file.read()
     except OSError:
         return False

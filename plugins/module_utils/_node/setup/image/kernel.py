@@ -15,14 +15,14 @@ SYSCTL = "/etc/sysctl.d/99-zz-hpcai-image.conf"
 """Read after 99-sysctl.conf, which is /etc/sysctl.conf."""
 
 
-def plan_sysctl(root: Root, wanted: Mapping[str, object], insist: Collection[str], live: bool) -> ImageChanges:
+def plan_sysctl(root: Root, requested: Mapping[str, object], insist: Collection[str], live: bool) -> ImageChanges:
     """Return the file, and what the running kernel has otherwise.
 
-    :param wanted: by name; None for one that is left alone.
+    :param requested: by name; None for one that is left alone.
     :param insist: names that are set even if the base has them with another value.
     :param live: whether the running kernel is the machine's own.
     """
-    values = {name: _sysctl_text(value) for name, value in wanted.items() if value is not None}
+    values = {name: _sysctl_text(value) for name, value in requested.items() if value is not None}
     base = stated_sysctl(root)
     kept = {
         name: base[name]
@@ -132,13 +132,13 @@ _USUAL_NOFILE = 1024
 """Programs that use select() break beyond it, so a service has to ask for more than it is given at first."""
 
 
-def plan_limits(root: Root, wanted: Mapping[str, object], insist: Collection[str]) -> ImageChanges:
+def plan_limits(root: Root, requested: Mapping[str, object], insist: Collection[str]) -> ImageChanges:
     """Return the files for the limits.
 
-    :param wanted: by the names of limits.conf; None for one that is left alone.
+    :param requested: by the names of limits.conf; None for one that is left alone.
     :param insist: names that are set even if the base has them with another value.
     """
-    values = {name: _limit_text(value) for name, value in wanted.items() if value is not None}
+    values = {name: _limit_text(value) for name, value in requested.items() if value is not None}
     kept = {}
     base = _stated_for_logins(root)
     for name, value in values.items():

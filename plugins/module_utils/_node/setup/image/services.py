@@ -19,16 +19,16 @@ MOUNT_POINT = "ResourceDisk.MountPoint"
 _OTHER_MOUNT_POINT = "/mnt/resource"
 
 
-def plan_agent(root: Root, wanted: Mapping[str, object], scratch: str) -> ImageChanges:
+def plan_agent(root: Root, requested: Mapping[str, object], scratch: str) -> ImageChanges:
     """Return the change of the agent's settings, where there is an agent.
 
-    :param wanted: by key; None for one that is left alone.
+    :param requested: by key; None for one that is left alone.
     :param scratch: where scratch is mounted, which the agent must not mount its disk over.
     """
     text, mode = read_file(root.at(WAAGENT))
     if text is None:
         return ImageChanges(remarks=("no Azure agent here (/etc/waagent.conf)",))
-    values = {key: _agent_text(value) for key, value in wanted.items() if value is not None}
+    values = {key: _agent_text(value) for key, value in requested.items() if value is not None}
     remarks = []
     if _agent_values(text).get(MOUNT_POINT, "").rstrip("/") == scratch.rstrip("/") and MOUNT_POINT not in values:
         values[MOUNT_POINT] = _OTHER_MOUNT_POINT

@@ -49,63 +49,63 @@ class ImageOptions:
     insist: Sequence[str] = ()
 
 
-def plan(root: Root, wanted: ImageOptions) -> tuple[ImageChanges, ...]:
+def plan(root: Root, options: ImageOptions) -> tuple[ImageChanges, ...]:
     """Return what has to be done, part by part. Changes nothing.
 
     :raises OSError: a file of the image cannot be read.
     """
     contained = is_container(root)
     live = is_running(root) and not contained
-    parts = [
+    planned = [
         # A login that asks for more than the container was given is refused altogether.
-        kernel.plan_limits(root, {} if contained else wanted.limits, wanted.insist),
-        kernel.plan_sysctl(root, wanted.sysctl, wanted.insist, live),
-        kernel.plan_modules(root, wanted.modules, wanted.module_options),
-        services.plan_updates(root, wanted.updates),
-        services.plan_clock(root, services.TIME_LEAVE if contained else wanted.time),
+        kernel.plan_limits(root, {} if contained else options.limits, options.insist),
+        kernel.plan_sysctl(root, options.sysctl, options.insist, live),
+        kernel.plan_modules(root, options.modules, options.module_options),
+        services.plan_updates(root, options.updates),
+        services.plan_clock(root, services.TIME_LEAVE if contained else options.time),
     ]
     if contained:
-        parts.append(
+        planned.append(
             ImageChanges(remarks=("a container: limits, clock and kernel are its host's, and are left to it",))
         )
-    if wanted.agent:
-        parts.append(services.plan_agent(root, wanted.agent, wanted.scratch))
-    if wanted.network:
-        parts.append(services.plan_network(root))
-    return tuple(parts)
+    if options.agent:
+        planned.append(services.plan_agent(root, options.agent, options.scratch))
+    if options.network:
+        planned.append(services.plan_network(root))
+    return tuple(planned)
 
 
-def changes(parts: Sequence[ImageChanges]) -> list[str]:
+def changes(planned: Sequence[ImageChanges]) -> list[str]:
     """Return the paths that change, and the kernel's settings that are set."""
     return [
-        *(change.path for made in parts for change in made.files if change.changes),
-        *(path for made in parts for path in made.unlink),
-        *(f"/proc/sys/{path}" for made in parts for path in made.live),
+        *(change.path for made in planned for change in made.files if change.changes),
+        *(path for made in planned for path in made.unlink),
+        *(f"/proc/sys/{path}" for made in planned for path in made.live),
     ]
 
 
-def apply(root: Root, parts: Sequence[ImageChanges], run: Run) -> None:
+def apply(root: Root, planned: Sequence[ImageChanges], run: Run) -> None:
     """Do it, and let a running systemd know.
 
     :raises OSError: something cannot be written.
     :raises CommandFailed: systemd does not take it.
     """
-    systemd = any(change.changes and "/systemd/" in change.path for made in parts for change in made.files)
-    for made in parts:
+    systemd = any(change.changes and "/systemd/" in change.path for made in planned for change in made.files)
+    for made in planned:
         _apply_files(root, made)
         _set_live(root, made.live)
     if systemd and root.is_this_machine and is_running(root):
         must(run(["systemctl", "daemon-reload"]))
 
 
-def _apply_files(root: Root, part: ImageChanges) -> None:
+def _apply_files(root: Root, made: ImageChanges) -> None:
     """Do it, but for the running kernel.
 
     :raises OSError: something cannot be written.
     """
-    for change in part.files:
+    for change in made.files:
         change.apply()
-    for path in part.unlink:
+    for path in made.unlink:
         remove_file(root.at(path))
 
 
@@ -119,10 +119,10 @@ def _set_live(root: Root, values: Mapping[str, str]) -> None:
             file.write(value)
 
 
-def as_diff(parts: Sequence[ImageChanges]) -> list[dict[str, str]]:
+def as_diff(planned: Sequence[ImageChanges]) -> list[dict[str, str]]:
     """Return the changes in the form of Ansible's diff."""
-    found: list[dict[str, Any]] = diff_of(change for made in parts for change in made.files)
-    for made in parts:
+    found: list[dict[str, Any]] = diff_of(change for made in planned for change in made.files)
+    for made in planned:
         found += [{"before_header": path, "before": "present\n", "after": ""} for path in made.unlink]
         found += [{"after_header": path, "before": "", "after": f"{value}\n"} for path, value in made.live.items()]
     return found

@@ -60,9 +60,9 @@ def uids_of(root: Root, users: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def as_text(wanted: MetadataOptions) -> str:
+def as_text(options: MetadataOptions) -> str:
     """Return the text of the settings file."""
-    return as_config({"guard": wanted.guard, "users": list(wanted.users)})
+    return as_config({"guard": options.guard, "users": list(options.users)})
 
 
 _FORM = record({"guard": boolean, "users": list_of(string)}, required=("guard",), defaults={"users": ()})

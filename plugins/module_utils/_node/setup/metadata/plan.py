@@ -17,7 +17,7 @@ from ..managed_file import FileChange, apply_all, change_of
 from ..tools.services import EVENTS
 from . import connect
 from .options import SETTINGS, MetadataOptions, MetadataProblem, as_text, uids_of
-from .rules import DROP_IN, HPCNODE, NFT, RULES, SERVICE, TABLE, UNIT, CannotTell, difference, drop_in, rules, unit
+from .rules import DROP_IN, HPCNODE, NFT, RULES, SERVICE, TABLE, UNIT, RulesUnreadable, difference, drop_in, rules, unit
 
 OPEN = (
     "the metadata service is open to every user of this machine: a job can take the node's identity, and with it read "
@@ -51,19 +51,19 @@ class MetadataPlan:
         return bool(self.files or self.verbs or self.events or self.removes)
 
 
-def plan(root: Root, wanted: MetadataOptions, run: Run, may_come: bool = False) -> MetadataPlan:
+def plan(root: Root, options: MetadataOptions, run: Run, may_come: bool = False) -> MetadataPlan:
     """Return what turns the machine into what is wanted.
 
     :param may_come: whether packages may still be missing, as in check mode before the first run.
     :raises MetadataProblem: a user does not exist, or nft is not installed.
     :raises CommandFailed: systemd does not answer.
     """
-    if not wanted.guard:
-        return _removal(root, wanted, run)
+    if not options.guard:
+        return _removal(root, options, run)
     if not root.exists(NFT) and not may_come:
         raise MetadataProblem(f"{root.at(NFT)} is missing: install the package nftables")
-    text = rules(uids_of(root, wanted.users), read_proxy_agent(root) is not None)
-    files = _changes(root, {RULES: text, SETTINGS: as_text(wanted), UNIT: unit(), DROP_IN: drop_in(wanted)})
+    text = rules(uids_of(root, options.users), read_proxy_agent(root) is not None)
+    files = _changes(root, {RULES: text, SETTINGS: as_text(options), UNIT: unit(), DROP_IN: drop_in(options)})
     facts = daemon.read_facts(SERVICE, [], run)
     changed = {file.path for file in files}
     verbs = [] if facts.enabled else ["enable"]
@@ -71,13 +71,13 @@ def plan(root: Root, wanted: MetadataOptions, run: Run, may_come: bool = False) 
         return MetadataPlan(files, tuple(verbs))
     if facts.needs_daemon_reload or changed & {root.at(UNIT), root.at(DROP_IN)}:
         verbs.insert(0, "daemon-reload")
-    differs = _differs(text, run, may_come) or _unfiltered(root, wanted)
+    differs = _differs(text, run, may_come) or _unfiltered(root, options)
     if facts.active != "active":
         verbs.append("start")
     elif differs or root.at(RULES) in changed:
         # Not a restart: slurmd requires the service, and would restart too.
         verbs.append("reload")
-    return MetadataPlan(files, tuple(verbs), _events(wanted, run), (differs,) if differs else ())
+    return MetadataPlan(files, tuple(verbs), _events(options, run), (differs,) if differs else ())
 
 
 def apply(made: MetadataPlan, run: Run) -> None:
@@ -94,36 +94,36 @@ def apply(made: MetadataPlan, run: Run) -> None:
     daemon.apply(EVENTS, daemon.Plan(made.events, ()), run)
 
 
-def _events(wanted: MetadataOptions, run: Run) -> tuple[str, ...]:
+def _events(options: MetadataOptions, run: Run) -> tuple[str, ...]:
     """Users get the events from a service as soon as they cannot ask for them any more."""
-    if not wanted.events:
+    if not options.events:
         return ()
     facts = daemon.read_facts(EVENTS, [_VERSION], run)
-    return daemon.plan(facts, daemon.Wanted(running=True, enabled=True), may_come=True).verbs
+    return daemon.plan(facts, daemon.DesiredState(running=True, enabled=True), may_come=True).verbs
 
 
 def _differs(text: str, run: Run, may_come: bool) -> str:
     try:
         return difference(text, run)
-    except CannotTell as error:
+    except RulesUnreadable as error:
         if not may_come:
             raise MetadataProblem(str(error)) from None
         return str(error)
 
 
-def _unfiltered(root: Root, wanted: MetadataOptions) -> str:
+def _unfiltered(root: Root, options: MetadataOptions) -> str:
     """Where the kernel does not say, as in a container, or nothing could attach the filter, it is not missed."""
     try:
-        return connect.difference(root, wanted.users) if root.exists(HPCNODE) else ""
+        return connect.difference(root, options.users) if root.exists(HPCNODE) else ""
     except BpfError:
         return ""
 
 
-def _removal(root: Root, wanted: MetadataOptions, run: Run) -> MetadataPlan:
+def _removal(root: Root, options: MetadataOptions, run: Run) -> MetadataPlan:
     # First the drop-in: nftables.service must not look for a file that is gone.
-    files = _changes(root, {DROP_IN: None, SETTINGS: as_text(wanted), UNIT: None, RULES: None})
+    files = _changes(root, {DROP_IN: None, SETTINGS: as_text(options), UNIT: None, RULES: None})
     loaded = run(["nft", "list", "table", "inet", TABLE]).rc == 0
-    events = _events(wanted, run)
+    events = _events(options, run)
     removes = loaded or connect.is_attached(root) or any(file.after is None for file in files)
     return MetadataPlan(files, events=events, removes=removes)
 

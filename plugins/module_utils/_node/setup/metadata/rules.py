@@ -76,10 +76,10 @@ def rules(uids: Sequence[int], has_agent: bool) -> str:
     may = ", ".join(str(uid) for uid in uids)
     # nft takes 128 characters of comment.
     who = may if len(may) <= 80 else f"{len(uids)} users, {hashlib.sha256(may.encode()).hexdigest()[:16]}"
-    output = "".join(f'        {place.match} jump guard comment "{place.name}"\n' for place in guarded(has_agent))
+    output = "".join(f'        {address.match} jump guard comment "{address.name}"\n' for address in guarded(has_agent))
     forward = "".join(
-        f'        {place.match} counter reject with tcp reset comment "{place.name}, forwarded"\n'
-        for place in _AZURE_ADDRESSES
+        f'        {address.match} counter reject with tcp reset comment "{address.name}, forwarded"\n'
+        for address in _AZURE_ADDRESSES
     )
     return f"""\
 {_MARK}
@@ -138,13 +138,13 @@ RequiredBy=slurmd.service
 """
 
 
-def drop_in(wanted: MetadataOptions) -> str:
+def drop_in(options: MetadataOptions) -> str:
     """Return the drop-in by which nftables.service loads the site's rules and ours in one transaction.
 
     Without it "flush ruleset" in the site's rules would leave the metadata service open until ours are loaded again.
     """
-    ours, site = f'include "{RULES}"', f'include "{wanted.site_rules}"'
-    reload = f"flush ruleset; {site}; {ours}" if wanted.reload_flushes else f"{site}; {ours}"
+    ours, site = f'include "{RULES}"', f'include "{options.site_rules}"'
+    reload = f"flush ruleset; {site}; {ours}" if options.reload_flushes else f"{site}; {ours}"
     return f"""\
 {_MARK}
 [Service]
@@ -161,7 +161,7 @@ LIST = ("nft", "--json", "list", "table", "inet", TABLE)
 _HOOKS = ("forward", "output")
 
 
-class CannotTell(RuntimeError):
+class RulesUnreadable(RuntimeError):
     """nft does not show the rules; the message says why."""
 
 
@@ -171,14 +171,14 @@ def difference(text: str, run: Run) -> str:
     Rules are compared by their comments, which nft shows as they were given: it writes the rules themselves in another
     form from version to version.
 
-    :raises CannotTell: nft is not installed, may not look, or answers something else.
+    :raises RulesUnreadable: nft is not installed, may not look, or answers something else.
     """
     answer = run(LIST)
     if answer.rc != 0:
-        said = (answer.stderr.strip() or answer.stdout.strip() or f"exit status {answer.rc}").splitlines()[0]
-        if "No such file or directory" in said:
+        message = (answer.stderr.strip() or answer.stdout.strip() or f"exit status {answer.rc}").splitlines()[0]
+        if "No such file or directory" in message:
             return f"the kernel has no table inet {TABLE}"
-        raise CannotTell(f"nft does not show the table inet {TABLE}: {said}")
+        raise RulesUnreadable(f"nft does not show the table inet {TABLE}: {message}")
     try:
         shown = [item for item in json.loads(answer.stdout)["nftables"] if isinstance(item, dict)]
         table = next(item["table"] for item in shown if "table" in item)
@@ -186,13 +186,13 @@ def difference(text: str, run: Run) -> str:
         found = [_comment(item["rule"]) for item in shown if "rule" in item]
         hooks = sorted(chain["hook"] for chain in chains if "hook" in chain)
     except (ValueError, LookupError, TypeError, StopIteration):
-        raise CannotTell(f"'{' '.join(LIST)}' answers with something that is not its JSON") from None
+        raise RulesUnreadable(f"'{' '.join(LIST)}' answers with something that is not its JSON") from None
     if "dormant" in str(table.get("flags", "")):
         return f"the table inet {TABLE} is dormant"
-    wanted = comments_of(text)
-    if sorted(found) != sorted(wanted) or tuple(hooks) != _HOOKS:
-        missing = [comment for comment in wanted if comment not in found]
-        more = [comment for comment in found if comment not in wanted]
+    expected = comments_of(text)
+    if sorted(found) != sorted(expected) or tuple(hooks) != _HOOKS:
+        missing = [comment for comment in expected if comment not in found]
+        more = [comment for comment in found if comment not in expected]
         words = [f"missing: {', '.join(missing)}"] * bool(missing) + [f"unknown: {', '.join(more)}"] * bool(more)
         return f"the table inet {TABLE} has other rules than the file ({'; '.join(words) or 'chains'})"
     return ""

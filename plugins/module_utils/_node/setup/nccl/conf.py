@@ -55,14 +55,14 @@ def variables(size: VmSize, topology_path: str | None, settings: Mapping[str, An
     return texts_of(merged)
 
 
-def with_variables(text: str, wanted: Mapping[str, str]) -> str:
+def with_variables(text: str, settings: Mapping[str, str]) -> str:
     """Return the file's text with the block of these variables; without it where there are none.
 
     :raises BrokenBlock: see ``with_block``.
     """
-    if not wanted:
+    if not settings:
         return without_block(text, BLOCK)
-    return with_block(text, BLOCK, [f"{name}={value}" for name, value in wanted.items()])
+    return with_block(text, BLOCK, [f"{name}={value}" for name, value in settings.items()])
 
 
 def effective(text: str) -> dict[str, str]:
@@ -73,10 +73,10 @@ def effective(text: str) -> dict[str, str]:
     return found
 
 
-def overridden(text: str, wanted: Mapping[str, str]) -> list[str]:
+def overridden(text: str, settings: Mapping[str, str]) -> list[str]:
     """Return the lines outside the block that set one of these variables to something else: they have no effect."""
     return [
-        f"{name}={value}" for name, value in _settings(without_block(text, BLOCK)) if wanted.get(name, value) != value
+        f"{name}={value}" for name, value in _settings(without_block(text, BLOCK)) if settings.get(name, value) != value
     ]
 
 
@@ -170,7 +170,9 @@ def check_file(option: str, path: str) -> None:
 
 def enroot_mounts(files: Mapping[str, str]) -> str:
     """Return the mount table for these files of the host: where each lies there, and where in the container."""
-    return _ENROOT_HEADER + "".join(f"{here} {there} none {_MOUNT_OPTIONS} 0 -1\n" for here, there in files.items())
+    return _ENROOT_HEADER + "".join(
+        f"{on_host} {in_container} none {_MOUNT_OPTIONS} 0 -1\n" for on_host, in_container in files.items()
+    )
 
 
 def enroot_environment(topology_path: str) -> str:

@@ -45,7 +45,7 @@ def ensure(
 
 def answer(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
     """Return what the module returns of a plan."""
-    told: dict[str, Any] = _printable(
+    result: dict[str, Any] = _printable(
         {
             "changed": any(change.changes for change in made.changes),
             "diff": diff_of(made.changes),
@@ -53,18 +53,18 @@ def answer(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
             **outcome(made, facts),
         }
     )
-    return told
+    return result
 
 
-def _printable(told: Any) -> Any:
+def _printable(content: Any) -> Any:
     """Others' lines may hold what is no UTF-8, which Ansible refuses in an answer."""
-    if isinstance(told, str):
-        return printable(told)
-    if isinstance(told, list):
-        return [_printable(item) for item in told]
-    if isinstance(told, dict):
-        return {_printable(key): _printable(value) for key, value in told.items()}
-    return told
+    if isinstance(content, str):
+        return printable(content)
+    if isinstance(content, list):
+        return [_printable(item) for item in content]
+    if isinstance(content, dict):
+        return {_printable(key): _printable(value) for key, value in content.items()}
+    return content
 
 
 def _check_root(options: NcclOptions, check_mode: bool) -> None:

@@ -19,8 +19,8 @@ from ...forms import (
     defaults_of,
     instance_of,
     mapping,
-    plain_path,
     string,
+    unquoted_path,
 )
 
 TOPOLOGY_PATH = "/var/lib/hpcai/nccl-topo.xml"
@@ -63,10 +63,10 @@ class NcclOptions:
 _FORMS: Mapping[str, Form[Any]] = {
     "vm_size": string,
     "vm_sizes": mapping,
-    "topology_path": plain_path,
-    "conf_path": plain_path,
+    "topology_path": unquoted_path,
+    "conf_path": unquoted_path,
     "settings": mapping,
-    "enroot_dir": lambda path, value: None if value in ("", "none") else plain_path(path, value),
+    "enroot_dir": lambda path, value: None if value in ("", "none") else unquoted_path(path, value),
     "verify": choice(STRICT, OMIT, WARN, IGNORE),
     "state": choice(PRESENT, ABSENT),
     "force": boolean,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...forms import Malformed, plain_path
+from ...forms import Malformed, unquoted_path
 from ...machine.config import as_config
 from ..managed_file import BrokenBlock, FileChange, without_block
 from . import conf
@@ -81,26 +81,26 @@ def plan(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
         reason = f"No topology file is written: this machine is not what the topology of {facts.size.name} says."
 
     topology_changes, replaced = _topology_changes(options, facts, generated)
-    wanted = conf.variables(facts.size, options.topology_path if generated else None, options.settings)
+    settings = conf.variables(facts.size, options.topology_path if generated else None, options.settings)
     if omitted and conf.TOPO_FILE not in options.settings:
         # NCCL reads no file then and finds out by itself. Without this line it would take the one that the HPC images
         # name, which is as untrue.
-        wanted = dict(sorted({**wanted, conf.TOPO_FILE: ""}.items()))
-    conf_change = _conf_change(options, facts, wanted)
+        settings = dict(sorted({**settings, conf.TOPO_FILE: ""}.items()))
+    conf_change = _conf_change(options, facts, settings)
     in_effect = conf.effective(conf_change.after or "")
-    warnings = [*_warnings(facts, verdict, in_effect), *_left_alone(options, facts, generated)]
+    warnings = [*_warnings(facts, verdict, in_effect), *_foreign_topology(options, facts, generated)]
     return NcclPlan(
         changes=(
             *topology_changes,
             conf_change,
-            *_enroot_changes(options, facts, wanted.get(conf.TOPO_FILE, ""), conf_change.after is not None),
+            *_enroot_changes(options, facts, settings.get(conf.TOPO_FILE, ""), conf_change.after is not None),
             *_config_change(options, facts),
         ),
         topology=generated,
         reason=reason,
         verdict=verdict,
         environment=in_effect,
-        overridden=tuple(conf.overridden(conf_change.after or "", wanted)),
+        overridden=tuple(conf.overridden(conf_change.after or "", settings)),
         replaced=replaced,
         warnings=tuple(warnings),
     )
@@ -152,58 +152,58 @@ def _plan_absent(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
             *_config_change(options, facts),
         ),
         environment=conf.effective(conf_change.after or ""),
-        warnings=tuple(_left_alone(options, facts, None)),
+        warnings=tuple(_foreign_topology(options, facts, None)),
     )
 
 
 def _topology_changes(
     options: NcclOptions, facts: NcclFacts, generated: Topology | None
 ) -> tuple[list[FileChange], str | None]:
-    there = facts.files[options.topology_path]
+    file = facts.files[options.topology_path]
     if generated is None:
         # A VM that was resized to a size without one.
-        ours = there.before is not None and is_ours(there.before)
-        return ([replace(there, after=None)] if ours else []), None
-    written = replace(there, after=as_xml(generated), mode=0o644)
-    if there.before is None or not there.before.strip():
+        ours = file.before is not None and is_ours(file.before)
+        return ([replace(file, after=None)] if ours else []), None
+    written = replace(file, after=as_xml(generated), mode=0o644)
+    if file.before is None or not file.before.strip():
         return [written], None
     try:
-        if meaning(parse(there.before)) == meaning(as_element(generated)):
-            return [replace(there, mode=0o644)], None
+        if meaning(parse(file.before)) == meaning(as_element(generated)):
+            return [replace(file, mode=0o644)], None
     except NoTopology:
         pass
-    known = recognise(there.before)
-    if is_ours(there.before) or (known and known.broken):
+    known = recognise(file.before)
+    if is_ours(file.before) or (known and known.broken):
         return [written], str(known) if known else "an earlier file of hpcai.azure"
     if known:
         # Right of old, but different in what the history does not tell apart: links may have been tuned by hand.
-        return [_saved(there), written], f"{known}, with other attributes"
+        return [_saved(file), written], f"{known}, with other attributes"
     if options.force:
-        return [_saved(there), written], "a file of unknown origin"
+        return [_saved(file), written], "a file of unknown origin"
     raise Refused(
-        f"{there.path} is neither ours nor a file that the HPC images ever shipped: "
+        f"{file.path} is neither ours nor a file that the HPC images ever shipped: "
         f"choose another topology_path, or set force, which keeps a copy of it beside."
     )
 
 
-def _saved(there: FileChange) -> FileChange:
+def _saved(file: FileChange) -> FileChange:
     """A copy beside the file; named after its contents, so that no copy takes another's place."""
-    digest = hashlib.sha256((there.before or "").encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return FileChange(f"{there.path}.{digest}.saved", None, there.before, there.mode)
+    digest = hashlib.sha256((file.before or "").encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return FileChange(f"{file.path}.{digest}.saved", None, file.before, file.mode)
 
 
-def _conf_change(options: NcclOptions, facts: NcclFacts, wanted: Mapping[str, str]) -> FileChange:
-    there = facts.files[options.conf_path]
-    before = there.before or ""
+def _conf_change(options: NcclOptions, facts: NcclFacts, settings: Mapping[str, str]) -> FileChange:
+    file = facts.files[options.conf_path]
+    before = file.before or ""
     try:
-        after = conf.with_variables(before, wanted)
+        after = conf.with_variables(before, settings)
         # A file in which nothing but our block stood was ours.
-        gone = not wanted and not after and without_block(before, conf.BLOCK) != before
+        gone = not settings and not after and without_block(before, conf.BLOCK) != before
     except BrokenBlock as error:
-        raise Refused(f"{there.path}: {error} Remove the lines of that block by hand.") from None
-    if gone or (there.before is None and not after):
-        return replace(there, after=None)
-    return replace(there, after=after, mode=0o644 if wanted else there.mode)
+        raise Refused(f"{file.path}: {error} Remove the lines of that block by hand.") from None
+    if gone or (file.before is None and not after):
+        return replace(file, after=None)
+    return replace(file, after=after, mode=0o644 if settings else file.mode)
 
 
 def _enroot_changes(options: NcclOptions, facts: NcclFacts, topology_path: str, has_conf: bool) -> Iterator[FileChange]:
@@ -212,17 +212,17 @@ def _enroot_changes(options: NcclOptions, facts: NcclFacts, topology_path: str, 
     mounted = {}
     if topology_path:
         try:
-            mounted[plain_path(f"settings.{conf.TOPO_FILE}", topology_path)] = topology_path
+            mounted[unquoted_path(f"settings.{conf.TOPO_FILE}", topology_path)] = topology_path
         except Malformed as error:
             raise Refused(str(error)) from None
     if has_conf:
         # Whatever it is called here, NCCL in a container reads this one.
         mounted[options.conf_path] = CONF_PATH
-    wanted = {
+    texts = {
         conf.ENROOT_MOUNTS: conf.enroot_mounts(mounted) if mounted else None,
         conf.ENROOT_ENVIRONMENT: conf.enroot_environment(topology_path) if topology_path else None,
     }
-    for name, text in wanted.items():
+    for name, text in texts.items():
         yield replace(facts.files[f"{options.enroot_dir}/{name}"], after=text, mode=0o644)
 
 
@@ -256,21 +256,21 @@ def _warnings(facts: NcclFacts, verdict: Verdict | None, in_effect: Mapping[str,
         problem = conf.problem_of(name, value)
         if problem:
             yield f"A line of another in the configuration file has no effect: {problem}."
-    wanted = in_effect.get(_INTERFACE, "")
-    if wanted and facts.interfaces and not _matches(wanted, facts.interfaces):
-        there = ", ".join(facts.interfaces)
-        yield f"{_INTERFACE}={wanted} matches none of this machine's interfaces ({there}): NCCL will not start."
+    pattern = in_effect.get(_INTERFACE, "")
+    if pattern and facts.interfaces and not _matches(pattern, facts.interfaces):
+        present = ", ".join(facts.interfaces)
+        yield f"{_INTERFACE}={pattern} matches none of this machine's interfaces ({present}): NCCL will not start."
 
 
-def _left_alone(options: NcclOptions, facts: NcclFacts, generated: Topology | None) -> Iterator[str]:
+def _foreign_topology(options: NcclOptions, facts: NcclFacts, generated: Topology | None) -> Iterator[str]:
     text = facts.files[options.topology_path].before
     if generated is None and text is not None and not is_ours(text):
         yield f"{options.topology_path} was left alone: it was not written by nccl_topology."
 
 
-def _matches(wanted: str, interfaces: tuple[str, ...]) -> bool:
+def _matches(pattern: str, interfaces: tuple[str, ...]) -> bool:
     """Whether NCCL finds an interface: prefixes, or whole names after ``=``; after ``^`` those that are not meant."""
-    if wanted.startswith("^"):
+    if pattern.startswith("^"):
         return True
-    exact, names = wanted.startswith("="), wanted.lstrip("=").split(",")
+    exact, names = pattern.startswith("="), pattern.lstrip("=").split(",")
     return any(found == name if exact else found.startswith(name) for found in interfaces for name in names)

@@ -194,8 +194,8 @@ def gpu_map(topology: Topology) -> list[dict[str, Any]]:
     for socket in topology.sockets:
         for branch in socket.branches:
             paired = len(branch.gpus) == len(branch.hcas)
-            for place, (index, gpu) in enumerate(branch.gpus):
-                near = branch.hcas[place : place + 1] if paired else branch.hcas
+            for position, (index, gpu) in enumerate(branch.gpus):
+                near = branch.hcas[position : position + 1] if paired else branch.hcas
                 found.append(
                     {
                         "gpu": index,

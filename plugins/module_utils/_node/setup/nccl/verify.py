@@ -110,11 +110,11 @@ def verify(topology: Topology, machine: MachineFacts) -> Verdict:
 
 def _nodes(topology: Topology, machine: MachineFacts) -> Iterator[Mismatch]:
     # Nodes of memory alone (CXL, a GPU's memory) have no cpu element.
-    there = {node.id: node.cpus for node in machine.cpus.nodes if node.cpus}
-    if len(there) != len(topology.sockets):
-        yield Mismatch("NUMA nodes with CPUs", "count", str(len(topology.sockets)), str(len(there)))
+    present = {node.id: node.cpus for node in machine.cpus.nodes if node.cpus}
+    if len(present) != len(topology.sockets):
+        yield Mismatch("NUMA nodes with CPUs", "count", str(len(topology.sockets)), str(len(present)))
     for socket in topology.sockets:
-        expected, found = socket.cpus, there.get(socket.numa_node)
+        expected, found = socket.cpus, present.get(socket.numa_node)
         what = f"NUMA node {socket.numa_node}"
         if found is None:
             yield Mismatch(what, "missing", f"CPUs {expected.as_list()}", "no such node")
@@ -128,15 +128,15 @@ def _devices(kind: str, claimed: Mapping[str, int], found: list[PciFacts], unkno
         # One line for what is one cause: a driverless container, another VM size, a GPU-less test node.
         yield Mismatch(f"{kind}s", "missing", str(len(claimed)), "none on this machine")
         return
-    there = {device.busid: device.numa_node for device in found}
+    present = {device.busid: device.numa_node for device in found}
     for busid, numa_node in claimed.items():
-        if busid not in there:
+        if busid not in present:
             yield Mismatch(f"{kind} {busid}", "missing", f"on NUMA node {numa_node}", "no such device")
-        elif there[busid] is None:
+        elif present[busid] is None:
             unknown.append(f"{kind} {busid}: the machine does not say on which NUMA node it is")
-        elif there[busid] != numa_node:
-            yield Mismatch(f"{kind} {busid}", "numa_node", f"NUMA node {numa_node}", f"NUMA node {there[busid]}")
-    for busid in there:
+        elif present[busid] != numa_node:
+            yield Mismatch(f"{kind} {busid}", "numa_node", f"NUMA node {numa_node}", f"NUMA node {present[busid]}")
+    for busid in present:
         if busid not in claimed:
             yield Mismatch(f"{kind} {busid}", "unexpected", "not in the topology", "on this machine")
 
@@ -193,7 +193,7 @@ def _files(
     options: NcclOptions, root: Root, topology: Topology | None, variables: Mapping[str, str], configured: bool
 ) -> Iterator[Mismatch]:
     text = root.text(options.topology_path)
-    if topology and (configured or text is not None) and not _says(text, topology):
+    if topology and (configured or text is not None) and not _describes(text, topology):
         known = recognise(text or "")
         found = "none" if text is None else str(known or "a file of unknown origin")
         yield Mismatch(options.topology_path, "file", f"the topology of {topology.size}", found)
@@ -203,7 +203,7 @@ def _files(
             yield Mismatch(f"{name} in {options.conf_path}", "variable", value, in_effect.get(name, "not set"))
 
 
-def _says(text: str | None, topology: Topology) -> bool:
+def _describes(text: str | None, topology: Topology) -> bool:
     try:
         return text is not None and meaning(parse(text)) == meaning(as_element(topology))
     except NoTopology:

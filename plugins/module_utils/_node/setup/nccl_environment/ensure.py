@@ -105,17 +105,17 @@ def _look(root: Root, run: Run, options: EnvironmentOptions, ask: AskImds | None
     cache = loader_cache(root, run)
     nccl = check_version(find_copies(root, run, cache, options.library_paths), options.min_version, options.when_old)
     plugin = find_plugin(root, size, options.sharp_plugin, cache, options.library_paths)
-    wanted = variables(size, options.mpi_launch_only, options.settings)
+    environment = variables(size, options.mpi_launch_only, options.settings)
     return EnvironmentPlan(
         (
-            change_of(at, files.profile_text(wanted, plugin.folders)),
-            *mpi_files(root, wanted if options.mpi_files else {}),
+            change_of(at, files.profile_text(environment, plugin.folders)),
+            *mpi_files(root, environment if options.mpi_files else {}),
         ),
         size,
         name,
         nccl,
         plugin,
-        wanted,
+        environment,
     )
 
 

@@ -142,9 +142,9 @@ def _version(root: Root, run: Run, path: str) -> Version | None:
     named = version_of_file(os.path.basename(path))
     if named:
         return named
-    said = run(["timeout", "-k", "1", str(_ASK_LIMIT_S), sys.executable, "-I", "-c", _ASK, root.at(path)])
-    text = said.stdout.strip()
-    return version_of_code(int(text)) if said.rc == 0 and text.isdecimal() and text.isascii() else None
+    answer = run(["timeout", "-k", "1", str(_ASK_LIMIT_S), sys.executable, "-I", "-c", _ASK, root.at(path)])
+    text = answer.stdout.strip()
+    return version_of_code(int(text)) if answer.rc == 0 and text.isdecimal() and text.isascii() else None
 
 
 # Is NCCL new enough?
@@ -158,24 +158,24 @@ class VersionVerdict:
 
     :ivar verdict: PASS, UNKNOWN, or WARN or FAIL for one that is too old.
     :ivar version: of the copy that decides; None where it is unknown or there is none.
-    :ivar wanted: the oldest version that is good.
+    :ivar min_version: the oldest version that is good.
     :ivar summary: in words.
     :ivar copies: all that were found.
     """
 
     verdict: str
     version: str | None
-    wanted: str
+    min_version: str
     summary: str
     copies: tuple[NcclCopy, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON takes it."""
-        floor = parse_version(self.wanted)
+        floor = parse_version(self.min_version)
         return {
             "verdict": self.verdict,
             "version": self.version,
-            "min_version": self.wanted,
+            "min_version": self.min_version,
             "summary": self.summary,
             "copies": [
                 {
@@ -189,16 +189,16 @@ class VersionVerdict:
         }
 
 
-def check_version(copies: Sequence[NcclCopy], wanted: str, when_old: str) -> VersionVerdict:
+def check_version(copies: Sequence[NcclCopy], min_version: str, when_old: str) -> VersionVerdict:
     """Judge the copy that programs get; where the loader names none, each copy counts, the oldest first. Pure.
 
     :param when_old: the verdict of a version that is too old: WARN or FAIL.
-    :raises ValueError: ``wanted`` is no version.
+    :raises ValueError: ``min_version`` is no version.
     """
-    floor, found = parse_version(wanted), tuple(copies)
+    floor, found = parse_version(min_version), tuple(copies)
 
     def judgement(verdict: str, version: str | None, summary: str) -> VersionVerdict:
-        return VersionVerdict(verdict, version, wanted, summary, found)
+        return VersionVerdict(verdict, version, min_version, summary, found)
 
     deciding = [copy for copy in found if copy.default] or list(found)
     if not deciding:
@@ -207,13 +207,13 @@ def check_version(copies: Sequence[NcclCopy], wanted: str, when_old: str) -> Ver
     if known and known[0][0] < floor:
         version, path = known[0]
         text = version_text(version)
-        return judgement(when_old, text, f"{path} is NCCL {text}; {wanted} or newer is needed.")
+        return judgement(when_old, text, f"{path} is NCCL {text}; {min_version} or newer is needed.")
     for copy in deciding:
         if copy.version is None:
             return judgement(UNKNOWN, None, f"{copy.path}: which version it is cannot be told.")
     version, path = known[0]
     old = [copy.path for copy in found if copy.version and copy.version < floor]
-    aside = f" Also here, and older than {wanted}: {', '.join(old)}." if old else ""
+    aside = f" Also here, and older than {min_version}: {', '.join(old)}." if old else ""
     return judgement(PASS, version_text(version), f"{path} is NCCL {version_text(version)}.{aside}")
 
 
@@ -250,16 +250,16 @@ class NetPlugin:
     sharp: bool | None
 
 
-def find_plugin(root: Root, size: VmSize, wanted: bool, cache: Mapping[str, str], folders: Sequence[str]) -> NetPlugin:
+def find_plugin(root: Root, size: VmSize, enabled: bool, cache: Mapping[str, str], folders: Sequence[str]) -> NetPlugin:
     """Return what is found and what goes on the path.
 
-    :param wanted: whether it is to be used.
+    :param enabled: whether it is to be used.
     :param cache: what the loader finds by itself, by library name.
     :param folders: where to look first.
     """
     found = tuple(dict.fromkeys(_plugin_folders(root, folders)))
     sharp = False if size.name in WITHOUT_SHARP else None
-    reason = _why_no_plugin(root, size, wanted, cache, found)
+    reason = _why_no_plugin(root, size, enabled, cache, found)
     if reason:
         return NetPlugin(found, (), reason, sharp)
     beside = [re.sub(r"/nccl_rdma_sharp_plugin/lib$", "/sharp/lib", found[0]), _MELLANOX_SHARP]
@@ -267,8 +267,8 @@ def find_plugin(root: Root, size: VmSize, wanted: bool, cache: Mapping[str, str]
     return NetPlugin(found, (found[0], *libraries[:1]), "", sharp)
 
 
-def _why_no_plugin(root: Root, size: VmSize, wanted: bool, cache: Mapping[str, str], found: Sequence[str]) -> str:
-    if not wanted:
+def _why_no_plugin(root: Root, size: VmSize, enabled: bool, cache: Mapping[str, str], found: Sequence[str]) -> str:
+    if not enabled:
         return "it was not asked for"
     if not _has_infiniband(root, size):
         return f"{size.name} has no InfiniBand"
@@ -293,4 +293,4 @@ def _plugin_folders(root: Root, folders: Sequence[str]) -> list[str]:
 
 def _by_version(path: str) -> list[tuple[int, str]]:
     """The newest of several HPC-X: 2.9 comes before 2.18."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path)]
+    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in re.split(r"(\d+)", path)]

@@ -37,15 +37,15 @@ def settle(run: Run) -> None:
 class Applier:
     """Carries out steps. It knows what was made in this run, and that is all it ever undoes."""
 
-    def __init__(self, wanted: ScratchOptions, root: Root, run: Run) -> None:
-        self.wanted, self.root, self.run = wanted, root, run
+    def __init__(self, options: ScratchOptions, root: Root, run: Run) -> None:
+        self.options, self.root, self.run = options, root, run
         self.array = ""
         self.array_uuid = ""
         self._made: tuple[str, ...] = ()
         self._made_folder = False
         self.done: list[str] = []
 
-    def told(self) -> str:
+    def done_so_far(self) -> str:
         """What was done so far, as the end of a message about what went wrong."""
         return f"Done before that: {'; '.join(self.done)}." if self.done else "Nothing was changed."
 
@@ -70,7 +70,7 @@ class Applier:
         if result.rc != 0:
             users = ", ".join(processes_below(self.root, step.where))
             raise CommandFailed(
-                f"{step.where} cannot be unmounted{f', it is used by {users}' if users else ''}: {_said(result)}"
+                f"{step.where} cannot be unmounted{f', it is used by {users}' if users else ''}: {_message(result)}"
             )
 
     def _stop(self, step: Step) -> None:
@@ -103,15 +103,15 @@ class Applier:
                 [
                     "mdadm",
                     "--create",
-                    f"/dev/md/{self.wanted.array_name}",
+                    f"/dev/md/{self.options.array_name}",
                     "--run",
-                    f"--name={self.wanted.array_name}",
+                    f"--name={self.options.array_name}",
                     # No host's name: an image's or a renamed host's arrays would count as another's.
                     "--homehost=any",
                     "--metadata=1.2",
                     f"--uuid={self.array_uuid.replace('-', '')}",
                     "--level=0",
-                    f"--chunk={self.wanted.chunk_bytes // 1024}K",
+                    f"--chunk={self.options.chunk_bytes // 1024}K",
                     f"--raid-devices={len(step.disks)}",
                     *_paths(step.disks),
                 ]
@@ -126,7 +126,7 @@ class Applier:
                 [
                     "mdadm",
                     "--assemble",
-                    f"/dev/md/{self.wanted.array_name}",
+                    f"/dev/md/{self.options.array_name}",
                     "--run",
                     f"--uuid={step.uuid.replace('-', '')}",
                     *_paths(step.disks),
@@ -139,7 +139,7 @@ class Applier:
         self._made = self._made or (step.disks if len(step.disks) == 1 else ())
         device = self._device(step.device)
         uuid_of = self.array_uuid if step.device == NEW else step.uuid
-        _need(self.run(mkfs_command(self.wanted, f"/dev/{device}", len(step.disks), filesystem_uuid(uuid_of))))
+        _need(self.run(mkfs_command(self.options, f"/dev/{device}", len(step.disks), filesystem_uuid(uuid_of))))
         settle(self.run)
 
     def _mount(self, step: Step) -> None:
@@ -155,7 +155,7 @@ class Applier:
         if self._made or not step.disks or first.rc != _MOUNT_FAILED:
             _need(first)
         self._check_is_damaged(step, filesystem, first)
-        self.done.append(f"the file system on {step.device} was damaged ({_said(first)}) and made anew")
+        self.done.append(f"the file system on {step.device} was damaged ({_message(first)}) and made anew")
         self._mkfs(step)
         _need(self.run(command))
 
@@ -171,7 +171,7 @@ class Applier:
         number = mount_error(filesystem, device, step.where)
         if number == 0:
             _need(self.run(["umount", step.where]))
-            raise CommandFailed(f"mount_options of {step.where} do not suit {filesystem}: {_said(first)}")
+            raise CommandFailed(f"mount_options of {step.where} do not suit {filesystem}: {_message(first)}")
         if number != errno.EUCLEAN:
             raise CommandFailed(
                 f"{device} cannot be mounted on {step.where} ({errno.errorcode.get(number, number)}: "
@@ -191,8 +191,8 @@ class Applier:
 
     def _own(self, step: Step) -> None:
         folder = self.root.at(step.where)
-        os.chown(folder, uid_of(self.wanted.owner), gid_of(self.wanted.group))
-        os.chmod(folder, self.wanted.mode)
+        os.chown(folder, uid_of(self.options.owner), gid_of(self.options.group))
+        os.chmod(folder, self.options.mode)
 
     def _device(self, name: str) -> str:
         return self.array if name == NEW else name
@@ -209,19 +209,19 @@ class Applier:
         answers = self._take_apart() if self._made else []
         if self._made_folder:
             with contextlib.suppress(OSError):
-                os.rmdir(self.root.at(self.wanted.mountpoint))
-        failed = [f"'{' '.join(answer.command)}': {_said(answer)}" for answer in answers if answer.rc != 0]
+                os.rmdir(self.root.at(self.options.mountpoint))
+        failed = [f"'{' '.join(answer.command)}': {_message(answer)}" for answer in answers if answer.rc != 0]
         if failed:
             return f"Cleaning up failed too: {'; '.join(failed)}."
         if self._made:
             return f"What had been made was removed again: {' '.join(self._made)} are blank."
-        return self.told()
+        return self.done_so_far()
 
     def _take_apart(self) -> list[Result]:
         answers = []
         mounts = read_mounts(self.root)
-        if any(mount.mountpoint == self.wanted.mountpoint for mount in mounts):
-            answers.append(self.run(["umount", self.wanted.mountpoint]))
+        if any(mount.mountpoint == self.options.mountpoint for mount in mounts):
+            answers.append(self.run(["umount", self.options.mountpoint]))
         settle(self.run)
         holders = [entry for disk in self._made for entry in self.root.entries(f"/sys/block/{disk}/holders")]
         answers += [self.run(["mdadm", "--stop", f"/dev/{array}"]) for array in dict.fromkeys(holders)]
@@ -232,28 +232,33 @@ class Applier:
         device = self._device(plan.device)
         record = {
             "number": self.root.text(f"/sys/block/{device}/dev") or "",
-            "mount_options": list(self.wanted.mount_options),
+            "mount_options": list(self.options.mount_options),
             "adopted": device if plan.adopted else None,
         }
         write_file(self.root.at(RECORD), json.dumps(record) + "\n")
 
 
-def mkfs_command(wanted: ScratchOptions, device: str, disks: int, filesystem_id: str) -> list[str]:
+def mkfs_command(options: ScratchOptions, device: str, disks: int, filesystem_id: str) -> list[str]:
     """Return the command that makes the file system.
 
     It tells mkfs the stripes instead of leaving them to its guess, and spares the discard of the whole disks, which
     takes minutes. XFS: a log stripe unit as large as the chunk is more than the 256 KiB it can be, and would pad each
     write to the log; 32 KiB is what mkfs.xfs falls back to, with a warning.
     """
-    if wanted.filesystem == "xfs":
-        stripes = ["-d", f"su={wanted.chunk_bytes},sw={disks}", "-l", f"su={min(_LOG_UNIT_BYTES, wanted.chunk_bytes)}"]
-        named = ["-L", wanted.label, "-m", f"uuid={filesystem_id}"]
+    if options.filesystem == "xfs":
+        stripes = [
+            "-d",
+            f"su={options.chunk_bytes},sw={disks}",
+            "-l",
+            f"su={min(_LOG_UNIT_BYTES, options.chunk_bytes)}",
+        ]
+        named = ["-L", options.label, "-m", f"uuid={filesystem_id}"]
         return ["mkfs.xfs", "-f", "-q", "-K", *named, *(stripes if disks > 1 else ()), device]
     extended = ["nodiscard", "lazy_itable_init=1", "lazy_journal_init=1"]
     if disks > 1:
-        stride = wanted.chunk_bytes // _BLOCK_BYTES
+        stride = options.chunk_bytes // _BLOCK_BYTES
         extended += [f"stride={stride}", f"stripe_width={stride * disks}"]
-    named = ["-L", wanted.label, "-U", filesystem_id]
+    named = ["-L", options.label, "-U", filesystem_id]
     # -m 0: blocks set aside for root keep a system disk alive, not a scratch.
     return ["mkfs.ext4", "-F", "-q", "-b", str(_BLOCK_BYTES), "-m", "0", *named, "-E", ",".join(extended), device]
 
@@ -264,10 +269,10 @@ def _paths(disks: Sequence[str]) -> list[str]:
 
 def _need(result: Result) -> None:
     if result.rc != 0:
-        raise CommandFailed(f"'{' '.join(result.command)}' failed: {_said(result)}")
+        raise CommandFailed(f"'{' '.join(result.command)}' failed: {_message(result)}")
 
 
-def _said(result: Result) -> str:
+def _message(result: Result) -> str:
     lines = (result.stderr.strip() or result.stdout.strip() or f"exit status {result.rc}").splitlines()
     # mount says what is wrong first and where to read more last, mdadm and mkfs the other way round.
     return lines[0 if result.command[0] in ("mount", "umount") else -1].strip()

@@ -52,20 +52,20 @@ class Existing:
         return (self.device,) != self.members
 
 
-def find_ours(facts: ScratchFacts, wanted: ScratchOptions) -> tuple[Existing, ...]:
+def find_ours(facts: ScratchFacts, options: ScratchOptions) -> tuple[Existing, ...]:
     """Return all that is ours, what is complete first."""
-    held = [found for name in facts.devices if (found := _running_array(facts, wanted, name))]
-    taken = {member for found in held for member in found.members}
-    loose = _loose_arrays(facts, wanted, taken)
+    held = [found for name in facts.devices if (found := _running_array(facts, options, name))]
+    used = {member for found in held for member in found.members}
+    loose = _loose_arrays(facts, options, used)
     single = [found for name in facts.devices if (found := _single_disk(facts, name))]
     return tuple(sorted([*held, *loose, *single], key=lambda found: (not found.complete, not found.mounts)))
 
 
-def _running_array(facts: ScratchFacts, wanted: ScratchOptions, name: str) -> Existing | None:
+def _running_array(facts: ScratchFacts, options: ScratchOptions, name: str) -> Existing | None:
     array = facts.devices[name].array
     if array is None:
         return None
-    marks = {member: mark for member in array.members if (mark := _member_mark(facts, member, wanted))}
+    marks = {member: mark for member in array.members if (mark := _member_mark(facts, member, options))}
     uuids = {mark.uuid for mark in marks.values()}
     if len(uuids) != 1 or (array.level not in ("raid0", "") and array.state != "inactive"):
         return None
@@ -89,16 +89,16 @@ def _running_array(facts: ScratchFacts, wanted: ScratchOptions, name: str) -> Ex
     )
 
 
-def _member_mark(facts: ScratchFacts, name: str, wanted: ScratchOptions) -> Signature | None:
+def _member_mark(facts: ScratchFacts, name: str, options: ScratchOptions) -> Signature | None:
     signatures = facts.signatures.get(name) or ()
-    return next((s for s in signatures if s.type == RAID_MEMBER and is_our_array(s.label, wanted.array_name)), None)
+    return next((s for s in signatures if s.type == RAID_MEMBER and is_our_array(s.label, options.array_name)), None)
 
 
-def _loose_arrays(facts: ScratchFacts, wanted: ScratchOptions, taken: set[str]) -> list[Existing]:
+def _loose_arrays(facts: ScratchFacts, options: ScratchOptions, used: set[str]) -> list[Existing]:
     members: dict[str, list[str]] = {}
     for name in facts.signatures:
-        mark = _member_mark(facts, name, wanted)
-        if mark and name not in taken:
+        mark = _member_mark(facts, name, options)
+        if mark and name not in used:
             members.setdefault(mark.uuid, []).append(name)
     found = []
     for uuid, names in members.items():
@@ -117,8 +117,8 @@ def _single_disk(facts: ScratchFacts, name: str) -> Existing | None:
     serial = facts.devices[name].serial
     filesystem, foreign = _content(facts, name, serial)
     # A copy of another disk's, or one that never saw the end of mkfs, is ours and no use.
-    whole = filesystem is not None and not foreign
-    return Existing(name, (name,), serial, whole, whole, 1, 0, filesystem, foreign, facts.mounts_of(name))
+    complete = filesystem is not None and not foreign
+    return Existing(name, (name,), serial, complete, complete, 1, 0, filesystem, foreign, facts.mounts_of(name))
 
 
 def _content(facts: ScratchFacts, name: str, uuid: str) -> tuple[Signature | None, str]:
@@ -130,14 +130,14 @@ def _content(facts: ScratchFacts, name: str, uuid: str) -> tuple[Signature | Non
     return (usable[0] if usable else None), foreign
 
 
-def find_adoptable(facts: ScratchFacts, wanted: ScratchOptions) -> tuple[Existing, ...]:
+def find_adoptable(facts: ScratchFacts, options: ScratchOptions) -> tuple[Existing, ...]:
     """Return the healthy arrays that are not ours and lie on nothing but chosen disks."""
     found = []
     for name, device in facts.devices.items():
         array = device.array
         if array is None or not _is_healthy(array) or not set(array.members) <= set(facts.selected):
             continue
-        if any(_member_mark(facts, member, wanted) for member in array.members):
+        if any(_member_mark(facts, member, options) for member in array.members):
             continue
         on_it = facts.signatures.get(name) or ()
         filesystem = on_it[0] if len(on_it) == 1 and on_it[0].uuid and on_it[0].type != RAID_MEMBER else None
@@ -167,7 +167,7 @@ class Refused(CommandFailed):
     """It would destroy, hide or disturb something; the message names what, and what to do. Nothing was changed."""
 
 
-def why_not(facts: ScratchFacts, wanted: ScratchOptions, name: str, ours: frozenset[str]) -> str | None:
+def why_not(facts: ScratchFacts, options: ScratchOptions, name: str, ours: frozenset[str]) -> str | None:
     """Return why a disk must not be used, in plain words; None if it may be.
 
     :param ours: kernel names of arrays of ours, which may hold it.
@@ -185,7 +185,7 @@ def why_not(facts: ScratchFacts, wanted: ScratchOptions, name: str, ours: frozen
         return None
     if device.partitions:
         return f"has partitions ({', '.join(p.name for p in device.partitions)}){_FORCE}"
-    foreign = next((s for s in signatures if not is_ours(s, wanted)), None)
+    foreign = next((s for s in signatures if not is_ours(s, options)), None)
     return f"holds {_signature_words(foreign)}{_FORCE}" if foreign else None
 
 
@@ -232,10 +232,10 @@ def _mounted(facts: ScratchFacts, name: str) -> str:
     return f", mounted on {mounts[0].mountpoint}" if mounts else ""
 
 
-def is_ours(signature: Signature, wanted: ScratchOptions) -> bool:
+def is_ours(signature: Signature, options: ScratchOptions) -> bool:
     """Whether a signature is of an array or a file system that we made."""
     if signature.type == RAID_MEMBER:
-        return is_our_array(signature.label, wanted.array_name)
+        return is_our_array(signature.label, options.array_name)
     return is_our_filesystem(signature.uuid)
 
 
@@ -265,8 +265,11 @@ def set_up_by(facts: ScratchFacts, name: str) -> str:
     names = [name]
     for found in names:
         device = facts.devices.get(found)
-        parts = device.partitions if device else ()
-        holders = [*(device.holders if device else ()), *(holder for part in parts for holder in part.holders)]
+        partitions = device.partitions if device else ()
+        holders = [
+            *(device.holders if device else ()),
+            *(holder for partition in partitions for holder in partition.holders),
+        ]
         names += [holder for holder in holders if holder not in names]
     labels = {mark.label.rpartition(":")[2] for found in names for mark in facts.signatures.get(found) or ()}
     mounts = [mount.mountpoint for found in names for mount in facts.mounts_of(found)]

@@ -36,9 +36,9 @@ _MOST_ROUNDS = 4
 PRESENT, ABSENT, DOWN, CONFIGURED = "present", "absent", "down", "configured"
 
 
-def _plan_configured(_facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
+def _plan_configured(_facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
     """Nothing but the settings: an image has no disks to look at."""
-    check_names(wanted)
+    check_names(options)
     return ScratchPlan()
 
 
@@ -80,7 +80,7 @@ class Outcome:
 
 def ensure(
     goal: str,
-    wanted: ScratchOptions,
+    options: ScratchOptions,
     root: Root,
     run: Run,
     check: bool = False,
@@ -103,33 +103,33 @@ def ensure(
     text = None if settings is None else as_config(dict(settings))
     try:
         with only_one(root.at(LOCK), lock_timeout_s) if root.is_this_machine else contextlib.nullcontext():
-            return _ensure(goal, wanted, root, run, check, None if keeps_settings else (text,))
+            return _ensure(goal, options, root, run, check, None if keeps_settings else (text,))
     except Locked as error:
         raise Refused(f"another run is at work on the scratch: {error}") from error
 
 
 def _ensure(
-    goal: str, wanted: ScratchOptions, root: Root, run: Run, check: bool, settings: tuple[str | None] | None
+    goal: str, options: ScratchOptions, root: Root, run: Run, check: bool, settings: tuple[str | None] | None
 ) -> Outcome:
-    facts = read_facts(wanted, root, run) if goal != CONFIGURED else ScratchFacts({}, {})
-    first = plan = _PLANNERS[goal](facts, wanted)
-    applier = Applier(wanted, root, run)
+    facts = read_facts(options, root, run) if goal != CONFIGURED else ScratchFacts({}, {})
+    first = plan = _PLANNERS[goal](facts, options)
+    applier = Applier(options, root, run)
     if plan.steps and not check:
         if not root.is_this_machine:
             raise Refused(f"{root.path} is a captured tree, it can be looked at only: use check mode.")
         # udev may still be looking at the disks or assembling an array of them: what is decided now is done.
         settle(run)
         for _round in range(_MOST_ROUNDS):
-            facts = read_facts(wanted, root, run)
+            facts = read_facts(options, root, run)
             try:
-                plan = _PLANNERS[goal](facts, wanted)
+                plan = _PLANNERS[goal](facts, options)
             except Refused as error:
-                raise Refused(f"{error} {applier.told()}" if applier.done else str(error)) from error
+                raise Refused(f"{error} {applier.done_so_far()}" if applier.done else str(error)) from error
             if not plan.steps:
                 break
             applier.apply(plan)
         else:
-            raise Refused(f"the scratch is not as it should be after {_MOST_ROUNDS} attempts. {applier.told()}")
+            raise Refused(f"the scratch is not as it should be after {_MOST_ROUNDS} attempts. {applier.done_so_far()}")
     settings_before = root.text(SETTINGS)
     differs = settings is not None and (settings[0] or "").strip() != (settings_before or "")
     if differs and settings is not None and not check:
@@ -141,12 +141,12 @@ def _ensure(
             write_file(root.at(SETTINGS), settings[0])
     if goal == ABSENT and applier.done:
         remove_file(root.at(RECORD))
-    return _as_outcome(goal, wanted, root, facts, first, plan, tuple(applier.done), settings, settings_before)
+    return _as_outcome(goal, options, root, facts, first, plan, tuple(applier.done), settings, settings_before)
 
 
 def _as_outcome(
     goal: str,
-    wanted: ScratchOptions,
+    options: ScratchOptions,
     root: Root,
     facts: ScratchFacts,
     first: ScratchPlan,
@@ -174,8 +174,8 @@ def _as_outcome(
             )
     if not steps:
         after = before
-    there = goal == PRESENT and bool(last.members)
-    name = last.device if there and last.device != NEW else ""
+    is_present = goal == PRESENT and bool(last.members)
+    name = last.device if is_present and last.device != NEW else ""
     device = facts.devices.get(name)
     return Outcome(
         changed=bool(steps),
@@ -184,9 +184,9 @@ def _as_outcome(
         before=before,
         after=after,
         device=f"/dev/{name}" if name else None,
-        devices=tuple(f"/dev/{member}" for member in last.members) if there else (),
-        filesystem=after.get("filesystem") if there else None,
-        mountpoint=wanted.mountpoint if there else None,
+        devices=tuple(f"/dev/{member}" for member in last.members) if is_present else (),
+        filesystem=after.get("filesystem") if is_present else None,
+        mountpoint=options.mountpoint if is_present else None,
         size_bytes=device.size_bytes
         if device
         else sum(facts.devices[m].size_bytes for m in last.members if m in facts.devices),

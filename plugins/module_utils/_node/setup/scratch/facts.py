@@ -95,9 +95,9 @@ class ScratchFacts:
 
     def mounts_of(self, name: str) -> tuple[Mount, ...]:
         """Return the mounts of a device and its partitions."""
-        return tuple(self.mounts[place] for place, device in self.mounted.items() if self._is_on(device, name))
+        return tuple(self.mounts[index] for index, device in self.mounted.items() if self._is_on(device, name))
 
-    def told(self, name: str) -> str:
+    def with_serial(self, name: str) -> str:
         """Return a disk's kernel name and serial number, for a message; by the latter Azure's support knows it."""
         device = self.devices.get(name)
         return f"{name} {device.serial}" if device and device.serial else name
@@ -107,29 +107,29 @@ class ScratchFacts:
 
     def mount_at(self, mountpoint: str) -> tuple[Mount | None, str | None]:
         """Return what is visible at a mountpoint, and its device."""
-        found = [place for place, mount in enumerate(self.mounts) if mount.mountpoint == mountpoint]
+        found = [index for index, mount in enumerate(self.mounts) if mount.mountpoint == mountpoint]
         return (self.mounts[found[-1]], self.mounted.get(found[-1])) if found else (None, None)
 
 
-def read_facts(wanted: ScratchOptions, root: Root, run: Run) -> ScratchFacts:
+def read_facts(options: ScratchOptions, root: Root, run: Run) -> ScratchFacts:
     """Look at the machine. One command where all is as it should be, two where members of ours lie about."""
     devices = read_block_devices(root)
     mounts = read_mounts(root)
-    mounted = {place: device for place, mount in enumerate(mounts) if (device := device_of(mount, devices))}
+    mounted = {index: device for index, mount in enumerate(mounts) if (device := device_of(mount, devices))}
     swaps = read_swaps(root, devices)
-    selected, absent = select(wanted, devices, root)
-    mounted_there = {device for place, device in mounted.items() if mounts[place].mountpoint == wanted.mountpoint}
+    selected, absent = select(options, devices, root)
+    at_mountpoint = {device for index, device in mounted.items() if mounts[index].mountpoint == options.mountpoint}
     looked_at = [
         name
         for name, device in devices.items()
         if (device.size_bytes and device.array)
         or name in selected
-        or name in mounted_there
+        or name in at_mountpoint
         or (device.is_disk and not _NEVER_BY_ITSELF.match(name))
     ]
     signatures = read_signatures(root, looked_at, run)
-    forced = frozenset(name for name in (resolve(root, path) for path in wanted.force_devices) if name)
-    loose = [name for name in looked_at if _is_loose_member(devices, name, signatures[name], wanted)]
+    forced = frozenset(name for name in (resolve(root, path) for path in options.force_devices) if name)
+    loose = [name for name in looked_at if _is_loose_member(devices, name, signatures[name], options)]
     return ScratchFacts(
         devices=devices,
         signatures=signatures,
@@ -149,40 +149,40 @@ def read_facts(wanted: ScratchOptions, root: Root, run: Run) -> ScratchFacts:
         selected=selected,
         absent=absent,
         forced=forced,
-        labelled=resolve(root, f"/dev/disk/by-label/{wanted.label}"),
-        folder=read_folder(root, wanted.mountpoint),
+        labelled=resolve(root, f"/dev/disk/by-label/{options.label}"),
+        folder=read_folder(root, options.mountpoint),
         record=_read_record(root),
     )
 
 
 def select(
-    wanted: ScratchOptions, devices: Mapping[str, BlockDevice], root: Root
+    options: ScratchOptions, devices: Mapping[str, BlockDevice], root: Root
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the kernel names of the disks that the options choose, and the paths of ``devices`` that lead nowhere."""
-    if not wanted.devices:
-        found = [name for name, device in devices.items() if device.is_disk and device.model in wanted.models]
+    if not options.devices:
+        found = [name for name, device in devices.items() if device.is_disk and device.model in options.models]
         return tuple(name for name in found if not devices[name].model.startswith(REMOTE_MODELS)), ()
-    named = {path: resolve(root, path) for path in wanted.devices}
-    there = dict.fromkeys(name for name in named.values() if name)
-    return tuple(there), tuple(path for path, name in named.items() if not name)
+    named = {path: resolve(root, path) for path in options.devices}
+    present = dict.fromkeys(name for name in named.values() if name)
+    return tuple(present), tuple(path for path, name in named.items() if not name)
 
 
-def count_selected(wanted: ScratchOptions, root: Root) -> int:
+def count_selected(options: ScratchOptions, root: Root) -> int:
     """Return how many of the chosen disks are there, without looking at what lies on them."""
-    return len(select(wanted, read_block_devices(root), root)[0])
+    return len(select(options, read_block_devices(root), root)[0])
 
 
 def _os_disks(
     devices: Mapping[str, BlockDevice], mounts: tuple[Mount, ...], mounted: Mapping[int, str], swaps: set[str]
 ) -> frozenset[str]:
-    used = {device for place, device in mounted.items() if mounts[place].mountpoint in _OS_MOUNTPOINTS} | swaps
+    used = {device for index, device in mounted.items() if mounts[index].mountpoint in _OS_MOUNTPOINTS} | swaps
     return frozenset(disk for name in used for disk in (*disks_below(devices, name), disk_of(devices, name)))
 
 
 def _is_loose_member(
-    devices: Mapping[str, BlockDevice], name: str, signatures: tuple[Signature, ...] | None, wanted: ScratchOptions
+    devices: Mapping[str, BlockDevice], name: str, signatures: tuple[Signature, ...] | None, options: ScratchOptions
 ) -> bool:
-    ours = any(s.type == RAID_MEMBER and is_our_array(s.label, wanted.array_name) for s in signatures or ())
+    ours = any(s.type == RAID_MEMBER and is_our_array(s.label, options.array_name) for s in signatures or ())
     holders = [array for holder in devices[name].holders if holder in devices and (array := devices[holder].array)]
     return ours and all(array.state == "inactive" for array in holders)
 

@@ -37,7 +37,7 @@ _OPPOSITES = {
 
 def mount_steps(
     facts: ScratchFacts,
-    wanted: ScratchOptions,
+    options: ScratchOptions,
     device: str,
     mounts: Sequence[Mount],
     filesystem: str,
@@ -54,20 +54,20 @@ def mount_steps(
     :raises Refused: something is in the way.
     """
     if not adopted:
-        check_names(wanted)
-    here, _device = facts.mount_at(wanted.mountpoint)
+        check_names(options)
+    here, _device = facts.mount_at(options.mountpoint)
     mine = [mount for mount in mounts if mount.root == "/"]
     if here is not None and here in mine:
-        return [] if adopted else [*_remount(facts, wanted, device, here), *_own(facts, wanted)]
+        return [] if adopted else [*_remount(facts, options, device, here), *_owner_steps(facts, options)]
     steps = unmount_steps(mine)
     if not fresh:
-        check_mountpoint(facts, wanted, {device})
-    options = ",".join(wanted.mount_options) or "defaults"
+        check_mountpoint(facts, options, {device})
+    mount_options = ",".join(options.mount_options) or "defaults"
     members, uuid = (ours.members, ours.uuid) if ours else ((), "")
-    detail = f"{filesystem} {options}"
-    steps.append(Step("mount", device, members, wanted.mountpoint, detail, uuid))
+    detail = f"{filesystem} {mount_options}"
+    steps.append(Step("mount", device, members, options.mountpoint, detail, uuid))
     # On an adopted array, whose folder it is was decided by somebody else.
-    return steps if adopted else [*steps, Step("own", where=wanted.mountpoint, detail=_owner_words(wanted))]
+    return steps if adopted else [*steps, Step("own", where=options.mountpoint, detail=_owner_words(options))]
 
 
 def unmount_steps(mounts: Iterable[Mount]) -> list[Step]:
@@ -75,45 +75,45 @@ def unmount_steps(mounts: Iterable[Mount]) -> list[Step]:
     return [Step("unmount", where=mount.mountpoint) for mount in reversed(list(mounts))]
 
 
-def check_mountpoint(facts: ScratchFacts, wanted: ScratchOptions, ours: Set[str]) -> None:
+def check_mountpoint(facts: ScratchFacts, options: ScratchOptions, ours: Set[str]) -> None:
     """Make sure that nothing would be hidden.
 
     :param ours: kernel names of the devices that may be mounted there.
     :raises Refused: something would.
     """
-    here, device = facts.mount_at(wanted.mountpoint)
+    here, device = facts.mount_at(options.mountpoint)
     if here is not None:
         if device in ours:
             return
         raise Refused(
-            f"{wanted.mountpoint} is a mount of {here.source} ({here.filesystem}): choose another mountpoint"
-            f"{mounted_by(facts, wanted.mountpoint)}."
+            f"{options.mountpoint} is a mount of {here.source} ({here.filesystem}): choose another mountpoint"
+            f"{mounted_by(facts, options.mountpoint)}."
         )
     if facts.folder.kind == "other":
-        raise Refused(f"{wanted.mountpoint} is no folder: remove it, or choose another mountpoint.")
+        raise Refused(f"{options.mountpoint} is no folder: remove it, or choose another mountpoint.")
     if facts.folder.kind == "filled":
         raise Refused(
-            f"{wanted.mountpoint} is not empty, and the mount would hide what is in it: move that away, or choose "
+            f"{options.mountpoint} is not empty, and the mount would hide what is in it: move that away, or choose "
             f"another mountpoint."
         )
 
 
-def _remount(facts: ScratchFacts, wanted: ScratchOptions, device: str, mount: Mount) -> list[Step]:
+def _remount(facts: ScratchFacts, options: ScratchOptions, device: str, mount: Mount) -> list[Step]:
     recorded = facts.record.get("mount_options") if facts.record.get("number") == mount.number else None
-    if not _differ(mount, wanted, recorded):
+    if not _differ(mount, options, recorded):
         return []
     return [
-        Step("remount", device=device, where=wanted.mountpoint, detail=",".join(wanted.mount_options) or "defaults")
+        Step("remount", device=device, where=options.mountpoint, detail=",".join(options.mount_options) or "defaults")
     ]
 
 
-def _differ(mount: Mount, wanted: ScratchOptions, recorded: object) -> bool:
-    options = set(mount.options)
-    if "ro" in options and "ro" not in wanted.mount_options:
+def _differ(mount: Mount, options: ScratchOptions, recorded: object) -> bool:
+    in_force = set(mount.options)
+    if "ro" in in_force and "ro" not in options.mount_options:
         return True
     if recorded is not None:
-        return recorded != list(wanted.mount_options)
-    return any(not _is_in_force(option, options) for option in wanted.mount_options)
+        return recorded != list(options.mount_options)
+    return any(not _is_in_force(option, in_force) for option in options.mount_options)
 
 
 def _is_in_force(option: str, options: set[str]) -> bool:
@@ -122,23 +122,23 @@ def _is_in_force(option: str, options: set[str]) -> bool:
     return option in _OPPOSITES and _OPPOSITES[option] not in options
 
 
-def _own(facts: ScratchFacts, wanted: ScratchOptions) -> list[Step]:
+def _owner_steps(facts: ScratchFacts, options: ScratchOptions) -> list[Step]:
     folder = facts.folder
-    if (folder.uid, folder.gid, folder.mode) == (uid_of(wanted.owner), gid_of(wanted.group), wanted.mode):
+    if (folder.uid, folder.gid, folder.mode) == (uid_of(options.owner), gid_of(options.group), options.mode):
         return []
-    return [Step("own", where=wanted.mountpoint, detail=_owner_words(wanted))]
+    return [Step("own", where=options.mountpoint, detail=_owner_words(options))]
 
 
-def _owner_words(wanted: ScratchOptions) -> str:
-    return f"{wanted.owner}:{wanted.group} {wanted.mode:04o}"
+def _owner_words(options: ScratchOptions) -> str:
+    return f"{options.owner}:{options.group} {options.mode:04o}"
 
 
-def check_names(wanted: ScratchOptions) -> None:
+def check_names(options: ScratchOptions) -> None:
     """Make sure that this machine knows owner and group: what is kept for the boot must not fail there.
 
     :raises Refused: it does not.
     """
-    uid_of(wanted.owner), gid_of(wanted.group)
+    uid_of(options.owner), gid_of(options.group)
 
 
 def uid_of(owner: str) -> int:
@@ -169,24 +169,24 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def keep_mounted(wanted: ScratchOptions, adopted: bool) -> Mapping[str, Any]:
+def keep_mounted(options: ScratchOptions, adopted: bool) -> Mapping[str, Any]:
     """Return the mount as it is afterwards, for the diff."""
-    mount: dict[str, Any] = {"mountpoint": wanted.mountpoint, "mount_options": list(wanted.mount_options)}
+    mount: dict[str, Any] = {"mountpoint": options.mountpoint, "mount_options": list(options.mount_options)}
     if not adopted:
-        mount.update(owner=wanted.owner, group=wanted.group, mode=f"{wanted.mode:04o}")
+        mount.update(owner=options.owner, group=options.group, mode=f"{options.mode:04o}")
     return mount
 
 
-def describe_folder(facts: ScratchFacts, wanted: ScratchOptions, mount: Mount) -> Mapping[str, Any]:
+def describe_folder(facts: ScratchFacts, options: ScratchOptions, mount: Mount) -> Mapping[str, Any]:
     """Return the mount as it is, for the diff; what is as wanted in the words of the options."""
     folder = facts.folder
     recorded = facts.record.get("mount_options") if facts.record.get("number") == mount.number else None
-    same = not _differ(mount, wanted, recorded)
-    described: dict[str, Any] = {"mount_options": list(wanted.mount_options if same else mount.options)}
-    if mount.mountpoint == wanted.mountpoint:
+    same = not _differ(mount, options, recorded)
+    described: dict[str, Any] = {"mount_options": list(options.mount_options if same else mount.options)}
+    if mount.mountpoint == options.mountpoint:
         described.update(
-            owner=wanted.owner if folder.uid == uid_of(wanted.owner) else str(folder.uid),
-            group=wanted.group if folder.gid == gid_of(wanted.group) else str(folder.gid),
+            owner=options.owner if folder.uid == uid_of(options.owner) else str(folder.uid),
+            group=options.group if folder.gid == gid_of(options.group) else str(folder.gid),
             mode=f"{folder.mode:04o}",
         )
     return described

@@ -107,7 +107,7 @@ class ScratchOptions:
     adopt: bool
 
 
-disk_count = optional(number(whole=True))
+disk_count = optional(number(integral=True))
 """A number of disks, if any is given."""
 
 

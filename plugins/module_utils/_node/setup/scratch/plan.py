@@ -16,29 +16,29 @@ from .options import ScratchOptions
 from .steps import NEW, ScratchPlan, Step
 
 
-def plan_present(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
+def plan_present(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
     """Return the steps after which the scratch is there and mounted.
 
     :raises Refused: it cannot be had without touching what is not ours, or the disks are not those expected.
     """
-    ours = find_ours(facts, wanted)
+    ours = find_ours(facts, options)
     complete = [found for found in ours if found.complete]
     if len(complete) > 1:
         listed = "; ".join(f"{found.device or 'a stopped one'} on {' '.join(found.members)}" for found in complete)
         raise Refused(f"there are {len(complete)} complete arrays of ours ({listed}): state=absent first.")
     if complete:
-        return _use(facts, wanted, complete[0])
-    adopted = _adopt(facts, wanted) if wanted.adopt else None
-    return adopted or _build(facts, wanted, ours)
+        return _use(facts, options, complete[0])
+    adopted = _adopt(facts, options) if options.adopt else None
+    return adopted or _build(facts, options, ours)
 
 
-def _use(facts: ScratchFacts, wanted: ScratchOptions, found: Existing) -> ScratchPlan:
+def _use(facts: ScratchFacts, options: ScratchOptions, found: Existing) -> ScratchPlan:
     """Use what is there and ours."""
-    _compare(wanted, found)
+    _compare(options, found)
     others = [name for name in found.members if name not in facts.selected]
-    if wanted.devices and others:
+    if options.devices and others:
         raise Refused(f"the scratch that is there lies on {' '.join(others)}, not in devices: state=absent first.")
-    warnings = _check_count(facts, wanted, found.members)
+    warnings = _check_count(facts, options, found.members)
     spare = [name for name in facts.selected if name not in found.members]
     if spare:
         warnings += (f"{' '.join(spare)} are not part of the scratch: state=absent, then present, takes them in",)
@@ -51,27 +51,27 @@ def _use(facts: ScratchFacts, wanted: ScratchOptions, found: Existing) -> Scratc
         device = NEW
     # What lies on an array that is not assembled yet, nobody can know: apply looks at it anew before it mounts.
     if found.running and found.filesystem is None:
-        _check_label(facts, wanted, {found.device, *found.members})
-        steps += [*unmount_steps(found.mounts), _mkfs(wanted, device, found.members, found.uuid)]
+        _check_label(facts, options, {found.device, *found.members})
+        steps += [*unmount_steps(found.mounts), _mkfs(options, device, found.members, found.uuid)]
         found_mounts: Sequence[Any] = ()
     else:
         found_mounts = found.mounts
-    steps += mount_steps(facts, wanted, device, found_mounts, wanted.filesystem, found)
-    return _as_plan(facts, wanted, steps, warnings, (found,), found.members, device)
+    steps += mount_steps(facts, options, device, found_mounts, options.filesystem, found)
+    return _as_plan(facts, options, steps, warnings, (found,), found.members, device)
 
 
-def _compare(wanted: ScratchOptions, found: Existing) -> None:
+def _compare(options: ScratchOptions, found: Existing) -> None:
     """Refuse to use what was made with other options, for only making it anew would change it."""
     what = found.device or " ".join(found.members)
     if found.foreign:
         raise Refused(f"{what} is ours, but holds {found.foreign} that this module did not make: remove it first.")
     differences = []
-    if found.is_array and found.chunk_bytes and found.chunk_bytes != wanted.chunk_bytes:
-        differences.append(f"chunk is {found.chunk_bytes // 1024}K, not {wanted.chunk_bytes // 1024}K")
-    if found.filesystem and found.filesystem.type != wanted.filesystem:
-        differences.append(f"filesystem is {found.filesystem.type}, not {wanted.filesystem}")
-    if found.filesystem and found.filesystem.label != wanted.label:
-        differences.append(f"label is {found.filesystem.label!r}, not {wanted.label!r}")
+    if found.is_array and found.chunk_bytes and found.chunk_bytes != options.chunk_bytes:
+        differences.append(f"chunk is {found.chunk_bytes // 1024}K, not {options.chunk_bytes // 1024}K")
+    if found.filesystem and found.filesystem.type != options.filesystem:
+        differences.append(f"filesystem is {found.filesystem.type}, not {options.filesystem}")
+    if found.filesystem and found.filesystem.label != options.label:
+        differences.append(f"label is {found.filesystem.label!r}, not {options.label!r}")
     if differences:
         raise Refused(
             f"{what} was made with other options ({', '.join(differences)}), and only making it anew, which destroys "
@@ -79,9 +79,9 @@ def _compare(wanted: ScratchOptions, found: Existing) -> None:
         )
 
 
-def _adopt(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan | None:
+def _adopt(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan | None:
     """Use a healthy array that is there and not ours."""
-    found = find_adoptable(facts, wanted)
+    found = find_adoptable(facts, options)
     if not found:
         return None
     if len(found) > 1:
@@ -90,20 +90,20 @@ def _adopt(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan | None:
     if array.filesystem is None:
         raise Refused(f"adopt: {array.device} holds no file system, and an adopted array is never formatted.")
     elsewhere = [mount.mountpoint for mount in array.mounts if mount.root == "/"]
-    if elsewhere and wanted.mountpoint not in elsewhere:
+    if elsewhere and options.mountpoint not in elsewhere:
         raise Refused(
             f"adopt: {array.device} is mounted on {elsewhere[0]}: unmount it there and remove what mounts it, "
             f"or set mountpoint to {elsewhere[0]}."
         )
-    warnings = _check_count(facts, wanted, array.members)
-    steps = mount_steps(facts, wanted, array.device, array.mounts, array.filesystem.type, adopted=True)
-    return _as_plan(facts, wanted, steps, warnings, (array,), array.members, array.device, adopted=True)
+    warnings = _check_count(facts, options, array.members)
+    steps = mount_steps(facts, options, array.device, array.mounts, array.filesystem.type, adopted=True)
+    return _as_plan(facts, options, steps, warnings, (array,), array.members, array.device, adopted=True)
 
 
-def _build(facts: ScratchFacts, wanted: ScratchOptions, pieces: tuple[Existing, ...]) -> ScratchPlan:
+def _build(facts: ScratchFacts, options: ScratchOptions, pieces: tuple[Existing, ...]) -> ScratchPlan:
     """Make it, out of blank disks and pieces of ours."""
     arrays = frozenset(piece.device for piece in pieces if piece.device)
-    refusals = {name: reason for name in facts.selected if (reason := why_not(facts, wanted, name, arrays))}
+    refusals = {name: reason for name in facts.selected if (reason := why_not(facts, options, name, arrays))}
     # A member that does not answer just now makes an array look broken that is not.
     members = [name for piece in pieces for name in piece.members if name not in facts.selected]
     refusals.update({name: "cannot be read" for name in members if facts.signatures.get(name, ()) is None})
@@ -111,21 +111,21 @@ def _build(facts: ScratchFacts, wanted: ScratchOptions, pieces: tuple[Existing, 
         reasons = "; ".join(f"{_path(facts, name)} {reason}" for name, reason in refusals.items())
         raise Refused(f"{reasons}{''.join(dict.fromkeys(set_up_by(facts, name) for name in refusals))}.")
     disks = facts.selected
-    if not disks and wanted.expected_count == 0:
+    if not disks and options.expected_count == 0:
         return ScratchPlan(before={}, after={})
     if not disks:
-        raise Refused(_no_disks(facts, wanted))
-    warnings = _check_count(facts, wanted, disks)
+        raise Refused(_no_disks(facts, options))
+    warnings = _check_count(facts, options, disks)
     lost = max((piece.raid_disks for piece in pieces), default=0) - len(disks)
     if lost > 0:
         warnings += (f"the array had {lost + len(disks)} disks, and is made anew of the {len(disks)} that are left",)
-    _check_label(facts, wanted, {*disks, *arrays})
+    _check_label(facts, options, {*disks, *arrays})
     steps: list[Step] = []
     for piece in pieces:
         steps += unmount_steps(piece.mounts)
         if piece.is_array and piece.device:
             steps.append(Step("stop", device=piece.device, disks=piece.members))
-    check_mountpoint(facts, wanted, {*arrays, *disks})
+    check_mountpoint(facts, options, {*arrays, *disks})
     # What is not blank is ours, in pieces, or forced.
     filled = tuple(name for name in disks if facts.signatures[name] or facts.devices[name].partitions)
     if filled:
@@ -136,9 +136,9 @@ def _build(facts: ScratchFacts, wanted: ScratchOptions, pieces: tuple[Existing, 
     else:
         device, uuid = NEW, ""
         steps.append(Step("create", disks=disks))
-    steps.append(_mkfs(wanted, device, disks, uuid))
-    steps += mount_steps(facts, wanted, device, (), wanted.filesystem, fresh=True)
-    return _as_plan(facts, wanted, steps, warnings, pieces, disks, device)
+    steps.append(_mkfs(options, device, disks, uuid))
+    steps += mount_steps(facts, options, device, (), options.filesystem, fresh=True)
+    return _as_plan(facts, options, steps, warnings, pieces, disks, device)
 
 
 def _path(facts: ScratchFacts, name: str) -> str:
@@ -146,45 +146,45 @@ def _path(facts: ScratchFacts, name: str) -> str:
     return facts.devices[name].path if name in facts.devices else f"/dev/{name}"
 
 
-def _check_label(facts: ScratchFacts, wanted: ScratchOptions, ours: Set[str]) -> None:
+def _check_label(facts: ScratchFacts, options: ScratchOptions, ours: Set[str]) -> None:
     if facts.labelled and facts.labelled not in ours:
-        raise Refused(f"label {wanted.label} is taken by /dev/{facts.labelled}: set another label.")
+        raise Refused(f"label {options.label} is taken by /dev/{facts.labelled}: set another label.")
 
 
-def _no_disks(facts: ScratchFacts, wanted: ScratchOptions) -> str:
-    if wanted.devices:
+def _no_disks(facts: ScratchFacts, options: ScratchOptions) -> str:
+    if options.devices:
         return f"none of the devices exists ({', '.join(facts.absent)})."
-    there = sorted({device.model for device in facts.devices.values() if device.model and device.is_disk})
-    expected = f"{wanted.expected_count} local NVMe disks are expected, and " if wanted.expected_count else ""
+    models = sorted({device.model for device in facts.devices.values() if device.model and device.is_disk})
+    expected = f"{options.expected_count} local NVMe disks are expected, and " if options.expected_count else ""
     return (
-        f"{expected}no disk has one of the models {', '.join(wanted.models)}; "
-        f"there are {', '.join(there) or 'no models at all'}: "
+        f"{expected}no disk has one of the models {', '.join(options.models)}; "
+        f"there are {', '.join(models) or 'no models at all'}: "
         f"set devices or models, or expected_count=0 where the VM size has no local NVMe disk."
     )
 
 
-def _check_count(facts: ScratchFacts, wanted: ScratchOptions, members: Sequence[str]) -> tuple[str, ...]:
-    expected = wanted.expected_count
+def _check_count(facts: ScratchFacts, options: ScratchOptions, members: Sequence[str]) -> tuple[str, ...]:
+    expected = options.expected_count
     if expected is None:
         # Who names disks expects each of them.
-        expected = len(facts.selected) + len(facts.absent) if wanted.devices else len(members)
-    if len(members) == expected or wanted.on_count_mismatch == "ignore":
+        expected = len(facts.selected) + len(facts.absent) if options.devices else len(members)
+    if len(members) == expected or options.on_count_mismatch == "ignore":
         return ()
     missing = f"; not there: {', '.join(facts.absent)}" if facts.absent else ""
-    named = f" (there: {', '.join(map(facts.told, members))}{missing})" if members or missing else ""
+    named = f" (there: {', '.join(map(facts.with_serial, members))}{missing})" if members or missing else ""
     text = f"there are {len(members)} local NVMe disks where {expected} are expected{named}"
-    if wanted.on_count_mismatch == "warn":
+    if options.on_count_mismatch == "warn":
         return (text,)
     raise Refused(f"{text}: the node may be faulty; on_count_mismatch=warn goes on with what is there.")
 
 
-def _mkfs(wanted: ScratchOptions, device: str, members: Sequence[str], uuid: str) -> Step:
-    return Step("mkfs", device=device, disks=tuple(members), detail=f"{wanted.filesystem} {wanted.label}", uuid=uuid)
+def _mkfs(options: ScratchOptions, device: str, members: Sequence[str], uuid: str) -> Step:
+    return Step("mkfs", device=device, disks=tuple(members), detail=f"{options.filesystem} {options.label}", uuid=uuid)
 
 
 def _as_plan(
     facts: ScratchFacts,
-    wanted: ScratchOptions,
+    options: ScratchOptions,
     steps: Sequence[Step],
     warnings: tuple[str, ...],
     was: tuple[Existing, ...],
@@ -192,20 +192,20 @@ def _as_plan(
     device: str,
     adopted: bool = False,
 ) -> ScratchPlan:
-    before = describe(facts, wanted, was[0]) if was else {}
+    before = describe(facts, options, was[0]) if was else {}
     makes = {step.verb for step in steps}
     after: dict[str, Any] = {**before, "devices": list(members)}
     if makes & {"create", "mkfs", "assemble"} or not before:
-        after.update(device=device, filesystem=wanted.filesystem, label=wanted.label)
-        after["chunk"] = f"{wanted.chunk_bytes // 1024}K" if len(members) > 1 else None
+        after.update(device=device, filesystem=options.filesystem, label=options.label)
+        after["chunk"] = f"{options.chunk_bytes // 1024}K" if len(members) > 1 else None
     if makes & {"mount", "remount", "own"} or not before:
-        after.update(keep_mounted(wanted, adopted))
+        after.update(keep_mounted(options, adopted))
     return ScratchPlan(tuple(steps), warnings, before, after, members, device, adopted)
 
 
-def describe(facts: ScratchFacts, wanted: ScratchOptions, found: Existing) -> Mapping[str, Any]:
+def describe(facts: ScratchFacts, options: ScratchOptions, found: Existing) -> Mapping[str, Any]:
     """Return what there is in the words of the options, for the diff."""
-    here, _device = facts.mount_at(wanted.mountpoint)
+    here, _device = facts.mount_at(options.mountpoint)
     mounts = [mount for mount in found.mounts if mount.root == "/"]
     mount = here if here in mounts else (mounts[-1] if mounts else None)
     return {
@@ -215,16 +215,16 @@ def describe(facts: ScratchFacts, wanted: ScratchOptions, found: Existing) -> Ma
         "filesystem": found.filesystem.type if found.filesystem else None,
         "label": found.filesystem.label if found.filesystem else None,
         "mountpoint": mount.mountpoint if mount else None,
-        **(describe_folder(facts, wanted, mount) if mount else {}),
+        **(describe_folder(facts, options, mount) if mount else {}),
     }
 
 
 # Decide what is to be done so that the scratch is gone, or only at rest. Pure.
 
 
-def plan_absent(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
+def plan_absent(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
     """Return the steps after which nothing of ours is left. An adopted array is unmounted and stays as it is."""
-    ours = find_ours(facts, wanted)
+    ours = find_ours(facts, options)
     steps: list[Step] = []
     warnings: list[str] = []
     for found in ours:
@@ -234,44 +234,44 @@ def plan_absent(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
             steps.append(Step("erase", device=found.device))
         if found.is_array and found.device:
             steps.append(Step("stop", device=found.device, disks=found.members))
-        clean = tuple(name for name in found.members if _is_only_ours(facts, wanted, name))
+        clean = tuple(name for name in found.members if _is_only_ours(facts, options, name))
         mixed = [name for name in found.members if name not in clean and name in facts.devices]
         warnings += [f"/dev/{name} also holds what is not ours, and was left as it is" for name in mixed]
         if clean:
             steps.append(Step("forget", disks=clean) if found.is_array else Step("wipe", disks=clean))
-    return _as_removal_plan(facts, wanted, ours, steps, warnings)
+    return _as_removal_plan(facts, options, ours, steps, warnings)
 
 
-def plan_down(facts: ScratchFacts, wanted: ScratchOptions) -> ScratchPlan:
+def plan_down(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
     """Return the steps after which the scratch is unmounted and stopped, with all that is in it."""
     steps: list[Step] = []
-    ours = find_ours(facts, wanted)
+    ours = find_ours(facts, options)
     for found in ours:
         steps += unmount_steps(found.mounts)
         if found.is_array and found.device:
             steps.append(Step("stop", device=found.device, disks=found.members))
     # Stopped members are as they should be: nothing that shows in the diff.
     shown = tuple(found for found in ours if found.device and (found.is_array or found.mounts))
-    return _as_removal_plan(facts, wanted, shown, steps, [])
+    return _as_removal_plan(facts, options, shown, steps, [])
 
 
-def _is_only_ours(facts: ScratchFacts, wanted: ScratchOptions, name: str) -> bool:
+def _is_only_ours(facts: ScratchFacts, options: ScratchOptions, name: str) -> bool:
     signatures = facts.signatures.get(name) or ()
-    return bool(signatures) and all(is_ours(signature, wanted) for signature in signatures)
+    return bool(signatures) and all(is_ours(signature, options) for signature in signatures)
 
 
 def _as_removal_plan(
-    facts: ScratchFacts, wanted: ScratchOptions, ours: tuple[Existing, ...], steps: list[Step], warnings: list[str]
+    facts: ScratchFacts, options: ScratchOptions, ours: tuple[Existing, ...], steps: list[Step], warnings: list[str]
 ) -> ScratchPlan:
-    here, device = facts.mount_at(wanted.mountpoint)
+    here, device = facts.mount_at(options.mountpoint)
     adopted = None
     if here is not None and device not in {found.device for found in ours}:
-        adopted = next((found for found in find_adoptable(facts, wanted) if found.device == device), None)
-        if adopted and (wanted.adopt or facts.record.get("adopted") == device):
-            steps = [*steps, Step("unmount", where=wanted.mountpoint)]
+        adopted = next((found for found in find_adoptable(facts, options) if found.device == device), None)
+        if adopted and (options.adopt or facts.record.get("adopted") == device):
+            steps = [*steps, Step("unmount", where=options.mountpoint)]
         else:
-            warnings = [*warnings, f"{wanted.mountpoint} is a mount of {here.source}, which is not ours: it stays"]
+            warnings = [*warnings, f"{options.mountpoint} is a mount of {here.source}, which is not ours: it stays"]
             adopted = None
     was = [*ours, *([adopted] if adopted else [])]
-    before = describe(facts, wanted, was[0]) if was else {}
+    before = describe(facts, options, was[0]) if was else {}
     return ScratchPlan(tuple(steps), tuple(warnings), before, {}, adopted=adopted is not None)

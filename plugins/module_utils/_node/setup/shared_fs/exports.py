@@ -118,10 +118,10 @@ def _local(run: Run) -> list[Network]:
     devices = [route["dev"] for route in routes if route.get("dev")]
     if not devices:
         raise SharedProblem("this machine has no default route, so its subnet cannot be told: name the networks")
-    told = json.loads(must(run(["ip", "-json", "-4", "address", "show", "dev", devices[0]])).stdout or "[]")
+    interfaces = json.loads(must(run(["ip", "-json", "-4", "address", "show", "dev", devices[0]])).stdout or "[]")
     found = [
         checked_network(f"{address['local']}/{address['prefixlen']}", allow_public=False)
-        for interface in told
+        for interface in interfaces
         for address in interface.get("addr_info", [])
         if address.get("scope") == "global"
     ]
@@ -192,8 +192,8 @@ def is_running(run: Run) -> bool:
 def is_stale(root: Root, after: str | None) -> bool:
     """Whether a server that runs has not taken notice of the file."""
     active = {(words[0], words[1].partition("(")[0]) for words in _words(root.text(ACTIVE)) if len(words) > 1}
-    wanted = {(words[0], client.partition("(")[0]) for words in _words(after) for client in words[1:]}
-    return not wanted <= active
+    expected = {(words[0], client.partition("(")[0]) for words in _words(after) for client in words[1:]}
+    return not expected <= active
 
 
 def refresh(run: Run) -> None:

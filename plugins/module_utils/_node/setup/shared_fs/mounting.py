@@ -26,12 +26,12 @@ _SERVICES = "slurmd.service"
 
 def unit_name(path: str) -> str:
     """Return a path as systemd-escape --path does."""
-    parts = path.strip("/")
+    relative = path.strip("/")
     escaped = []
-    for place, letter in enumerate(parts):
+    for index, letter in enumerate(relative):
         if letter == "/":
             escaped.append("-")
-        elif (letter.isascii() and letter.isalnum()) or letter in ":_" or (letter == "." and place):
+        elif (letter.isascii() and letter.isalnum()) or letter in ":_" or (letter == "." and index):
             escaped.append(letter)
         else:
             escaped += [f"\\x{byte:02x}" for byte in letter.encode()]
@@ -139,9 +139,9 @@ def plan(root: Root, mounts: Sequence[Mount], run: Run, live: bool) -> MountPlan
     :param live: whether units are started and stopped too, which an image cannot.
     :raises SharedProblem: a mount would hide something, or something else is there.
     """
-    wanted = {f"{UNIT_FOLDER}/{name}": text for mount in mounts for name, text in units_of(mount).items()}
-    ours = [path for path in _written_units(root) if path not in wanted]
-    texts: dict[str, str | None] = {**wanted, **dict.fromkeys(ours)}
+    units = {f"{UNIT_FOLDER}/{name}": text for mount in mounts for name, text in units_of(mount).items()}
+    ours = [path for path in _written_units(root) if path not in units]
+    texts: dict[str, str | None] = {**units, **dict.fromkeys(ours)}
     changes = {path: change_of(root.at(path), text) for path, text in texts.items()}
     for mount in mounts:
         _check(root, mount, changes)
@@ -210,14 +210,14 @@ def _check(root: Root, mount: Mount, changes: dict[str, FileChange]) -> None:
         raise SharedProblem(
             f"{mount.path} is in /etc/fstab: remove it there, or from the mounts. Two would fight for it"
         )
-    own = f"{UNIT_FOLDER}/{unit_name(mount.path)}.mount"
-    before = changes[own].before
+    unit_path = f"{UNIT_FOLDER}/{unit_name(mount.path)}.mount"
+    before = changes[unit_path].before
     if before is not None and not before.startswith(UNIT_HEADER):
-        raise SharedProblem(f"{own} is somebody else's: remove it ('systemctl revert'), or take another path")
-    there = [found for found in read_mounts(root) if found.mountpoint == mount.path and found.filesystem != "autofs"]
-    if there and before is None:
+        raise SharedProblem(f"{unit_path} is somebody else's: remove it ('systemctl revert'), or take another path")
+    mounted = [found for found in read_mounts(root) if found.mountpoint == mount.path and found.filesystem != "autofs"]
+    if mounted and before is None:
         raise SharedProblem(
-            f"{there[-1].source} is mounted at {mount.path}, and not by us: unmount it, or take another path"
+            f"{mounted[-1].source} is mounted at {mount.path}, and not by us: unmount it, or take another path"
         )
     if mount.hide:
         return
@@ -264,12 +264,12 @@ def _in_use(root: Root, name: str) -> str:
 def _mounted_at(root: Root, name: str) -> str:
     """Where a unit's file system is mounted; nothing if it is not."""
     unit = name.rpartition(".")[0]
-    there = (mount for mount in read_mounts(root) if mount.filesystem != "autofs")
-    return next((mount.mountpoint for mount in there if unit_name(mount.mountpoint) == unit), "")
+    mounts = (mount for mount in read_mounts(root) if mount.filesystem != "autofs")
+    return next((mount.mountpoint for mount in mounts if unit_name(mount.mountpoint) == unit), "")
 
 
 def _last_words(name: str, run: Run) -> str:
-    said = run(["journalctl", "--unit", name, "--no-pager", "--quiet", "--output=cat", "--lines=8"]).stdout
-    lines = [line.strip() for line in said.splitlines() if line.strip() and "Failed to mount" not in line]
+    journal = run(["journalctl", "--unit", name, "--no-pager", "--quiet", "--output=cat", "--lines=8"]).stdout
+    lines = [line.strip() for line in journal.splitlines() if line.strip() and "Failed to mount" not in line]
     useful = [line for line in lines if "mount" in line.lower()]
     return (useful or lines or ["no word of it in the journal; are the client's packages installed?"])[-1]

@@ -77,7 +77,7 @@ def checked_path(what: str, value: Any) -> str:
     path = value.rstrip("/") if isinstance(value, str) else ""
     if value and isinstance(value, str) and not path:
         raise SharedProblem(f"{what} must not be /: it is the whole machine. Take a folder such as /shared")
-    if not _PATH.fullmatch(path) or any(part in ("", ".", "..") for part in path.split("/")[1:]):
+    if not _PATH.fullmatch(path) or any(name in ("", ".", "..") for name in path.split("/")[1:]):
         raise SharedProblem(
             f"{what} must be an absolute path of letters, digits and ._@+-, without '..', not {value!r}"
         )
@@ -98,24 +98,24 @@ def _mount(item: Mapping[str, Any]) -> Mount:
     if not pattern.fullmatch(source):
         raise SharedProblem(f"source of {path} must have the form {form} for {kind}, not {source!r}")
     asked = item.get("options")
-    own = DEFAULT_OPTIONS[kind] if asked is None else tuple(str(option) for option in asked)
-    for option in own:
+    options = DEFAULT_OPTIONS[kind] if asked is None else tuple(str(option) for option in asked)
+    for option in options:
         if not _OPTION.fullmatch(option):
             raise SharedProblem(f"options of {path}: {option!r} is no mount option; give a list of single ones")
     # An option of the user's own takes its opposite's place: suid that of nosuid, relatime that of noatime.
-    said = {option.partition("=")[0] for option in own} | ({"atime"} if "relatime" in own else set())
-    always = tuple(option for option in ALWAYS_OPTIONS if not {option, option[2:]} & said)
+    given = {option.partition("=")[0] for option in options} | ({"atime"} if "relatime" in options else set())
+    always = tuple(option for option in ALWAYS_OPTIONS if not {option, option[2:]} & given)
     timeout = item.get("timeout")
     timeout = 30 if timeout is None else timeout
     if isinstance(timeout, bool) or not isinstance(timeout, int) or not 1 <= timeout <= 300:
         raise SharedProblem(f"timeout of {path} must be 1 to 300 seconds, not {timeout!r}: a boot may wait for it")
-    if said & {"fail", "user", "users"}:
+    if given & {"fail", "user", "users"}:
         raise SharedProblem(f"options of {path}: fail, user and users are not for a machine that has to boot by itself")
     return Mount(
         path,
         source,
         str(kind),
-        (*own, *always),
+        (*options, *always),
         item.get("automount") is not False,
         timeout,
         bool(item.get("hide")),

@@ -78,18 +78,18 @@ def _below(root: Root, folder: str) -> Iterator[str]:
             yield from _below(root, path)
 
 
-def _look(place: str) -> Entry | None:
+def _look(path: str) -> Entry | None:
     try:
-        status = os.lstat(place)
+        status = os.lstat(path)
         mode = stat.S_IMODE(status.st_mode)
         if stat.S_ISLNK(status.st_mode):
-            return Link(os.readlink(place))
+            return Link(os.readlink(path))
         if stat.S_ISDIR(status.st_mode):
             return Folder(mode, status.st_uid)
         if not stat.S_ISREG(status.st_mode):
             return Other()
-        with open(place, "rb") as file:
-            if place.endswith(".pyc"):
+        with open(path, "rb") as file:
+            if path.endswith(".pyc"):
                 return Compiled(file.read(_HEADER), mode, status.st_uid)
             return File(file.read(), mode, status.st_uid)
     except (FileNotFoundError, NotADirectoryError):
@@ -107,10 +107,10 @@ def trees_in_use(root: Root) -> frozenset[str]:
 
 
 @contextlib.contextmanager
-def _unused(place: str) -> Iterator[bool]:
+def _unused(path: str) -> Iterator[bool]:
     """Say whether nobody has locked a folder; nobody can, in the meantime. Anything else is unused."""
     try:
-        handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
         yield True
         return
@@ -134,7 +134,7 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
     :raises ToolsError: there lies something that is not ours.
     :raises OSError: the disk is full or read-only, for example.
     """
-    with _alone(root):
+    with _locked(root):
         made = plan(read_disk(root), wanted, trees_in_use(root))
         for name in made.build:
             _build(root, name, wanted)
@@ -156,7 +156,7 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
 
 
 @contextlib.contextmanager
-def _alone(root: Root) -> Iterator[None]:
+def _locked(root: Root) -> Iterator[None]:
     home = root.at(HOME)
     os.makedirs(home, mode=0o755, exist_ok=True)
     handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
@@ -186,21 +186,21 @@ def _build(root: Root, name: str, wanted: Disk) -> None:
 
 def _write(root: Root, path: str, entry: Entry, final_path: str = "") -> None:
     """Bring one path into its state; whoever looks sees the old one or the new one."""
-    place = root.at(path)
+    full_path = root.at(path)
     if isinstance(entry, Folder):
-        if not os.path.isdir(place) or os.path.islink(place):
-            _remove(place)
-            os.makedirs(place)
-        os.chmod(place, entry.mode)
-        os.chown(place, entry.uid, -1)
+        if not os.path.isdir(full_path) or os.path.islink(full_path):
+            _remove(full_path)
+            os.makedirs(full_path)
+        os.chmod(full_path, entry.mode)
+        os.chown(full_path, entry.uid, -1)
         return
     if isinstance(entry, Compiled):
         _compile(root, path, entry, final_path or path)
         return
-    parent, name = os.path.split(place)
+    parent, name = os.path.split(full_path)
     os.makedirs(parent, mode=0o755, exist_ok=True)
-    if os.path.isdir(place) and not os.path.islink(place):
-        _remove(place)
+    if os.path.isdir(full_path) and not os.path.islink(full_path):
+        _remove(full_path)
     aside = os.path.join(parent, f".{name}.new")
     _remove(aside)
     if isinstance(entry, Link):
@@ -212,7 +212,7 @@ def _write(root: Root, path: str, entry: Entry, final_path: str = "") -> None:
             os.fchown(file.fileno(), entry.uid, -1)
             file.flush()
             os.fsync(file.fileno())
-    os.replace(aside, place)
+    os.replace(aside, full_path)
     if not path.startswith(f"{TREES}/"):
         _sync(parent)
 
@@ -222,24 +222,24 @@ def _compile(root: Root, path: str, entry: Compiled, final_path: str) -> None:
     folder, name = os.path.split(path)
     source = f"{os.path.dirname(folder)}/{name.partition('.')[0]}.py"
     shown = f"{os.path.dirname(os.path.dirname(final_path))}/{os.path.basename(source)}"
-    place = root.at(path)
-    _remove(place)
+    full_path = root.at(path)
+    _remove(full_path)
     checked = py_compile.PycInvalidationMode.CHECKED_HASH
-    py_compile.compile(root.at(source), cfile=place, dfile=shown, doraise=True, invalidation_mode=checked)
-    os.chmod(place, entry.mode)
-    os.chown(place, entry.uid, -1)
+    py_compile.compile(root.at(source), cfile=full_path, dfile=shown, doraise=True, invalidation_mode=checked)
+    os.chmod(full_path, entry.mode)
+    os.chown(full_path, entry.uid, -1)
 
 
-def _remove(place: str) -> None:
-    if os.path.isdir(place) and not os.path.islink(place):
-        shutil.rmtree(place)
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
     else:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(place)
+            os.unlink(path)
 
 
-def _sync(place: str) -> None:
-    handle = os.open(place, os.O_RDONLY)
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

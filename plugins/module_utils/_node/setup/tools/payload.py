@@ -82,8 +82,8 @@ def tool_tree(version: str, sources: Mapping[str, bytes]) -> Tree:
 
 def digest_of(files: Mapping[str, bytes]) -> str:
     """Return one SHA-256 over all paths and contents."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for path, content in sorted(files.items()):
-        whole.update(f"{path}\0{len(content)}\0".encode())
-        whole.update(content)
-    return whole.hexdigest()
+        digest.update(f"{path}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()

@@ -118,8 +118,8 @@ def _refuse_what_is_not_ours(found: Disk, wanted: Disk) -> None:
             continue
         if path in (TOOL, SITE) and not isinstance(entry, Link):
             raise ToolsError(f"{path} is not the link that this module makes there: move it away")
-        places = (LAUNCHER, layout.UNIT_FOLDER, services.UDEV_FOLDER, f"{services.LIBEXEC}/")
-        if path.startswith(places) and not _marked(entry):
+        prefixes = (LAUNCHER, layout.UNIT_FOLDER, services.UDEV_FOLDER, f"{services.LIBEXEC}/")
+        if path.startswith(prefixes) and not _marked(entry):
             raise ToolsError(f"{path} was not made by this module: move it away")
         if isinstance(wanted[path], Folder) and not isinstance(entry, Folder) and not tree_of(path):
             raise ToolsError(f"{path} should be a folder and is none: move it away")
@@ -176,9 +176,9 @@ def wanted_disk(version: str, sources: Mapping[str, bytes], interpreter: str, ui
     base = f"{TREES}/{tool.name}"
     wanted: dict[str, Entry] = {path: Folder(0o755, uid) for path in (*FOLDERS, *services.HOOK_FOLDERS, base)}
     for path, content in sorted(tool.files.items()):
-        parts = path.split("/")
-        for depth in range(1, len(parts)):
-            wanted[f"{base}/{'/'.join(parts[:depth])}"] = Folder(0o755, uid)
+        folders = path.split("/")
+        for depth in range(1, len(folders)):
+            wanted[f"{base}/{'/'.join(folders[:depth])}"] = Folder(0o755, uid)
         wanted[f"{base}/{path}"] = File(content, 0o644, uid)
         if path.endswith(".py"):
             cache = importlib.util.cache_from_source(f"{base}/{path}")

@@ -28,22 +28,22 @@ class Step:
     command: tuple[str, ...]
 
 
-def plan(facts: AccountFacts, wanted: UserOptions) -> tuple[Step, ...]:
+def plan(facts: AccountFacts, options: UserOptions) -> tuple[Step, ...]:
     """Return what is to be done, in its order.
 
     :raises UserProblem: a name or a number is somebody else's, or an account has other numbers. All of them are named.
     """
     problems: list[str] = []
-    groups = [*wanted.groups, *_private_groups(facts, wanted)]
+    groups = [*options.groups, *_private_groups(facts, options)]
     for group in groups:
         problems += _group_problems(facts, group)
-    for user in wanted.users:
+    for user in options.users:
         problems += _user_problems(facts, user, {group.name for group in groups if group.present} | set(facts.groups))
     if problems:
         raise UserProblem("; ".join(problems))
     steps = [_add_group(group) for group in groups if group.present and group.name not in facts.groups]
-    managed = {group.name for group in wanted.groups}
-    for user in wanted.users:
+    managed = {group.name for group in options.groups}
+    for user in options.users:
         account = facts.account(user.name)
         if not user.present:
             steps += [Step(f"remove user {user.name}, whose files stay", ("userdel", user.name))] if account else []
@@ -51,31 +51,31 @@ def plan(facts: AccountFacts, wanted: UserOptions) -> tuple[Step, ...]:
             steps.append(_add_user(user))
         else:
             steps += _adapt(facts, user, account, managed)
-    for group in wanted.groups:
+    for group in options.groups:
         if not group.present and group.name in facts.groups:
             steps.append(Step(f"remove group {group.name}", ("groupdel", group.name)))
     return tuple(steps)
 
 
-def _private_groups(facts: AccountFacts, wanted: UserOptions) -> list[Group]:
+def _private_groups(facts: AccountFacts, options: UserOptions) -> list[Group]:
     """Return primary groups that nobody lists and that are not there: they are called as their user."""
-    known = {group.gid for group in wanted.groups if group.present} | set(facts.groups.values())
+    known = {group.gid for group in options.groups if group.present} | set(facts.groups.values())
     found: dict[int, Group] = {}
-    for user in wanted.users:
+    for user in options.users:
         if user.present and user.gid not in known:
             found.setdefault(user.gid, Group(user.name, user.gid))
     return list(found.values())
 
 
 def _group_problems(facts: AccountFacts, group: Group) -> list[str]:
-    there = facts.groups.get(group.name)
-    if there is not None and there != group.gid:
+    gid = facts.groups.get(group.name)
+    if gid is not None and gid != group.gid:
         return [
-            f"group {group.name} is there with gid {there} and wanted with {group.gid}: its files would change hands. "
-            f"Want {there}, or rename or remove the group on this machine ('groupdel {group.name}')"
+            f"group {group.name} is there with gid {gid} and wanted with {group.gid}: its files would change hands. "
+            f"Want {gid}, or rename or remove the group on this machine ('groupdel {group.name}')"
         ]
     other = facts.group_of(group.gid)
-    if group.present and there is None and other:
+    if group.present and gid is None and other:
         return [f"gid {group.gid} is wanted for group {group.name} and belongs to group {other}: want another number"]
     return []
 
@@ -161,7 +161,7 @@ class Outcome:
         return {"before": "", "after": "".join(f"{action}\n" for action in self.actions)} if self.actions else {}
 
 
-def ensure(root: Root, wanted: UserOptions, mode: str, run: Run, check: bool, give: homes.Give = os.fchown) -> Outcome:
+def ensure(root: Root, options: UserOptions, mode: str, run: Run, check: bool, give: homes.Give = os.fchown) -> Outcome:
     """Give the machine the wanted accounts.
 
     :param mode: where homes are made: one of homes.MODES.
@@ -169,27 +169,27 @@ def ensure(root: Root, wanted: UserOptions, mode: str, run: Run, check: bool, gi
     :raises CommandFailed: a command failed; those before it did their work.
     """
     actions = []
-    for step in plan(read_facts(root), wanted):
+    for step in plan(read_facts(root), options):
         if not check:
             must(run(step.command))
         actions.append(step.words)
-    for user in wanted.users:
+    for user in options.users:
         if not user.present or mode == homes.NEVER or (mode == homes.AUTO and homes.is_remote(root, user.home)):
             continue
         actions += filter(None, [homes.make(root, user, check, give), homes.write_keys(root, user, check, give)])
-    record = change_of(root.at(RECORD), as_config(_record(wanted)))
-    if record.changes and (wanted.users or wanted.groups or record.before is not None):
+    record = change_of(root.at(RECORD), as_config(_record(options)))
+    if record.changes and (options.users or options.groups or record.before is not None):
         actions.append(f"write {RECORD}")
         if not check:
             record.apply()
     return Outcome(tuple(actions), record)
 
 
-def _record(wanted: UserOptions) -> dict[str, Any]:
+def _record(options: UserOptions) -> dict[str, Any]:
     """Return who is the cluster's, for whoever has to tell them from the machine's own accounts."""
     return {
-        "groups": {group.name: group.gid for group in wanted.groups if group.present},
+        "groups": {group.name: group.gid for group in options.groups if group.present},
         "users": {
-            user.name: {"uid": user.uid, "gid": user.gid, "home": user.home} for user in wanted.users if user.present
+            user.name: {"uid": user.uid, "gid": user.gid, "home": user.home} for user in options.users if user.present
         },
     }

@@ -163,14 +163,14 @@ def _copy(source: str, target: str, user: User, give: Give) -> None:
     """Copy the skeleton, which is root's."""
     os.mkdir(target, 0o700)
     for name in sorted(os.listdir(source)) if os.path.isdir(source) else []:
-        here, there = os.path.join(source, name), os.path.join(target, name)
-        if os.path.islink(here):
-            os.symlink(os.readlink(here), there)
-        elif os.path.isdir(here):
-            _copy(here, there, user, give)
-            os.chmod(there, stat.S_IMODE(os.stat(here).st_mode))
-        elif os.path.isfile(here):
-            with open(here, "rb") as original, open(there, "wb") as file:
+        origin, copy = os.path.join(source, name), os.path.join(target, name)
+        if os.path.islink(origin):
+            os.symlink(os.readlink(origin), copy)
+        elif os.path.isdir(origin):
+            _copy(origin, copy, user, give)
+            os.chmod(copy, stat.S_IMODE(os.stat(origin).st_mode))
+        elif os.path.isfile(origin):
+            with open(origin, "rb") as original, open(copy, "wb") as file:
                 file.write(original.read())
                 give(file.fileno(), user.uid, user.gid)
                 os.fchmod(file.fileno(), stat.S_IMODE(os.fstat(original.fileno()).st_mode))

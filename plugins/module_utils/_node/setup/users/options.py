@@ -70,10 +70,10 @@ def parse(groups: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]
     :param home_base: the folder in which homes lie of whom nobody says otherwise.
     :raises UserProblem: a value makes no sense, or two of them contradict each other.
     """
-    wanted = UserOptions(tuple(_group(item) for item in groups), tuple(_user(item, home_base) for item in users))
-    _check_unique("group", [(group.name, group.gid) for group in wanted.groups])
-    _check_unique("user", [(user.name, user.uid) for user in wanted.users])
-    return wanted
+    parsed = UserOptions(tuple(_group(item) for item in groups), tuple(_user(item, home_base) for item in users))
+    _check_unique("group", [(group.name, group.gid) for group in parsed.groups])
+    _check_unique("user", [(user.name, user.uid) for user in parsed.users])
+    return parsed
 
 
 def _group(item: Mapping[str, Any]) -> Group:

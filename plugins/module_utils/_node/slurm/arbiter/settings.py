@@ -63,7 +63,7 @@ FORM = instance_of(
         "max_out": lambda path, value: _NODES(path, value if isinstance(value, str) else str(value)),
         "interval_s": _SECONDS,
         "stale_s": _SECONDS,
-        "confirm": mapping_of(string, number(1, MOST_RUNS, whole=True)),
+        "confirm": mapping_of(string, number(1, MOST_RUNS, integral=True)),
         "escalate": boolean,
         "restart_s": _SECONDS,
         "records": absolute_path,

@@ -34,10 +34,10 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import (
     number,
     optional,
     or_empty,
-    plain_path,
     record,
     string,
     text,
+    unquoted_path,
 )
 
 
@@ -86,7 +86,7 @@ class Door:
 
 DOOR = instance_of(
     Door,
-    {"width": number(1, 9, whole=True), "colour": string, "keys": list_of(not_empty, least=1)},
+    {"width": number(1, 9, integral=True), "colour": string, "keys": list_of(not_empty, least=1)},
     null_is_absent=True,
 )
 
@@ -121,11 +121,11 @@ def test_defaults_are_given_as_a_user_would_give_them() -> None:
     [
         (number(), [0, 0.5, 7], [-1, True, "1", None, math.nan, math.inf], "a number of 0 or more"),
         (number(0, 9, above=True), [0.1, 9], [0, 9.1, math.nan], "a number above 0, at most 9"),
-        (number(whole=True), [0, 7], [1.0, -1, True, "7"], "a whole number of 0 or more"),
+        (number(integral=True), [0, 7], [1.0, -1, True, "7"], "a whole number of 0 or more"),
         (optional(boolean), [None, True], [0, "yes"], "true or false"),
         (or_empty(guid), ["", "0a1b2c3d-0000-0000-0000-00000000000F"], ["me", None, 0], "a GUID"),
         (absolute_path, ["/", "/a b"], ["a", "", None], "an absolute path"),
-        (plain_path, ["/a/b.c@d+e-f_0"], ["/a b", "/", "a", "/a\n", None], "an absolute path of letters"),
+        (unquoted_path, ["/a/b.c@d+e-f_0"], ["/a b", "/", "a", "/a\n", None], "an absolute path of letters"),
         (mapping, [{}, {1: 2}], [[], None], "a mapping"),
         (mapping_of(string, boolean), [{"a": True}], [{1: True}, {"a": 1}, []], "must be"),
     ],
@@ -154,8 +154,8 @@ class Asked:
 
 def test_forms_are_a_modules_arguments() -> None:
     forms: dict[str, Form[Any]] = {
-        "path": plain_path,
-        "size": optional(number(whole=True)),
+        "path": unquoted_path,
+        "size": optional(number(integral=True)),
         "words": list_of(choice("a", "b")),
         "limits": mapping_of(string, number()),
         "mode": as_argument(text, type="raw"),

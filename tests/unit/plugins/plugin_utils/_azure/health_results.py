@@ -38,6 +38,13 @@ def check(name: str = "gpu_count", **more: Any) -> dict[str, Any]:
 
 def document(*checks: dict[str, Any], **node: Any) -> dict[str, Any]:
     """A run of the periodic tier."""
-    told = {"name": "compute-3", "vm_id": "", "host": "LVL09prdapp12.example.net", **node}
-    when = told.pop("time", TIME)
-    return {"schema": 1, "command": "health", "tier": "periodic", "time": when, "node": told, "checks": list(checks)}
+    described = {"name": "compute-3", "vm_id": "", "host": "LVL09prdapp12.example.net", **node}
+    when = described.pop("time", TIME)
+    return {
+        "schema": 1,
+        "command": "health",
+        "tier": "periodic",
+        "time": when,
+        "node": described,
+        "checks": list(checks),
+    }

@@ -50,7 +50,7 @@ from ansible_collections.hpcai.azure.plugins.plugin_utils._azure.errors import (
 from .test_concurrency import Clock
 
 
-class Told(HttpTransport[Any, Any]):
+class PreparedAnswers(HttpTransport[Any, Any]):
     """Gives the answers that it was told to give."""
 
     def __init__(self, *answers: tuple[int, dict[str, str], str] | Exception) -> None:
@@ -95,7 +95,7 @@ def send(clock: Clock) -> Callable[..., Any]:
     def sending(*answers: Any, seconds: float = 60, url: str = "https://management.azure.com/x") -> Any:
         deadline = Deadline(seconds, clock, clock.sleep)
         bounded = TimeLimit(deadline)
-        transport = Told(*answers)
+        transport = PreparedAnswers(*answers)
         policies: list[Any] = [RefuseOtherThanLists(), ContentDecodePolicy(), RetryUntilDeadline(deadline), bounded]
         with Pipeline(transport, policies=policies) as pipeline:
             response = pipeline.run(HttpRequest("GET", url), stream=False)
@@ -171,7 +171,7 @@ def test_nothing_is_sent_after_the_deadline(send: Callable[..., Any], clock: Clo
 def test_an_attempt_that_ends_with_the_deadline_says_so(clock: Clock) -> None:
     deadline = Deadline(10, clock, clock.sleep)
 
-    class Hanging(Told):
+    class Hanging(PreparedAnswers):
         def send(self, request: Any, **options: Any) -> Any:
             clock.sleep(options["read_timeout"])
             raise ServiceResponseError("Read timed out.")
@@ -196,7 +196,7 @@ def test_each_attempt_gets_its_share_of_the_time(send: Callable[..., Any], secon
 )
 def test_a_token_goes_over_plain_http_to_this_machine_only(url: str, allowed: bool) -> None:
     credential = make_credential(Identity(token="t0ken"), find_cloud("AzureCloud", "http://127.0.0.1:8470"))
-    transport = Told(LIST)
+    transport = PreparedAnswers(LIST)
     policies: list[Any] = [AllowLoopbackHttp(), BearerTokenCredentialPolicy(credential, "scope")]
 
     with Pipeline(transport, policies=policies) as pipeline:

@@ -80,7 +80,7 @@ def lacks(log: str) -> str:
     """Why a console shows none."""
     console = read_console(log)
     assert not console.keys
-    return console.lacks
+    return console.problem
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r\r\n"])

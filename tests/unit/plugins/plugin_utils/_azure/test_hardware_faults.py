@@ -129,11 +129,11 @@ MONDAY, TUESDAY, MAY = "2026-11-23T08:00:00Z", "2026-11-24T08:00:00Z", "2027-05-
 BROKEN = Fault("gpu_count", "NHC2009", "7 of 8 GPUs", "0003:00:00.0", MONDAY)
 
 
-def seen(vm_id: str = "vm-3", host: str = "HOSTA", time: str = MONDAY, *faults: Fault) -> MachineFaults:
+def machine_with(vm_id: str = "vm-3", host: str = "HOSTA", time: str = MONDAY, *faults: Fault) -> MachineFaults:
     return MachineFaults(Machine(f"node of {vm_id}", vm_id, host, time), faults)
 
 
-BAD = seen("vm-3", "HOSTA", MONDAY, BROKEN)
+BAD = machine_with("vm-3", "HOSTA", MONDAY, BROKEN)
 RECORD = update_record({}, [BAD], 90)
 
 
@@ -143,17 +143,17 @@ def test_fault_is_written_down_with_its_host() -> None:
 
 
 def test_fault_that_lasts_keeps_its_first_time() -> None:
-    again = update_record(RECORD, [seen("vm-3", "HOSTA", TUESDAY, replace(BROKEN, time=TUESDAY))], 90)
+    again = update_record(RECORD, [machine_with("vm-3", "HOSTA", TUESDAY, replace(BROKEN, time=TUESDAY))], 90)
     assert [(fault["first"], fault["last"]) for fault in again["HOSTA"]] == [(MONDAY, TUESDAY)]
-    assert with_first_time(again, seen(time=TUESDAY).machine, replace(BROKEN, time=TUESDAY)).time == MONDAY
+    assert with_first_time(again, machine_with(time=TUESDAY).machine, replace(BROKEN, time=TUESDAY)).time == MONDAY
 
 
 def test_same_fault_of_another_machine_begins_anew() -> None:
-    assert with_first_time(RECORD, seen("vm-9").machine, replace(BROKEN, time=TUESDAY)).time == TUESDAY
+    assert with_first_time(RECORD, machine_with("vm-9").machine, replace(BROKEN, time=TUESDAY)).time == TUESDAY
 
 
 def test_machine_that_comes_up_on_such_a_host_is_named() -> None:
-    (suspect,) = suspects(RECORD, [seen("vm-9", time=TUESDAY), seen("vm-8", "HOSTB", TUESDAY)])
+    (suspect,) = suspects(RECORD, [machine_with("vm-9", time=TUESDAY), machine_with("vm-8", "HOSTB", TUESDAY)])
     assert suspect["node"] == "node of vm-9"
     assert suspect["warning"] == (
         f"node of vm-9 came up on the physical host HOSTA, which had a hardware fault on {MONDAY}: gpu_count: "
@@ -162,12 +162,12 @@ def test_machine_that_comes_up_on_such_a_host_is_named() -> None:
 
 
 def test_machine_that_stayed_there_is_named_too() -> None:
-    (suspect,) = suspects(RECORD, [seen("VM-3", time=TUESDAY)])
+    (suspect,) = suspects(RECORD, [machine_with("VM-3", time=TUESDAY)])
     assert "is still on the physical host HOSTA" in suspect["warning"]
 
 
 def test_machine_that_moved_away_is_not() -> None:
-    assert suspects(RECORD, [seen("vm-3", "HOSTB", TUESDAY)]) == []
+    assert suspects(RECORD, [machine_with("vm-3", "HOSTB", TUESDAY)]) == []
 
 
 def test_machine_that_has_the_fault_now_needs_no_warning() -> None:
@@ -175,13 +175,13 @@ def test_machine_that_has_the_fault_now_needs_no_warning() -> None:
 
 
 def test_machine_whose_host_is_not_known_is_neither_written_down_nor_named() -> None:
-    record = update_record({}, [seen("vm-3", "", MONDAY, BROKEN)], 90)
+    record = update_record({}, [machine_with("vm-3", "", MONDAY, BROKEN)], 90)
     assert record == {}
-    assert suspects({"": RECORD["HOSTA"]}, [seen("vm-9", "HOSTB")]) == []
+    assert suspects({"": RECORD["HOSTA"]}, [machine_with("vm-9", "HOSTB")]) == []
 
 
 def test_host_is_forgotten_after_its_days() -> None:
-    later = [seen("vm-9", "HOSTB", MAY)]
+    later = [machine_with("vm-9", "HOSTB", MAY)]
     assert update_record(RECORD, later, 90) == {}
     assert update_record(RECORD, later, 365) == RECORD
 

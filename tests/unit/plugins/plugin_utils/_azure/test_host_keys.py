@@ -62,7 +62,7 @@ def test_what_ssh_knows_and_what_consoles_show_is_compared() -> None:
     known = {new: (), same: (KEY,), silent: (KEY,), wrong: (OTHER,), unknown: ()}
     shown = {one.target: Console((KEY,)) for one in (new, same, wrong)}
 
-    outcome = compare_keys(known, {**shown, unknown.target: Console(lacks="why.")})
+    outcome = compare_keys(known, {**shown, unknown.target: Console(problem="why.")})
 
     assert (list(outcome.shown), outcome.known, outcome.unverified) == ([new, same], [silent], {unknown: "why."})
     assert outcome.lines() == {new.path: f"new {KEY}\n"}
@@ -83,7 +83,7 @@ def test_key_of_a_kind_that_the_console_does_not_show_contradicts_it() -> None:
 def test_one_warning_counts_all_and_names_each_reason_once() -> None:
     found = machines(*(f"n{number}" for number in range(8)))
 
-    outcome = compare_keys(dict.fromkeys(found, ()), {one.target: Console(lacks="why.") for one in found[1:]})
+    outcome = compare_keys(dict.fromkeys(found, ()), {one.target: Console(problem="why.") for one in found[1:]})
 
     (warning,) = outcome.warnings()
     assert "of 8 of 8 machines" in warning

@@ -98,11 +98,11 @@ def test_an_unknown_choice_names_the_known_ones_of_addresses(choices: list[str])
 
 
 @pytest.mark.parametrize(
-    ("value", "wanted"),
+    ("value", "expected"),
     [(None, False), (False, False), ("", False), ([], False), ({}, False), (0, True), ("x", True), ([0], True)],
 )
-def test_truth_is_jmespaths_own(value: Any, wanted: bool) -> None:
-    assert compile_query("thing")({"thing": value}) is wanted
+def test_truth_is_jmespaths_own(value: Any, expected: bool) -> None:
+    assert compile_query("thing")({"thing": value}) is expected
 
 
 @pytest.mark.parametrize("expression", [None, ""])

@@ -105,9 +105,9 @@ class _Operations:
 
 def ask(azure: Azure, monkeypatch: pytest.MonkeyPatch, concurrency: int = 4, **selection: Any) -> Listing:
     monkeypatch.setattr(listing, "Clients", lambda *_arguments: azure)
-    wanted = Selection(**{"subscription_ids": (SUBSCRIPTION,), "virtual_networks": False, **selection})
+    selected = Selection(**{"subscription_ids": (SUBSCRIPTION,), "virtual_networks": False, **selection})
     cloud = find_cloud("AzureCloud", "http://127.0.0.1:1")
-    return listing.list_all(wanted, cloud, Identity(token="t"), Deadline(10), concurrency)
+    return listing.list_all(selected, cloud, Identity(token="t"), Deadline(10), concurrency)
 
 
 def scale_set(name: str, group: str = "cluster", subscription: str = SUBSCRIPTION, **values: Any) -> Any:

@@ -81,7 +81,7 @@ def test_a_subscription_counts_once_in_any_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "wanted"),
+    ("tags", "expected"),
     [
         (None, {}),
         ({"a": "b"}, {"a": ("b",)}),
@@ -90,8 +90,8 @@ def test_a_subscription_counts_once_in_any_case() -> None:
         ({"a": 1}, {"a": ("1",)}),
     ],
 )
-def test_tags(tags: Any, wanted: Any) -> None:
-    assert read(tags=tags).selection.tags == wanted
+def test_tags(tags: Any, expected: Any) -> None:
+    assert read(tags=tags).selection.tags == expected
 
 
 @pytest.mark.parametrize("value", [True, {"b": "c"}, [False]])

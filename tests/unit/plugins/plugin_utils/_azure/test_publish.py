@@ -25,10 +25,10 @@ OTHER = SUBSCRIPTION.replace("1", "9")
 
 
 @pytest.mark.parametrize(
-    ("name", "part"), [("Standard_ND96asr_v4", "standard_nd96asr_v4"), ("gpu-a.b", "gpu_a_b"), ("ä\n{", "___")]
+    ("name", "expected"), [("Standard_ND96asr_v4", "standard_nd96asr_v4"), ("gpu-a.b", "gpu_a_b"), ("ä\n{", "___")]
 )
-def test_names_become_parts_of_group_names(name: str, part: str) -> None:
-    assert safe(name) == part
+def test_names_become_parts_of_group_names(name: str, expected: str) -> None:
+    assert safe(name) == expected
 
 
 def test_groups_of_an_instance_that_is_ready() -> None:

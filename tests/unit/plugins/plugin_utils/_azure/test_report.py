@@ -176,17 +176,17 @@ def test_a_source_that_is_read_again_counts_once() -> None:
 
 
 def test_summary_of_a_quiet_day() -> None:
-    said = outcome({})
+    result = outcome({})
 
-    assert summary(report_source("file", SCOPE, said, 0), said, 1.25) == "file: 1 host, 1 ready; 1 request in 1.2 s"
+    assert summary(report_source("file", SCOPE, result, 0), result, 1.25) == "file: 1 host, 1 ready; 1 request in 1.2 s"
 
 
 def test_summary_names_everything_that_is_not_as_ordered() -> None:
     scale_set = make_scale_set("gpu")
     scale_set["capacity"], scale_set["found"] = 8, 6
-    said = outcome({}, {"address": None}, scale_sets=[scale_set], left_out={"b": 2, "a": 1})
+    result = outcome({}, {"address": None}, scale_sets=[scale_set], left_out={"b": 2, "a": 1})
 
-    assert summary(report_source("file", SCOPE, said, 0), said, 0) == (
+    assert summary(report_source("file", SCOPE, result, 0), result, 0) == (
         "file: 2 hosts, 2 ready; 1 request in 0.0 s; without address: 1; left out: 1 (a), 2 (b); "
         "instances found: gpu 6 of 8"
     )

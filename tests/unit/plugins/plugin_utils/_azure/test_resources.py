@@ -59,22 +59,24 @@ def test_names_of_digits_and_letters_can_be_ordered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "scale_set", "tags"),
+    ("instance_tags", "scale_set", "tags"),
     [
         (None, None, {}),
         (None, {"a": "set"}, {"a": "set"}),
-        ({"a": "own"}, {"a": "set", "b": "set"}, {"a": "own", "b": "set"}),
-        ({"A": "own"}, {"a": "set"}, {"A": "own"}),
+        ({"a": "instance_tags"}, {"a": "set", "b": "set"}, {"a": "instance_tags", "b": "set"}),
+        ({"A": "instance_tags"}, {"a": "set"}, {"A": "instance_tags"}),
         ({"a": ""}, {"a": "set"}, {"a": ""}),
         ({"a": None}, {}, {"a": ""}),
     ],
 )
-def test_tags_of_the_set_count_where_the_instance_has_none(own: Any, scale_set: Any, tags: dict[str, str]) -> None:
-    assert effective_tags(own, scale_set) == tags
+def test_tags_of_the_set_count_where_the_instance_has_none(
+    instance_tags: Any, scale_set: Any, tags: dict[str, str]
+) -> None:
+    assert effective_tags(instance_tags, scale_set) == tags
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("required", "found"),
     [
         ({}, True),
         ({"cluster": ("a",)}, True),
@@ -88,8 +90,8 @@ def test_tags_of_the_set_count_where_the_instance_has_none(own: Any, scale_set: 
         ({"empty": ("",)}, True),
     ],
 )
-def test_matching(wanted: Any, found: bool) -> None:
-    assert tags_match({"cluster": "a", "role": "compute", "empty": ""}, wanted) is found
+def test_matching(required: Any, found: bool) -> None:
+    assert tags_match({"cluster": "a", "role": "compute", "empty": ""}, required) is found
 
 
 @pytest.mark.parametrize(

@@ -14,22 +14,22 @@ from .instances import SUBSCRIPTION, make_facts, make_scale_set
 
 
 @pytest.mark.parametrize(
-    ("patterns", "wanted"),
+    ("patterns", "expected"),
     [((), True), (("gpu-a",), True), (("GPU-*",), True), (("gpu",), False), (("x", "*-[ab]"), True), (("*-b",), False)],
 )
-def test_scale_sets_by_name(patterns: tuple[str, ...], wanted: bool) -> None:
+def test_scale_sets_by_name(patterns: tuple[str, ...], expected: bool) -> None:
     selection = Selection((SUBSCRIPTION,), scale_sets=patterns)
 
-    assert selection.wants_scale_set(make_scale_set("gpu-A")) is wanted
+    assert selection.wants_scale_set(make_scale_set("gpu-A")) is expected
 
 
 @pytest.mark.parametrize(
-    ("location", "wanted"), [("West US", True), ("westus", True), ("eastus", False), (None, False)]
+    ("location", "expected"), [("West US", True), ("westus", True), ("eastus", False), (None, False)]
 )
-def test_locations_in_any_spelling(location: str | None, wanted: bool) -> None:
+def test_locations_in_any_spelling(location: str | None, expected: bool) -> None:
     selection = Selection((SUBSCRIPTION,), locations=("WestUS",))
 
-    assert selection.wants_scale_set(make_scale_set(location=location)) is wanted
+    assert selection.wants_scale_set(make_scale_set(location=location)) is expected
 
 
 @pytest.mark.parametrize(

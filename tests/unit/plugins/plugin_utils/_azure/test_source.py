@@ -161,22 +161,22 @@ def outcome(azure: Azure, kept: ListingCache | None = None, remember: bool = Tru
 def test_a_good_answer_is_used_and_kept() -> None:
     kept, azure = cache_of_source(), Azure(answer(3))
 
-    said = outcome(azure, kept)
+    result = outcome(azure, kept)
 
-    assert len(said.hosts.hosts) == 3
-    assert (said.problems, said.from_cache, said.fetched_at) == ([], False, NOW)
+    assert len(result.hosts.hosts) == 3
+    assert (result.problems, result.from_cache, result.fetched_at) == ([], False, NOW)
     assert kept.load() is not None
 
 
 def test_a_fresh_answer_needs_no_question() -> None:
     azure = Azure(answer(1))
 
-    said = outcome(azure, cache_of_source(answer(2), age=59))
+    result = outcome(azure, cache_of_source(answer(2), age=59))
 
     assert azure.asked == 0
-    assert len(said.hosts.hosts) == 2
-    assert said.from_cache
-    assert said.fetched_at == NOW - 59
+    assert len(result.hosts.hosts) == 2
+    assert result.from_cache
+    assert result.fetched_at == NOW - 59
 
 
 @pytest.mark.parametrize(("age", "remember"), [(60, True), (0, False)])
@@ -210,10 +210,10 @@ def test_many_errors_are_some_and_a_number() -> None:
 def test_with_warn_what_came_is_used_and_not_kept() -> None:
     kept = cache_of_source()
 
-    said = outcome(Azure(answer(2, "could not list x.")), kept, on_error="warn")
+    result = outcome(Azure(answer(2, "could not list x.")), kept, on_error="warn")
 
-    assert len(said.hosts.hosts) == 2
-    assert said.problems == ["could not list x."]
+    assert len(result.hosts.hosts) == 2
+    assert result.problems == ["could not list x."]
     assert kept.load() is None
 
 
@@ -225,12 +225,12 @@ def test_with_warn_nothing_at_all_is_an_error(given: Any) -> None:
 
 @pytest.mark.parametrize("given", [answer(1, "could not list x."), InventoryError("could not list x.")])
 def test_with_use_cache_the_earlier_answer_is_used(given: Any) -> None:
-    said = outcome(Azure(given), cache_of_source(answer(3), age=10**6), on_error="use_cache")
+    result = outcome(Azure(given), cache_of_source(answer(3), age=10**6), on_error="use_cache")
 
-    assert len(said.hosts.hosts) == 3
-    assert said.from_cache
-    assert said.problems == ["could not list x."]
-    assert said.fetched_at == NOW - 10**6
+    assert len(result.hosts.hosts) == 3
+    assert result.from_cache
+    assert result.problems == ["could not list x."]
+    assert result.fetched_at == NOW - 10**6
 
 
 @pytest.mark.parametrize(("kept", "remember"), [(cache_of_source(), True), (cache_of_source(answer(3), age=99), False)])

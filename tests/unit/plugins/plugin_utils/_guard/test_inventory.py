@@ -233,7 +233,7 @@ def test_every_problem_is_told_and_each_once(tmp_path: pathlib.Path) -> None:
         {"inventory_hostname": "b", "azure_tags": {"hpcai_cluster": "b"}},
     ]
     partial = source(complete=False, errors=["403"], **network("172.16.0.0/16"))
-    told = found(partial, groups={}, hosts=iter(hosts), given=[failed])
+    problems = found(partial, groups={}, hosts=iter(hosts), given=[failed])
     starts = [
         *("The inventory source", "The inventory of", "No host is in the group hpcai_controller"),
         *(
@@ -243,9 +243,9 @@ def test_every_problem_is_told_and_each_once(tmp_path: pathlib.Path) -> None:
             "Hosts have",
         ),
     ]
-    assert len(told) == len(starts)
-    assert all(problem.startswith(start) for problem, start in zip(told, starts, strict=True))
-    assert not [problem for problem in told if "\n" in problem]
+    assert len(problems) == len(starts)
+    assert all(problem.startswith(start) for problem, start in zip(problems, starts, strict=True))
+    assert not [problem for problem in problems if "\n" in problem]
 
 
 def test_reports_one_line_for_each_scale_set() -> None:

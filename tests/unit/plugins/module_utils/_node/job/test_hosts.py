@@ -34,9 +34,9 @@ class Node:
 
     def write(self, path: str, text: str) -> None:
         """Write a file."""
-        place = self.folder / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
+        target = self.folder / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
 
     def run(self, words: Sequence[str]) -> Result:
         """Answer as slurmctld does; without an answer, not in time."""
@@ -94,8 +94,8 @@ def test_a_new_address_replaces_the_old_one(node: Node) -> None:
 
 def test_a_name_that_nobody_knows_is_told_and_the_others_are_written(node: Node) -> None:
     node.answers = ""
-    said = node.prolog("gpu-[0,7-8]")
-    assert said.startswith("no address of gpu-7, gpu-8 is known (slurmctld at 10.0.0.4 gave no answer")
+    message = node.prolog("gpu-[0,7-8]")
+    assert message.startswith("no address of gpu-7, gpu-8 is known (slurmctld at 10.0.0.4 gave no answer")
     assert node.hosts == block("10.0.0.5 gpu-0", "10.0.0.6 gpu-1")
 
 

@@ -39,9 +39,9 @@ class Node:
 
     def write(self, path: str, text: str) -> None:
         """Write a file."""
-        place = self.folder / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="ascii")
+        target = self.folder / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="ascii")
 
     def thread(
         self, pid: int, state: str, *, pending: str = KILLED, uid: int = 4001, tracer: int = 0, mounts: str = MINE

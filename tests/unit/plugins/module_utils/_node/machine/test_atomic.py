@@ -65,11 +65,11 @@ def test_a_failure_leaves_the_old_file_and_nothing_beside_it(
 def test_what_is_half_written_matches_no_pattern_of_a_folder(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr(atomic.os, "replace", lambda source, _target: seen.append(os.path.basename(source)))
+    temporary_names: list[str] = []
+    monkeypatch.setattr(atomic.os, "replace", lambda source, _target: temporary_names.append(os.path.basename(source)))
     write_file(str(tmp_path / "60-x.env"), "new")
-    assert seen[0].startswith(".60-x.env.")
-    assert not seen[0].endswith(".env")
+    assert temporary_names[0].startswith(".60-x.env.")
+    assert not temporary_names[0].endswith(".env")
 
 
 def test_a_link_stays_one(tmp_path: pathlib.Path) -> None:

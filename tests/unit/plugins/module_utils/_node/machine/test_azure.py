@@ -130,7 +130,7 @@ def test_the_key_is_requested_with_the_nodes_token(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         ((403, {}, b"<Error/>"), 'Give this machine\'s identity the role "Storage Blob Delegator"'),
         ((400, {}, b""), "answered with HTTP status 400"),
@@ -140,10 +140,10 @@ def test_the_key_is_requested_with_the_nodes_token(serve: Serve) -> None:
         ((200, {}, b"\xff" * 100), "is not a storage account"),
     ],
 )
-def test_a_refusal_says_why_and_shows_no_secret(serve: Serve, answer: Answer, said: str) -> None:
+def test_a_refusal_says_why_and_shows_no_secret(serve: Serve, answer: Answer, message: str) -> None:
     _service, account = serve(answer)
     with pytest.raises(StorageError) as caught:
         delegation_key(account, TOKEN, NOON, NOON + 7200, 5, sleep=lambda _seconds: None)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert TOKEN not in str(caught.value)
     assert VALUE not in str(caught.value)

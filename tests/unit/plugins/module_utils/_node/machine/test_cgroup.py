@@ -52,7 +52,7 @@ def test_finds_slurms_jobs_in_version_1(version_1: MachineTree) -> None:
     root = root_of(version_1)
     folders = cgroup.find_slurm_job(root, 7)
     assert folders == (f"/sys/fs/cgroup/cpuset/{V1_JOB}", f"/sys/fs/cgroup/freezer/{V1_JOB}")
-    assert cgroup.read_pids(root, folders[1], cgroup.SLURMS_OWN) == {71, 72}
+    assert cgroup.read_pids(root, folders[1], cgroup.SLURM_INTERNAL_GROUPS) == {71, 72}
     assert cgroup.read_cpus_allowed(root, folders[0]) == CpuSet({0, 1, 2, 3})
     assert cgroup.read_cpus_allowed(root, folders[1]) is None
 
@@ -61,7 +61,7 @@ def test_finds_slurms_jobs_in_version_2(version_2: MachineTree) -> None:
     root = root_of(version_2)
     (folder,) = cgroup.find_slurm_job(root, 7)
     assert folder == f"/sys/fs/cgroup/{V2_JOB}"
-    assert cgroup.read_pids(root, folder, cgroup.SLURMS_OWN) == {71, 72}
+    assert cgroup.read_pids(root, folder, cgroup.SLURM_INTERNAL_GROUPS) == {71, 72}
     assert cgroup.read_pids(root, folder) == {69, 70, 71, 72}
     assert cgroup.find_slurm_job(root, 8) == ()
 
@@ -69,7 +69,7 @@ def test_finds_slurms_jobs_in_version_2(version_2: MachineTree) -> None:
 def test_finds_jobs_of_several_slurmd(tmp_path: Path) -> None:
     tree = MachineTree(tmp_path).cgroup("system.slice/n1_slurmstepd.scope/job_7/step_0/user/task_0", [5])
     (folder,) = cgroup.find_slurm_job(root_of(tree), 7)
-    assert cgroup.read_pids(root_of(tree), folder, cgroup.SLURMS_OWN) == {5}
+    assert cgroup.read_pids(root_of(tree), folder, cgroup.SLURM_INTERNAL_GROUPS) == {5}
 
 
 def test_a_group_without_cpuset_has_what_the_one_above_has(version_2: MachineTree) -> None:

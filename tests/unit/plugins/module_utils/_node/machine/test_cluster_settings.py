@@ -36,7 +36,7 @@ STATED: dict[str, Any] = {
     "controllers": ["10.0.0.4", "ctl-2.example.org"],
     "key": {"source": "key_vault", "vault": VAULT, "secret": "munge-key", "client_id": None},
 }
-TOLD = Joining("compute-17", settings_from(STATED, FROM_USER_DATA, "here"))
+JOINING = Joining("compute-17", settings_from(STATED, FROM_USER_DATA, "here"))
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def test_the_playbooks_settings_are_read(root: Root) -> None:
 
 
 def test_settings_survive_being_written_and_read() -> None:
-    assert TOLD.settings is not None
-    assert settings_from(as_stated(TOLD.settings), FROM_USER_DATA, "there") == TOLD.settings
+    assert JOINING.settings is not None
+    assert settings_from(as_stated(JOINING.settings), FROM_USER_DATA, "there") == JOINING.settings
 
 
 def test_the_key_is_pushed_unless_something_else_is_said() -> None:
@@ -83,7 +83,7 @@ def test_a_vault_that_stands_there_for_later_is_not_looked_at() -> None:
 
 
 def test_the_playbooks_settings_win_over_the_user_datas(root: Root) -> None:
-    remember_joining(root, "1-2-3", TOLD)
+    remember_joining(root, "1-2-3", JOINING)
     write(root, "/etc/hpcai/cluster.json", {"schema": 1, **STATED, "cluster": "other"})
     cluster = cluster_of(root)
     assert cluster is not None
@@ -91,17 +91,17 @@ def test_the_playbooks_settings_win_over_the_user_datas(root: Root) -> None:
 
 
 def test_what_was_found_in_the_user_data_is_remembered(root: Root) -> None:
-    remember_joining(root, "1-2-3", TOLD)
-    assert remembered(root) == TOLD
-    assert cluster_of(root) == TOLD.settings
+    remember_joining(root, "1-2-3", JOINING)
+    assert remembered(root) == JOINING
+    assert cluster_of(root) == JOINING.settings
     assert Path(root.at(MEMORY_FILE)).stat().st_mode & 0o777 == 0o644
 
 
 def test_what_another_machine_found_does_not_count(root: Root) -> None:
     write(root, "/sys/class/dmi/id/product_uuid", "AAAA")
-    remember_joining(root, "1-2-3", TOLD)
+    remember_joining(root, "1-2-3", JOINING)
     write(root, "/sys/class/dmi/id/product_uuid", "aaaa")
-    assert remembered(root) == TOLD
+    assert remembered(root) == JOINING
     write(root, "/sys/class/dmi/id/product_uuid", "bbbb")
     assert remembered(root) is None
     assert cluster_of(root) is None
@@ -109,8 +109,8 @@ def test_what_another_machine_found_does_not_count(root: Root) -> None:
 
 def test_without_a_firmware_id_the_machine_id_tells_machines_apart(root: Root) -> None:
     write(root, "/etc/machine-id", "a" * 32)
-    remember_joining(root, "1-2-3", TOLD)
-    assert remembered(root) == TOLD
+    remember_joining(root, "1-2-3", JOINING)
+    assert remembered(root) == JOINING
     write(root, "/etc/machine-id", "b" * 32)
     assert remembered(root) is None
 

@@ -186,8 +186,8 @@ def test_signatures_of_all_disks_by_one_command(signatures_root: Root) -> None:
 def test_a_disk_that_cannot_be_read_is_not_a_blank_one(signatures_root: Root) -> None:
     def run(command: Sequence[str]) -> Result:
         broken = signatures_root.at("/dev/nvme1n1") in command
-        said = "wipefs: error: /dev/nvme1n1: probing initialization failed: Permission denied"
-        return Result(tuple(command), 1 if broken else 0, "" if broken else '{"signatures": []}', said)
+        stderr = "wipefs: error: /dev/nvme1n1: probing initialization failed: Permission denied"
+        return Result(tuple(command), 1 if broken else 0, "" if broken else '{"signatures": []}', stderr)
 
     found = read_signatures(signatures_root, NAMES, run)
     assert found == {**dict.fromkeys(NAMES, ()), "nvme1n1": None}

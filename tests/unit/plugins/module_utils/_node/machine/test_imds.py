@@ -140,7 +140,7 @@ def test_an_answer_that_drips_costs_no_more_than_the_limit(serve: Serve) -> None
 def test_an_answer_that_was_lost_does_not_cost_all_the_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = [1.5]
     service = serve(GOOD, before=lambda _request: time.sleep(lost.pop() if lost else 0))
-    monkeypatch.setattr(http_get, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(http_get, "_FIRST_TIMEOUT_S", 0.2)
     begun = time.monotonic()
     assert read_compute(30, endpoint=service.endpoint) == COMPUTE
     assert time.monotonic() - begun < 1.4
@@ -148,7 +148,7 @@ def test_an_answer_that_was_lost_does_not_cost_all_the_time(serve: Serve, monkey
 
 def test_a_service_that_is_always_slow_is_waited_for_in_the_end(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     service = serve(GOOD, before=lambda _request: time.sleep(0.3))
-    monkeypatch.setattr(http_get, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(http_get, "_FIRST_TIMEOUT_S", 0.1)
     assert read_compute(10, endpoint=service.endpoint) == COMPUTE
     assert len(service.requests) > 1
 
@@ -211,8 +211,8 @@ def test_a_token_is_asked_for_again_after_what_may_pass(serve: Serve, status: in
 
 
 def test_a_machine_without_an_identity_says_so_at_once(serve: Serve) -> None:
-    said = {"error": "invalid_request", "error_description": "Identity not\n found"}
-    service = serve((400, {}, json.dumps(said).encode()), TOKEN)
+    refusal = {"error": "invalid_request", "error_description": "Identity not\n found"}
+    service = serve((400, {}, json.dumps(refusal).encode()), TOKEN)
     with pytest.raises(TokenRefused, match=r"no identity token: HTTP status 400 \(Identity not found\)\.$"):
         read_token(VAULT, endpoint=service.endpoint)
     assert len(service.requests) == 1
@@ -349,9 +349,9 @@ def test_base64_may_be_broken_into_lines() -> None:
     ],
 )
 def test_anything_else_is_no_error_but_said(user_data: str, why: str) -> None:
-    stated, said = settings_in(user_data)
+    stated, problem = settings_in(user_data)
     assert stated is None
-    assert why in said
+    assert why in problem
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_a_module_that_is_just_coming_is_not_loaded_yet(tmp_path: Path, state: s
 
 
 @pytest.mark.parametrize(
-    ("rc", "said", "state"),
+    ("rc", "message", "state"),
     [
         (0, "", LOADED),
         (1, "modprobe: FATAL: Module nvidia_uvm not found in directory /lib/modules/6.1.0-26-cloud-amd64", ABSENT),
@@ -46,14 +46,14 @@ def test_a_module_that_is_just_coming_is_not_loaded_yet(tmp_path: Path, state: s
         (1, "", REFUSED),
     ],
 )
-def test_a_module_that_the_kernel_has_not_is_told_from_one_that_it_refuses(rc: int, said: str, state: str) -> None:
+def test_a_module_that_the_kernel_has_not_is_told_from_one_that_it_refuses(rc: int, message: str, state: str) -> None:
     asked = []
 
     def answer(command: list[str] | tuple[str, ...]) -> Result:
         asked.append(list(command))
-        return Result(tuple(command), rc, "", f"something before\n{said}\n" if said else "")
+        return Result(tuple(command), rc, "", f"something before\n{message}\n" if message else "")
 
-    words = "" if rc == 0 else said or "exit status 1"
+    words = "" if rc == 0 else message or "exit status 1"
     assert load_module("nvidia_uvm", answer) == Loading(state, words)  # type: ignore[arg-type]
     assert asked == [["modprobe", "nvidia_uvm"]]
 

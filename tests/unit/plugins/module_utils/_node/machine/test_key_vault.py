@@ -71,10 +71,10 @@ def failure(vault: Vault, limit_s: float = 2.0) -> VaultError:
     """What reading from this vault ends with."""
     with pytest.raises(VaultError) as caught:
         read_secret(vault, "munge-key", TOKEN, limit_s, sleep=lambda _seconds: None)
-    said = f"{caught.value} {caught.value.action}"
-    assert TOKEN not in said
-    assert KEY not in said
-    assert "\n" not in said
+    text = f"{caught.value} {caught.value.action}"
+    assert TOKEN not in text
+    assert KEY not in text
+    assert "\n" not in text
     return caught.value
 
 

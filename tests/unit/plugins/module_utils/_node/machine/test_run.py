@@ -47,10 +47,10 @@ def test_a_missing_command_is_127() -> None:
 
 
 def test_a_file_that_cannot_be_executed_is_126(tmp_path: pathlib.Path) -> None:
-    plain = tmp_path / "plain"
-    plain.touch(mode=0o600)
-    result = run([str(plain)])
-    assert (result.rc, result.stderr) == (126, f"{plain}: Permission denied")
+    path = tmp_path / "plain"
+    path.touch(mode=0o600)
+    result = run([str(path)])
+    assert (result.rc, result.stderr) == (126, f"{path}: Permission denied")
 
 
 def test_a_command_that_outlasts_its_time_is_ended_and_124() -> None:
@@ -102,7 +102,7 @@ def test_success_passes_through() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stdout", "stderr", "said"),
+    ("stdout", "stderr", "message"),
     [
         ("out\n", "first\nlast\n\n", "last"),
         ("out\n", "  \n", "out"),
@@ -111,10 +111,10 @@ def test_success_passes_through() -> None:
         ("", "", "nothing was printed"),
     ],
 )
-def test_a_failure_names_the_command_and_its_last_words(stdout: str, stderr: str, said: str) -> None:
+def test_a_failure_names_the_command_and_its_last_words(stdout: str, stderr: str, message: str) -> None:
     with pytest.raises(CommandFailed) as caught:
         must(Result(("scontrol", "ping"), 2, stdout, stderr))
-    assert str(caught.value) == f"'scontrol ping' failed (exit status 2): {said}"
+    assert str(caught.value) == f"'scontrol ping' failed (exit status 2): {message}"
 
 
 @pytest.fixture
@@ -141,30 +141,30 @@ def test_waits_no_longer_than_it_may(slept: list[float]) -> None:
     assert slept == [2, 1]
 
 
-def followed(script: str, seen: list[bytes], limit_s: float = 20, **named: Any) -> runner.Ended:
+def followed(script: str, chunks: list[bytes], limit_s: float = 20, **named: Any) -> runner.Ended:
     """Follow a shell's script; it moves when it writes "moved"."""
 
-    def on_output(part: bytes) -> bool:
-        seen.append(part)
-        return b"moved" in part
+    def on_output(chunk: bytes) -> bool:
+        chunks.append(chunk)
+        return b"moved" in chunk
 
     return runner.follow(["/bin/sh", "-c", script], {"PATH": os.environ["PATH"]}, on_output, limit_s, **named)
 
 
 def test_a_followed_command_tells_what_it_writes_and_how_it_ends(tmp_path: pathlib.Path) -> None:
-    seen: list[bytes] = []
-    ended = followed("pwd; echo err >&2; exit 3", seen, cwd=str(tmp_path))
+    chunks: list[bytes] = []
+    ended = followed("pwd; echo err >&2; exit 3", chunks, cwd=str(tmp_path))
     assert (ended.rc, ended.cut) == (3, "")
-    assert b"".join(seen) == f"{tmp_path}\nerr\n".encode()
-    assert followed("kill -9 $$", seen).rc == -9
+    assert b"".join(chunks) == f"{tmp_path}\nerr\n".encode()
+    assert followed("kill -9 $$", chunks).rc == -9
     with pytest.raises(FileNotFoundError):
         runner.follow(["/no/such/command"], {}, bool, 1)
 
 
 def test_what_a_followed_command_leaves_running_goes_on_and_is_not_waited_for() -> None:
-    seen: list[bytes] = []
-    ended = followed("sleep 60 & echo $!", seen, limit_s=30)
-    pid = int(b"".join(seen))
+    chunks: list[bytes] = []
+    ended = followed("sleep 60 & echo $!", chunks, limit_s=30)
+    pid = int(b"".join(chunks))
     assert (ended.rc, ended.cut) == (0, "")
     assert ended.seconds < 25
     os.kill(pid, signal.SIGKILL)
@@ -174,12 +174,12 @@ def test_what_a_followed_command_leaves_running_goes_on_and_is_not_waited_for() 
     ("limits", "cut"), [({"limit_s": 0.5}, "limit"), ({"limit_s": 30, "stall_s": 0.5}, "stall")], ids=str
 )
 def test_a_followed_command_is_ended_with_its_group(limits: dict[str, float], cut: str) -> None:
-    seen: list[bytes] = []
+    chunks: list[bytes] = []
     ended = followed(
-        "trap '' TERM; sleep 60 & echo $!; while :; do echo still; sleep 0.05; done", seen, grace_s=0.2, **limits
+        "trap '' TERM; sleep 60 & echo $!; while :; do echo still; sleep 0.05; done", chunks, grace_s=0.2, **limits
     )
     assert (ended.rc, ended.cut) == (-9, cut)
-    pid = int(b"".join(seen).split()[0])
+    pid = int(b"".join(chunks).split()[0])
     state = pathlib.Path(f"/proc/{pid}/stat")
 
     def is_gone() -> bool:
@@ -195,8 +195,8 @@ def test_what_moves_is_not_stalled() -> None:
 
 
 def test_an_error_of_the_reader_kills_the_group() -> None:
-    def fail(part: bytes) -> bool:
-        raise ValueError(part.decode())
+    def fail(chunk: bytes) -> bool:
+        raise ValueError(chunk.decode())
 
     with pytest.raises(ValueError, match=r"^\d+$") as caught:
         runner.follow(["/bin/sh", "-c", "echo $$; exec sleep 60"], {"PATH": os.environ["PATH"]}, fail, 30)

@@ -72,6 +72,6 @@ def test_several_units_are_asked_for_at_once() -> None:
 
 
 def test_fewer_answers_than_questions_are_none() -> None:
-    said = "LoadState=loaded\nActiveState=active\nSubState=running\nResult=success\n"
-    found = read_units(["sshd", "munge"], lambda command: Result(tuple(command), 0, said, ""))
+    stdout = "LoadState=loaded\nActiveState=active\nSubState=running\nResult=success\n"
+    found = read_units(["sshd", "munge"], lambda command: Result(tuple(command), 0, stdout, ""))
     assert {state.load for state in found.values()} == {"unknown"}

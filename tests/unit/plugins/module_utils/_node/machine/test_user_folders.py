@@ -26,7 +26,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.user_fol
     adapt,
     opened,
     owners_of_root,
-    read_own,
+    read_root_file,
     remove,
     remove_as_owner,
     take,
@@ -97,14 +97,14 @@ def test_a_user_who_swaps_folder_and_link_gets_nothing_of_a_thousand_tries(scrat
     """By path (makedirs with exist_ok, mkdir, chown), 3 of 3 tries had given the user a directory of his choice."""
     precious = scratch.parent / "precious"
     precious.mkdir(mode=0o700)
-    told: list[str] = []
+    warnings: list[str] = []
     with meanwhile(swap, scratch), walk(root, "/scratch") as base:
         end = time.monotonic() + LIMIT_S
         for number in itertools.count():
             # On a busy machine the user may not run at all meanwhile.
-            if number >= TRIES and (told or time.monotonic() > end):
+            if number >= TRIES and (warnings or time.monotonic() > end):
                 break
-            handle, _made = take(base, "beeond", owners_of_root(), told.append)
+            handle, _made = take(base, "beeond", owners_of_root(), warnings.append)
             adapt(handle, 0, 0, 0o700)
             os.close(handle)
             with walk(root, "/scratch/beeond") as folder:
@@ -118,7 +118,7 @@ def test_a_user_who_swaps_folder_and_link_gets_nothing_of_a_thousand_tries(scrat
             os.rmdir(scratch / "beeond")
             assert list(precious.iterdir()) == [], number
     assert (precious.stat().st_uid, precious.stat().st_mode & 0o7777) == (0, 0o700)
-    assert told, "the user never came first: nothing was tried"
+    assert warnings, "the user never came first: nothing was tried"
 
 
 @needs_root
@@ -126,24 +126,24 @@ def test_a_user_who_swaps_folder_and_link_gets_nothing_of_a_thousand_tries(scrat
 def test_what_is_in_the_place_is_named_and_what_has_content_is_kept(
     scratch: pathlib.Path, root: Root, kind: str
 ) -> None:
-    place = scratch / "beeond"
+    target = scratch / "beeond"
     if "folder" in kind:
-        place.mkdir()
+        target.mkdir()
         if "full" in kind:
-            (place / "theirs").write_text("x")
+            (target / "theirs").write_text("x")
     elif "file" in kind:
-        place.write_text("x" if "full" in kind else "")
+        target.write_text("x" if "full" in kind else "")
     elif kind == "link":
-        place.symlink_to("/etc")
+        target.symlink_to("/etc")
     else:
-        os.mkfifo(place)
-    os.chown(place, USER, USER, follow_symlinks=False)
-    told: list[str] = []
+        os.mkfifo(target)
+    os.chown(target, USER, USER, follow_symlinks=False)
+    warnings: list[str] = []
     with walk(root, "/scratch") as base:
-        handle, made = take(base, "beeond", owners_of_root(), told.append)
+        handle, made = take(base, "beeond", owners_of_root(), warnings.append)
         assert (made, os.fstat(handle).st_uid) == (True, 0)
         os.close(handle)
-    [words] = told
+    [words] = warnings
     what = {"link": "symbolic link", "pipe": "special file"}.get(kind, kind.split()[-1])
     assert f"/scratch/beeond was a {what} " in words
     assert f"of user {USER}: " in words
@@ -187,8 +187,8 @@ def test_reads_only_files_of_root_and_waits_for_none(scratch: pathlib.Path) -> N
     (scratch / "link").symlink_to("own")
     os.mkfifo(scratch / "pipe")
     with opened(str(scratch), "/scratch") as base:
-        told = [read_own(base, name) for name in ("own", "theirs", "link", "pipe", "missing")]
-        assert told == ["text", None, None, None, None]
+        texts = [read_root_file(base, name) for name in ("own", "theirs", "link", "pipe", "missing")]
+        assert texts == ["text", None, None, None, None]
         with pytest.raises(FileExistsError):
             write_new(base, "link", "x", 0o600)
         write_new(base, "new", "x\n", 0o640)
@@ -212,7 +212,7 @@ def test_root_removes_only_where_users_cannot_write(scratch: pathlib.Path, root:
 
 
 @pytest.fixture
-def reached() -> Iterator[pathlib.Path]:
+def users_folder() -> Iterator[pathlib.Path]:
     """A folder that users can enter: pytest's own are root's alone."""
     with tempfile.TemporaryDirectory() as made:
         pathlib.Path(made).chmod(0o1777)
@@ -220,8 +220,8 @@ def reached() -> Iterator[pathlib.Path]:
 
 
 @needs_root
-def test_what_users_own_is_removed_as_them(reached: pathlib.Path) -> None:
-    theirs = reached / "theirs"
+def test_what_users_own_is_removed_as_them(users_folder: pathlib.Path) -> None:
+    theirs = users_folder / "theirs"
     # What another user has in it, this one could not remove himself.
     for name in ("shut/file", "of-another/file"):
         (theirs / name).parent.mkdir(parents=True)

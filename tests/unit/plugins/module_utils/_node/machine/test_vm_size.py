@@ -18,7 +18,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config i
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ImdsError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.vm_size import (
-    VmSizeNotTold,
+    VmSizeUndetermined,
     remember,
     size_facts,
     vm_size_of,
@@ -99,7 +99,7 @@ def test_who_cannot_wait_takes_the_remembered_size_and_asks_only_without_one(run
 
 def test_another_machines_tree_does_not_ask_this_machines_service(tmp_path: Path) -> None:
     root = Root(str(tmp_path))
-    with pytest.raises(VmSizeNotTold, match="is not the running machine"):
+    with pytest.raises(VmSizeUndetermined, match="is not the running machine"):
         vm_size_of(root, None, never)
     remember(root, COMPUTE)
     assert vm_size_of(root, None, never).origin == "remembered"
@@ -112,20 +112,22 @@ def test_an_image_does_not_pass_on_the_size_of_the_machine_it_came_from(running:
     write(running, "/sys/class/dmi/id/product_uuid", "aaaa\n")
     assert vm_size_of(running, None, silent).origin == "remembered"
     write(running, "/sys/class/dmi/id/product_uuid", "bbbb\n")
-    with pytest.raises(VmSizeNotTold):
+    with pytest.raises(VmSizeUndetermined):
         vm_size_of(running, None, silent)
 
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"vm_size": 3}'])
 def test_a_memory_that_cannot_be_read_is_none(running: Running, text: str) -> None:
     write(running, vm_size.INSTANCE_FILE, text)
-    with pytest.raises(VmSizeNotTold, match=r"not known: no answer in 2 s: timed out\. Give vm_size, or set it in"):
+    with pytest.raises(
+        VmSizeUndetermined, match=r"not known: no answer in 2 s: timed out\. Give vm_size, or set it in"
+    ):
         vm_size_of(running, None, silent)
 
 
 def test_not_being_told_is_an_answer_that_could_not_be_given() -> None:
     # hpcnode turns a ConfigError into the exit status for "could not tell".
-    assert issubclass(VmSizeNotTold, ConfigError)
+    assert issubclass(VmSizeUndetermined, ConfigError)
 
 
 def test_remembers_no_more_than_it_needs_and_writes_only_what_is_new(running: Running) -> None:

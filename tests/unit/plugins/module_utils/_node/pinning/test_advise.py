@@ -194,7 +194,7 @@ def test_more_ranks_than_gpus_share_them(nd: MachineTree) -> None:
 def test_ranks_that_do_not_divide_over_gpus_are_told(nd: MachineTree, ranks: int) -> None:
     advice = advise(read(nd), ranks)
     assert len(advice.placements) == ranks
-    assert {index for own in gpus(advice) for index in own} == set(range(8))
+    assert {index for indices in gpus(advice) for index in indices} == set(range(8))
     assert any(f"{ranks} ranks do not divide over 8 GPUs" in note for note in advice.notes)
     assert_disjoint(advice)
 

@@ -16,7 +16,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.check im
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.finding import (
     CODES,
     SEVERITIES,
-    check_wanted,
+    check_names,
     matching,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.pinning.select import Selection
@@ -175,13 +175,13 @@ def test_gpu_shared(nd: MachineTree, look: Look) -> None:
     assert (found.findings[0].ranks, found.findings[0].gpus) == (("6", "7"), CpuSet({6}))
 
 
-@pytest.mark.parametrize(("node", "told"), [(-1, True), (1, False)])
-def test_locality_unknown(tmp_path: Path, look: Look, node: int, told: bool) -> None:
+@pytest.mark.parametrize(("node", "is_unknown"), [(-1, True), (1, False)])
+def test_locality_unknown(tmp_path: Path, look: Look, node: int, is_unknown: bool) -> None:
     tree = MachineTree(tmp_path).cpus("0-3").node(0, "0-1").node(1, "2-3")
     tree.gpu("0001:00:00.0", node).hca("0101:00:00.0", node, "mlx5_ib0", 0)
     found = look(tree, selection=Selection())
-    assert codes(found) == (["locality_unknown"] * 2 if told else [])
-    assert not told or "0 (0001:00:00.0)" in found.findings[0].text
+    assert codes(found) == (["locality_unknown"] * 2 if is_unknown else [])
+    assert not is_unknown or "0 (0001:00:00.0)" in found.findings[0].text
 
 
 def test_cpus_restricted(nd: MachineTree, look: Look) -> None:
@@ -232,6 +232,6 @@ def test_findings_are_chosen_by_code_and_by_severity(nd: MachineTree, look: Look
         "use_unknown",
         "idle_node",
     }
-    check_wanted([*SEVERITIES, *CODES], selects=True)
+    check_names([*SEVERITIES, *CODES], selects=True)
     with pytest.raises(ValueError, match=r"unpined .*unpinned"):
-        check_wanted(["unpined"], selects=True)
+        check_names(["unpined"], selects=True)

@@ -170,15 +170,15 @@ def test_memory_far(nd: MachineTree, look: Look) -> None:
 
 
 @pytest.mark.parametrize(
-    ("near_mib", "far_mib", "told"),
+    ("near_mib", "far_mib", "reported"),
     [(1024, 1, False), (4000, 300, False), (10, 200, False), (2500, 300, True), (0, 256, True)],
 )
 def test_memory_elsewhere_matters_from_a_tenth_and_a_quarter_gib_on(
-    nd: MachineTree, look: Look, near_mib: int, far_mib: int, told: bool
+    nd: MachineTree, look: Look, near_mib: int, far_mib: int, reported: bool
 ) -> None:
     pages = f"N0={near_mib * 256} N2={far_mib * 256}"
     nd.process(50, "0-11", numa_maps=f"7f0000000000 default anon=1 {pages} kernelpagesize_kB=4\n")
-    assert bool(only(look(nd, with_memory=True), "memory_far")) == told
+    assert bool(only(look(nd, with_memory=True), "memory_far")) == reported
 
 
 def test_memory_of_a_node_without_cpus_is_not_far(tmp_path: Path, look: Look) -> None:

@@ -21,9 +21,9 @@ EVERY_TWO = ",".join(map(str, range(4, 21, 2)))
 ODD = ",".join(map(str, range(5, 20, 2)))
 
 
-def made(tree: MachineTree, wanted: PinningOptions) -> Report:
+def made(tree: MachineTree, options: PinningOptions) -> Report:
     """The report on a tree."""
-    return check(Root(str(tree.path)), wanted, lambda _root: None)
+    return check(Root(str(tree.path)), options, lambda _root: None)
 
 
 def overlapping(path: Path) -> MachineTree:
@@ -48,8 +48,8 @@ def test_what_is_advised_is_judged_as_good(tmp_path: Path, machine: type, ranks:
     tree = machine(tmp_path)
     advice = made(tree, PinningOptions(ranks_per_node=ranks, masks=masks)).advice
     assert advice is not None
-    for own in advice.placements:
-        tree.process(50 + own.rank, own.cpus.as_list(), environment={"LOCAL_RANK": str(own.rank)})
+    for placement in advice.placements:
+        tree.process(50 + placement.rank, placement.cpus.as_list(), environment={"LOCAL_RANK": str(placement.rank)})
     found = made(tree, PinningOptions(Selection("xhpl"), ranks_per_node=ranks)).inspection
     assert found is not None
     assert found.verdict == "good"
@@ -79,7 +79,7 @@ def test_cpus_without_node_are_named_and_get_no_rank(tmp_path: Path) -> None:
     (found,) = (one for one in report.inspection.findings if one.code == "cpus_without_node")
     assert found.text == f"CPUs {EVERY_TWO} are on no NUMA node."
     assert f"CPUs {EVERY_TWO} are on no NUMA node, and get no rank." in report.advice.notes
-    assert [own.cpus.as_list() for own in report.advice.placements] == ["5,7,9,11", "13,15,17,19"]
+    assert [placement.cpus.as_list() for placement in report.advice.placements] == ["5,7,9,11", "13,15,17,19"]
 
 
 def test_a_rank_on_cpus_without_node_is_not_called_far_from_anything(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ print("up", flush=True)
 time.sleep(60)
 """
 Start = Callable[..., int]
-OWN = sorted(os.sched_getaffinity(0))
-several_cpus = pytest.mark.skipif(len(OWN) < 2, reason="needs two CPUs")
+CPUS = sorted(os.sched_getaffinity(0))
+several_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def ours() -> Selection:
 
 @several_cpus
 def test_sees_each_rank_where_the_kernel_put_it(start: Start) -> None:
-    pids = [start(0, str(OWN[0]), 3), start(1, str(OWN[1]))]
+    pids = [start(0, str(CPUS[0]), 3), start(1, str(CPUS[1]))]
     found = inspect(Root(), read_layout(Root()), ours(), None)
     assert [rank.pids for rank in found.ranks] == [(pid,) for pid in pids]
     assert [set(rank.cpus) for rank in found.ranks] == [os.sched_getaffinity(pid) for pid in pids]
@@ -77,18 +77,18 @@ def test_sees_each_rank_where_the_kernel_put_it(start: Start) -> None:
 
 @several_cpus
 def test_sees_two_ranks_on_one_cpu(start: Start) -> None:
-    start(0, str(OWN[0]))
-    start(1, str(OWN[0]))
+    start(0, str(CPUS[0]))
+    start(1, str(CPUS[0]))
     found = inspect(Root(), read_layout(Root()), ours(), None)
     overlap = next(finding for finding in found.findings if finding.code == "overlap")
-    assert set(overlap.cpus) == {OWN[0]}
+    assert set(overlap.cpus) == {CPUS[0]}
     assert found.verdict == "bad"
 
 
 @several_cpus
 def test_ranks_that_are_moved_apart_are_good(start: Start) -> None:
-    first, second = start(0, str(OWN[0])), start(1, str(OWN[0]))
-    os.sched_setaffinity(second, {OWN[1]})
+    first, second = start(0, str(CPUS[0])), start(1, str(CPUS[0]))
+    os.sched_setaffinity(second, {CPUS[1]})
     found = inspect(Root(), read_layout(Root()), ours(), None)
     assert "overlap" not in {finding.code for finding in found.findings}
     assert {rank.pids[0] for rank in found.ranks} == {first, second}
@@ -96,10 +96,10 @@ def test_ranks_that_are_moved_apart_are_good(start: Start) -> None:
 
 @pytest.mark.skipif(not shutil.which("taskset"), reason="there is no taskset")
 def test_masks_are_written_as_taskset_writes_them(start: Start) -> None:
-    pid = start(0, str(OWN[-1]))
-    said = subprocess.run(["taskset", "-p", str(pid)], capture_output=True, text=True, check=True).stdout
+    pid = start(0, str(CPUS[-1]))
+    output = subprocess.run(["taskset", "-p", str(pid)], capture_output=True, text=True, check=True).stdout
     report = as_data(check(Root(), PinningOptions(ours()), lambda _root: None))
-    assert report["ranks"][0]["mask"] == said.split()[-1]
+    assert report["ranks"][0]["mask"] == output.split()[-1]
 
 
 def test_memory_of_a_real_process_is_found(start: Start) -> None:

@@ -25,9 +25,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.sku import find_
 ALL = Selection("xhpl|mpirun")
 
 
-def made(tree: MachineTree, wanted: PinningOptions) -> Report:
+def made(tree: MachineTree, options: PinningOptions) -> Report:
     """The report on a tree."""
-    return check(Root(str(tree.path)), wanted, lambda _root: None)
+    return check(Root(str(tree.path)), options, lambda _root: None)
 
 
 @pytest.fixture
@@ -123,13 +123,13 @@ def test_findings_are_told_even_where_no_advice_fits(job: MachineTree) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fail_on", "told"),
+    ("fail_on", "words"),
     [([], ""), (["shared_domain"], ""), (["overlap"], "[overlap] Ranks 0-1 share CPUs 35."), (["error"], "[overlap]")],
 )
-def test_refuses_by_code_and_severity_on_one_line(job: MachineTree, fail_on: list[str], told: str) -> None:
+def test_refuses_by_code_and_severity_on_one_line(job: MachineTree, fail_on: list[str], words: str) -> None:
     message = refusal(made(job, PinningOptions(ALL)), fail_on)
-    assert bool(message) == bool(told)
-    assert told in message
+    assert bool(message) == bool(words)
+    assert words in message
     assert "\n" not in message
 
 

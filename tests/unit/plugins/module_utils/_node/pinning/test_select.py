@@ -135,5 +135,5 @@ def test_never_finds_itself_nor_its_ancestors_by_name() -> None:
 
 def test_our_own_control_group_is_of_this_machine_only(tree: MachineTree) -> None:
     assert own_cpus(Root(str(tree.path))) is None
-    own = own_cpus(Root())
-    assert own is None or os.sched_getaffinity(0) <= own
+    allowed = own_cpus(Root())
+    assert allowed is None or os.sched_getaffinity(0) <= allowed

@@ -15,10 +15,10 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import daemon
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon import Plan, ServiceFacts, Wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon import DesiredState, Plan, ServiceFacts
 
-RUNNING = Wanted(running=True, enabled=True)
-STOPPED = Wanted(running=False, enabled=False)
+RUNNING = DesiredState(running=True, enabled=True)
+STOPPED = DesiredState(running=False, enabled=False)
 HEALTHY = ServiceFacts(
     name="munge",
     loaded=True,
@@ -107,9 +107,9 @@ def test_enabling_alone_does_not_restart() -> None:
     assert daemon.plan(but(enabled=False), RUNNING) == Plan(("enable",), ("it is not enabled",))
 
 
-@pytest.mark.parametrize("wanted", [RUNNING, Wanted(running=True, enabled=False)])
-def test_a_unit_that_cannot_be_enabled_or_disabled_is_left_so(wanted: Wanted) -> None:
-    assert daemon.plan(but(enabled=None), wanted) == Plan((), ())
+@pytest.mark.parametrize("desired", [RUNNING, DesiredState(running=True, enabled=False)])
+def test_a_unit_that_cannot_be_enabled_or_disabled_is_left_so(desired: DesiredState) -> None:
+    assert daemon.plan(but(enabled=None), desired) == Plan((), ())
 
 
 @pytest.mark.parametrize("state", ["active", "activating", "auto-restart"])
@@ -124,16 +124,16 @@ def test_a_stopped_service_stays_so_whatever_its_files(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "verbs"),
+    ("desired", "verbs"),
     [
         (RUNNING, ("enable", "restart")),
-        (Wanted(running=True, enabled=False), ("restart",)),
-        (Wanted(running=False, enabled=True), ("enable",)),
+        (DesiredState(running=True, enabled=False), ("restart",)),
+        (DesiredState(running=False, enabled=True), ("enable",)),
     ],
 )
-def test_a_unit_that_a_package_may_still_bring_is_planned_for(wanted: Wanted, verbs: tuple[str, ...]) -> None:
+def test_a_unit_that_a_package_may_still_bring_is_planned_for(desired: DesiredState, verbs: tuple[str, ...]) -> None:
     facts = but(loaded=False, load_state="not-found", active="inactive", enabled=False, started_at=None)
-    assert daemon.plan(facts, wanted, may_come=True) == Plan(verbs, ("systemd does not know munge yet",))
+    assert daemon.plan(facts, desired, may_come=True) == Plan(verbs, ("systemd does not know munge yet",))
 
 
 @pytest.mark.parametrize("load_state", ["masked", "bad-setting"])
@@ -143,10 +143,10 @@ def test_no_package_mends_a_unit_that_is_there_and_cannot_be_loaded(load_state: 
 
 
 @pytest.mark.parametrize("load_state", ["not-found", "masked", "bad-setting"])
-@pytest.mark.parametrize("wanted", [RUNNING, Wanted(running=False, enabled=True)])
-def test_a_unit_that_cannot_be_loaded_is_an_error(load_state: str, wanted: Wanted) -> None:
+@pytest.mark.parametrize("desired", [RUNNING, DesiredState(running=False, enabled=True)])
+def test_a_unit_that_cannot_be_loaded_is_an_error(load_state: str, desired: DesiredState) -> None:
     with pytest.raises(CommandFailed) as caught:
-        daemon.plan(but(loaded=False, load_state=load_state), wanted)
+        daemon.plan(but(loaded=False, load_state=load_state), desired)
     assert str(caught.value) == (
         f"systemd cannot load munge (LoadState={load_state}): install the package that brings it, or unmask it."
     )

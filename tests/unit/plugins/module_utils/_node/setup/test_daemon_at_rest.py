@@ -13,10 +13,10 @@ import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed, Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup import daemon
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon import Wanted
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.daemon import DesiredState
 
-RUNNING = Wanted(running=True, enabled=True)
-STOPPED = Wanted(running=False, enabled=False)
+RUNNING = DesiredState(running=True, enabled=True)
+STOPPED = DesiredState(running=False, enabled=False)
 
 
 class AtRest:
@@ -44,7 +44,7 @@ def at_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.usefixtures("at_rest")
 @pytest.mark.parametrize(
-    ("state", "wanted", "verbs"),
+    ("state", "desired", "verbs"),
     [
         ("enabled", STOPPED, ("disable",)),
         ("disabled", STOPPED, ()),
@@ -55,11 +55,11 @@ def at_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_in_an_image_at_rest_services_are_switched_and_not_started(
-    state: str, wanted: Wanted, verbs: tuple[str, ...]
+    state: str, desired: DesiredState, verbs: tuple[str, ...]
 ) -> None:
     facts = daemon.read_facts("munge", [], AtRest(state))
     assert facts.at_rest
-    assert daemon.plan(facts, wanted).verbs == verbs
+    assert daemon.plan(facts, desired).verbs == verbs
 
 
 @pytest.mark.usefixtures("at_rest")

@@ -27,10 +27,10 @@ def test_without_a_file_the_defaults_count(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    wanted = settings_of({"min_driver": "535.1", "gpu_count": 0, "timeout": 5})
+    settings = settings_of({"min_driver": "535.1", "gpu_count": 0, "timeout": 5})
     (tmp_path / "etc/hpcai").mkdir(parents=True)
-    (tmp_path / "etc/hpcai/gpu.json").write_text(as_config(wanted.as_options()), encoding="ascii")
-    assert read_settings(Root(str(tmp_path))) == wanted == GpuSettings("535.1", 0, 5)
+    (tmp_path / "etc/hpcai/gpu.json").write_text(as_config(settings.as_options()), encoding="ascii")
+    assert read_settings(Root(str(tmp_path))) == settings == GpuSettings("535.1", 0, 5)
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,8 @@ def test_the_tables_are_those_of_the_code(guide: str, table: str) -> None:
 
 def test_every_source_is_explained(guide: str) -> None:
     explained = dict(re.findall(r"^``([A-Za-z]+)``\n    (.+(?:\n    .+)*)$", guide, re.MULTILINE))
-    told = {letter: " ".join(words.split()).replace("\\*", "*").rstrip(".") for letter, words in explained.items()}
-    assert told == dict(SOURCES)
+    sources = {letter: " ".join(words.split()).replace("\\*", "*").rstrip(".") for letter, words in explained.items()}
+    assert sources == dict(SOURCES)
 
 
 def test_every_key_of_a_description_is_documented(guide: str) -> None:

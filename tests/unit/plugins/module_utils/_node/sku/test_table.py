@@ -108,8 +108,8 @@ def test_numa_nodes_share_out_all_cpus_in_equal_parts(size: VmSize) -> None:
     assert [node.id for node in size.numa_nodes] == list(range(len(cpus)))
     assert sum(map(len, cpus)) == size.vcpus
     assert sorted(frozenset().union(*cpus)) == list(range(size.vcpus or 0))
-    assert len({len(part) for part in cpus}) == 1
-    assert [node.cpus for node in size.numa_nodes] == [part.as_list() for part in cpus]
+    assert len({len(cpu_set) for cpu_set in cpus}) == 1
+    assert [node.cpus for node in size.numa_nodes] == [cpu_set.as_list() for cpu_set in cpus]
 
 
 def busids(size: VmSize) -> Iterator[str]:
@@ -238,12 +238,12 @@ def test_contradictions_name_a_fact_their_sources_and_what_was_taken(size: VmSiz
             assert about not in size.thresholds
             continue
         assert contradiction.taken in contradiction.says
-        taken_from = size.thresholds[about].source if about in size.thresholds else size.sources.get(about, "D")
-        assert contradiction.taken in letters(taken_from)
+        stated_sources = size.thresholds[about].source if about in size.thresholds else size.sources.get(about, "D")
+        assert contradiction.taken in letters(stated_sources)
 
 
 @pytest.mark.parametrize(
-    ("name", "about", "says"),
+    ("name", "about", "source_letters"),
     [
         ("ND96asr_v4", "gpu_host_bandwidth", "CREKO"),
         ("ND96asr_v4", "ib_gdr_write", "CKO"),
@@ -269,9 +269,9 @@ def test_contradictions_name_a_fact_their_sources_and_what_was_taken(size: VmSiz
         ("ND128isr_GB300_v6", "name", "DA"),
     ],
 )
-def test_known_contradictions_are_recorded(name: str, about: str, says: str) -> None:
+def test_known_contradictions_are_recorded(name: str, about: str, source_letters: str) -> None:
     [found] = [entry for entry in SIZES[f"Standard_{name}"].contradictions if entry.about == about]
-    assert set(found.says) == set(says)
+    assert set(found.says) == set(source_letters)
 
 
 def test_what_is_only_remembered_says_so() -> None:

@@ -195,7 +195,7 @@ def test_containers_of_jobs_that_are_over_are_told_of(node: Node) -> None:
 
 def test_a_file_system_of_a_dead_job_that_cannot_be_taken_down_fails(node: Node) -> None:
     """What stays keeps the next job that asks from starting here."""
-    leftover = node.folder / layout.LEFT.lstrip("/")
+    leftover = node.folder / layout.LEFTOVERS.lstrip("/")
     leftover.parent.mkdir(parents=True)
     assert not [finding for finding in node.measure().findings if "BeeGFS" in finding.summary]
     leftover.write_text("job 17: /beeond is still mounted\n", encoding="utf-8")

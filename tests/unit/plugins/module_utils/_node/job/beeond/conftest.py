@@ -47,7 +47,7 @@ class Node:
         self.other_clients = 0
         self.management_answers = True
         self.mounted: list[str] = []
-        self.taken: set[int] = set()
+        self.ports_in_use: set[int] = set()
         self.unreachable: set[str] = set()
         self.state, self.restarts, self.batch, self.requeue = "CONFIGURING", 0, 1, 1
         self.array, self.task = "17", "N/A"
@@ -59,7 +59,7 @@ class Node:
         self.file("/proc/sys/kernel/random/boot_id", "boot-1")
         self.file("/etc/munge/munge.key", "the cluster's key")
         self.path("/scratch").chmod(0o1777)
-        self._tell_mounts()
+        self._write_mounts()
 
     def path(self, path: str) -> pathlib.Path:
         """Where something of the node lies."""
@@ -112,7 +112,7 @@ class Node:
     def start(self, job: Job = JOB, settings: BeeondSettings = SETTINGS) -> starting.Outcome:
         """Start the job's part."""
         context = starting.StartContext(
-            {}, lambda node: f"address-of-{node}", self.controller, self._refuse, self._reach
+            {}, lambda node: f"address-of-{node}", self.controller, self._refuse, self._connects
         )
         return starting.start(job, settings, self.machine, context)
 
@@ -123,7 +123,7 @@ class Node:
         held = [one.held for one in sweep.find_leftovers(settings, self.root, self.run) if one.held.job == job]
         return [words for one in held for words in stop(one, self.machine)]
 
-    def left(self) -> list[str]:
+    def leftovers(self) -> list[str]:
         """What there is of jobs."""
         found = [f"mount {path}" for path in self.mounted]
         found += [f"unit {name}" for name, state in self.units.items() if state == "active"]
@@ -141,7 +141,7 @@ class Node:
         self.asked.append(words)
         self.during(words)
         for key, result in self.fails.items():
-            if all(part in words for part in key.split()):
+            if all(piece in words for piece in key.split()):
                 self.time += timeout_s if result.rc == 124 else 0
                 return result
         return Result(words, *self._answer(words))
@@ -202,21 +202,21 @@ class Node:
 
     def _mount(self, words: tuple[str, ...]) -> tuple[int, str, str]:
         self.mounted.append("/beeond")
-        self._tell_mounts("beegfs" if "-t" in words else "xfs", ",".join(words))
+        self._write_mounts("beegfs" if "-t" in words else "xfs", ",".join(words))
         return 0, "", ""
 
     def _umount(self, words: tuple[str, ...]) -> tuple[int, str, str]:
         if not self.mounted:
             return 32, "", "not mounted"
         self.mounted.pop()
-        self._tell_mounts()
+        self._write_mounts()
         return 0, "", ""
 
-    def _tell_mounts(self, kind: str = "beegfs", options: str = "") -> None:
-        told = ",".join(option for option in ("rw", "nosuid", "nodev") if option == "rw" or option in options)
+    def _write_mounts(self, kind: str = "beegfs", options: str = "") -> None:
+        in_force = ",".join(option for option in ("rw", "nosuid", "nodev") if option == "rw" or option in options)
         path = "/beeond/17/files" if kind == "xfs" else "/"
         lines = ["20 1 8:1 / /scratch rw - xfs /dev/md0 rw"]
-        lines += [f"40 1 0:50 {path} {point} {told} - {kind} beegfs_nodev rw,{CFG}" for point in self.mounted]
+        lines += [f"40 1 0:50 {path} {point} {in_force} - {kind} beegfs_nodev rw,{CFG}" for point in self.mounted]
         self.file("/proc/self/mountinfo", "\n".join(lines) + "\n")
 
     def _slurm(self, words: tuple[str, ...]) -> tuple[int, str, str]:
@@ -253,15 +253,15 @@ class Node:
 
         self.during = die
 
-    def _reach(self, address: str, port: int) -> bool:
+    def _connects(self, address: str, port: int) -> bool:
         return port == 9003 and address.partition("address-of-")[2] not in self.unreachable
 
     def _refuse(self, ports: tuple[tuple[str, int], ...]) -> None:
-        from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import OwnFailure
+        from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import NodeFailure
 
         for protocol, number in ports:
-            if number in self.taken:
-                raise OwnFailure(f"port {number}/{protocol} is taken")
+            if number in self.ports_in_use:
+                raise NodeFailure(f"port {number}/{protocol} is taken")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.beegfs import BeeGfs7, NodePart
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.beegfs import BeeGfs7, NodeRole
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.options import ALLOWED, OFF, BeeondSettings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.start import secret_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
@@ -29,24 +29,28 @@ TARGETS = (
 )
 
 
-def part(rdma: str = OFF, daemons: tuple[str, ...] = ("mgmtd", "storage", "meta", "helperd")) -> NodePart:
+def role(rdma: str = OFF, daemons: tuple[str, ...] = ("mgmtd", "storage", "meta", "helperd")) -> NodeRole:
     """All of it on one node."""
-    return NodePart(daemons, "10.0.0.5", "/scratch/beeond/17", "/run/hpcai/beeond/17", rdma)
+    return NodeRole(daemons, "10.0.0.5", "/scratch/beeond/17", "/run/hpcai/beeond/17", rdma)
 
 
 def test_only_what_is_online_and_consistent_counts() -> None:
     def run(command: Sequence[str], timeout_s: float) -> Result:
         return Result(tuple(command), 0, TARGETS if "--listtargets" in command else NODES, "")
 
-    seen = RELEASE.look("/run/x", run)
-    assert (seen.answered, seen.storage, seen.storage_good) == (True, ("gpu-1.internal", "gpu-0"), 1)
+    registered = RELEASE.look("/run/x", run)
+    assert (registered.answered, registered.storage, registered.storage_good) == (True, ("gpu-1.internal", "gpu-0"), 1)
 
 
 def test_no_answer_is_no_node() -> None:
-    seen = RELEASE.look("/run/x", lambda command, _s: Result(tuple(command), 1, "", "Management node is not reachable"))
-    assert (seen.answered, seen.words) == (False, "Management node is not reachable")
-    seen = RELEASE.look("/run/x", lambda command, _s: Result(tuple(command), 127, "", "beegfs-ctl: command not found"))
-    assert (seen.answered, seen.words) == (False, "beegfs-ctl: command not found")
+    registered = RELEASE.look(
+        "/run/x", lambda command, _s: Result(tuple(command), 1, "", "Management node is not reachable")
+    )
+    assert (registered.answered, registered.words) == (False, "Management node is not reachable")
+    registered = RELEASE.look(
+        "/run/x", lambda command, _s: Result(tuple(command), 127, "", "beegfs-ctl: command not found")
+    )
+    assert (registered.answered, registered.words) == (False, "beegfs-ctl: command not found")
 
 
 def test_a_management_that_does_not_answer_is_asked_but_once() -> None:
@@ -56,8 +60,8 @@ def test_a_management_that_does_not_answer_is_asked_but_once() -> None:
         asked.append(command)
         return Result(tuple(command), 3, "", "Management node communication failed: 10.0.0.5\n")
 
-    seen = RELEASE.look("/run/x", run)
-    assert (seen.answered, seen.words) == (False, "Management node communication failed: 10.0.0.5")
+    registered = RELEASE.look("/run/x", run)
+    assert (registered.answered, registered.words) == (False, "Management node communication failed: 10.0.0.5")
     assert len(asked) == 1
 
 
@@ -71,8 +75,8 @@ def test_a_management_that_ends_between_two_questions_has_not_answered(answers: 
             return Result(tuple(command), 3, "", "Management node communication failed: 10.0.0.5\n")
         return Result(tuple(command), 0, TARGETS if "--listtargets" in command else NODES, "")
 
-    seen = RELEASE.look("/run/x", run)
-    assert (seen.answered, seen.words) == (False, "Management node communication failed: 10.0.0.5")
+    registered = RELEASE.look("/run/x", run)
+    assert (registered.answered, registered.words) == (False, "Management node communication failed: 10.0.0.5")
 
 
 def test_of_a_management_that_ends_at_the_last_question_the_names_are_known() -> None:
@@ -82,14 +86,14 @@ def test_of_a_management_that_ends_at_the_last_question_the_names_are_known() ->
         asked.append(command)
         return Result(tuple(command), 0 if len(asked) < 4 else 3, NODES if "--listnodes" in command else "", "")
 
-    seen = RELEASE.look("/run/x", run)
-    assert (seen.answered, seen.storage, seen.storage_good) == (True, ("gpu-1.internal", "gpu-0"), 0)
+    registered = RELEASE.look("/run/x", run)
+    assert (registered.answered, registered.storage, registered.storage_good) == (True, ("gpu-1.internal", "gpu-0"), 0)
 
 
 def test_a_complaint_about_the_configuration_is_told_without_the_advice_after_it() -> None:
     stderr = "\nError: Auth file is empty: /run/x/auth\n\n[BeeGFS Control Tool 7.4.7\nRefer to ...]\n\n"
-    seen = RELEASE.look("/run/x", lambda command, _s: Result(tuple(command), 1, "", stderr))
-    assert seen.words == "Error: Auth file is empty: /run/x/auth"
+    registered = RELEASE.look("/run/x", lambda command, _s: Result(tuple(command), 1, "", stderr))
+    assert registered.words == "Error: Auth file is empty: /run/x/auth"
 
 
 def test_no_metadata_server_yet_is_an_answer() -> None:
@@ -99,12 +103,17 @@ def test_no_metadata_server_yet_is_an_answer() -> None:
         failed = 3 if "--listtargets" in command else 0
         return Result(tuple(command), failed, "", " [ERROR: No metadata servers found]\n" if failed else "")
 
-    seen = RELEASE.look("/run/x", run)
-    assert (seen.answered, seen.metadata, seen.metadata_good, seen.storage_good) == (True, (), 0, 1)
+    registered = RELEASE.look("/run/x", run)
+    assert (registered.answered, registered.metadata, registered.metadata_good, registered.storage_good) == (
+        True,
+        (),
+        0,
+        1,
+    )
 
 
 # As beegfs-storage of 7.4.7 logs it whose TCP port is taken.
-TAKEN = """\
+PORT_IN_USE_LOG = """\
 (3) 07:01:34 Main [DGramLis] >> Listening for UDP datagrams: any Port 9003
 (0) 07:01:34 Main [ConnAccept] >> TCP socket: Unable to bind to port: 9003. SysErr: Address already in use
 (0) 07:01:34 Main [App] >> Unable to initialize socket
@@ -119,8 +128,8 @@ KILLED = """\
 
 
 def test_a_log_tells_the_errors_at_its_end_and_no_earlier_ones() -> None:
-    taken = "TCP socket: Unable to bind to port: 9003. SysErr: Address already in use; Unable to initialize socket"
-    assert RELEASE.reason(TAKEN) == taken
+    reason = "TCP socket: Unable to bind to port: 9003. SysErr: Address already in use; Unable to initialize socket"
+    assert RELEASE.reason(PORT_IN_USE_LOG) == reason
     assert RELEASE.reason(KILLED) == RELEASE.reason("") == ""
 
 
@@ -134,7 +143,7 @@ def test_files_hold_what_the_site_adds_and_only_keys_that_each_daemon_knows() ->
     settings = BeeondSettings(
         interfaces=("ib0", "eth0"), client={"tuneFileCacheType": "native"}, servers={"meta": {"a": "b"}}
     )
-    files = RELEASE.files(part(ALLOWED), settings)
+    files = RELEASE.files(role(ALLOWED), settings)
     assert files["interfaces"] == "ib0\neth0\n"
     assert "connInterfacesFile = /run/hpcai/beeond/17/interfaces\n" in files["storage.conf"]
     assert "connInterfacesFile" not in files["helperd.conf"]
@@ -143,7 +152,7 @@ def test_files_hold_what_the_site_adds_and_only_keys_that_each_daemon_knows() ->
     assert "connTCPFallbackEnabled = true\n" in files["client.conf"]
     assert "connUseRDMA = true\n" in files["client.conf"]
     assert "a = b\n" in files["meta.conf"]
-    assert "connUseRDMA = false\n" in RELEASE.files(part(OFF), settings)["storage.conf"]
+    assert "connUseRDMA = false\n" in RELEASE.files(role(OFF), settings)["storage.conf"]
     assert all("runDaemonized = false\n" in text for name, text in files.items() if name[:1] in "ms")
 
 

@@ -24,7 +24,7 @@ def test_mode_01_a_dead_node_keeps_no_other_from_stopping(node: Node) -> None:
     assert node.start().started
     node.management_answers = False
     assert node.stop() == []
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_mode_02_what_could_not_be_stopped_is_told(node: Node) -> None:
@@ -42,7 +42,7 @@ def test_mode_03_what_still_runs_is_still_written_down(node: Node) -> None:
     assert node.path("/run/hpcai/beeond/17/state.json").exists()
     node.immortal.clear()
     assert node.stop() == []
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_mode_04_data_stays_while_a_daemon_has_it(node: Node) -> None:
@@ -67,7 +67,7 @@ def test_mode_06_a_start_that_fails_leaves_nothing_and_the_next_one_starts(node:
     done = node.start()
     assert (done.good, done.started) == (False, False)
     assert "Mount sanity check failed" in done.words
-    assert node.left() == []
+    assert node.leftovers() == []
     node.fails.clear()
     assert node.start().started
 
@@ -90,7 +90,7 @@ def test_mode_08_start_and_stop_look_in_the_same_place(node: Node) -> None:
     assert node.start().started
     # The settings of today are others than those of the start.
     assert node.stop(replace(SETTINGS, port_shift=2000, metadata_nodes=3)) == []
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_mode_09_a_node_named_twice_counts_once(node: Node) -> None:
@@ -135,7 +135,7 @@ def test_mode_13_a_kernel_without_the_module_says_so(node: Node) -> None:
     done = node.start()
     assert not done.good
     assert "Module beegfs not found" in done.words
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_mode_14_each_daemon_and_the_client_demand_the_jobs_secret(node: Node) -> None:
@@ -166,7 +166,7 @@ def test_mode_15_a_mount_with_privileges_is_refused(node: Node) -> None:
             node.during = lambda _command: None
             node.fails["mount -t"] = Result(command, 0, "", "")
             node.mounted.append("/beeond")
-            node._tell_mounts("beegfs", "nodev")
+            node._write_mounts("beegfs", "nodev")
 
     node.during = forget
     done = node.start()
@@ -186,7 +186,7 @@ def test_mode_16_rdma_that_fell_back_to_tcp_is_a_failure(node: Node) -> None:
     done = node.start(settings=settings)
     assert not done.good
     assert "does not use RDMA (Connections: TCP: 2" in done.words
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_mode_17_an_unmount_that_hangs_is_ended_and_told(node: Node) -> None:
@@ -202,7 +202,7 @@ def test_mode_17_an_unmount_that_hangs_is_ended_and_told(node: Node) -> None:
     [problem] = node.stop()
     assert problem == "/beeond did not unmount (no answer within 20 s): it was only detached, restart the machine"
     assert node.time < 60
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_mode_17_an_unmount_that_ends_late_is_no_failure(node: Node) -> None:
@@ -217,7 +217,7 @@ def test_mode_17_an_unmount_that_ends_late_is_no_failure(node: Node) -> None:
     node.fails["umount"] = Result((), 124, "", "no answer within 20 s")
     node.during = leave_late
     assert node.stop() == []
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_mode_17_an_unmount_that_waits_for_the_dead_management_is_no_failure(node: Node) -> None:
@@ -233,4 +233,4 @@ def test_mode_17_an_unmount_that_waits_for_the_dead_management_is_no_failure(nod
     node.during = leave_the_table
     assert node.stop() == []
     assert not node.calls("umount", "-l")
-    assert node.left() == []
+    assert node.leftovers() == []

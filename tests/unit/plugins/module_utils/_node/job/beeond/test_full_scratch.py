@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
 from .conftest import JOB, SETTINGS, Node
-from .test_beegfs import TAKEN
+from .test_beegfs import PORT_IN_USE_LOG
 
 FULL = replace(SETTINGS, least_free_mib=10**12)
 
@@ -27,10 +27,10 @@ def test_a_full_scratch_puts_the_job_back_with_the_reason_and_keeps_the_node(nod
     assert "/scratch has" in done.words
     assert "job 17 was requeued" in done.words
     assert (node.state, node.restarts) == ("PENDING", 1)
-    (told,) = node.calls("update", "JobId=17")
-    assert told[-1].startswith("AdminComment=hpcai: gpu-0: /scratch has ")
+    (command,) = node.calls("update", "JobId=17")
+    assert command[-1].startswith("AdminComment=hpcai: gpu-0: /scratch has ")
     assert not node.calls("uhold")
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_a_job_that_meets_a_full_scratch_again_and_again_is_held(node: Node) -> None:
@@ -81,7 +81,7 @@ def test_a_daemon_that_ended_on_a_scratch_that_became_full_is_not_the_nodes_faul
     node.fails["start hpcai-beeond-storage@17.service"] = Result(("systemctl",), 1, "", "Job failed")
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_a_folder_that_finds_no_space_is_not_the_nodes_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +100,8 @@ def test_a_folder_that_finds_no_space_is_not_the_nodes_fault(node: Node, monkeyp
 
 
 def test_a_port_that_a_user_took_before_the_daemon_is_not_the_nodes_fault(node: Node) -> None:
-    node.let_storage_die(TAKEN)
+    node.let_storage_die(PORT_IN_USE_LOG)
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
     assert "Unable to bind to port: 9003" in done.words
-    assert node.left() == []
+    assert node.leftovers() == []

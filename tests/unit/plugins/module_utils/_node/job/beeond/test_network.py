@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import OwnFailure, UsersFault
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.network import address_of, refuse_taken
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.job import NodeFailure, UsersFault
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.network import (
+    address_of,
+    refuse_ports_in_use,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.nodes import PLACEHOLDER_ADDRESS
 
@@ -50,7 +53,7 @@ def test_a_node_that_joined_by_itself_is_asked_for(node: Node) -> None:
 
 @pytest.mark.parametrize("answer", ["", PLACEHOLDER_ADDRESS])
 def test_an_address_that_nobody_knows_is_no_address(node: Node, answer: str) -> None:
-    with pytest.raises(OwnFailure, match="tells the address of node gpu-3"):
+    with pytest.raises(NodeFailure, match="tells the address of node gpu-3"):
         ask({"gpu-3": answer}, node, "gpu-3")
 
 
@@ -65,7 +68,7 @@ LINES = """\
 
 
 @pytest.fixture(params=[("tcp", socket.SOCK_STREAM), ("udp", socket.SOCK_DGRAM)], ids=["tcp", "udp"])
-def taken(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
+def port_in_use(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
     """A port that somebody has, with its protocol."""
     protocol, kind = request.param
     with socket.socket(socket.AF_INET, kind) as holder:
@@ -83,21 +86,23 @@ def machine(folder: Path, name: str, port: int, uid: int) -> Root:
 
 
 @pytest.mark.parametrize("family", ["", "6"])
-def test_a_port_that_a_user_has_is_not_the_nodes_fault(tmp_path: Path, taken: tuple[str, int], family: str) -> None:
-    protocol, port = taken
+def test_a_port_that_a_user_has_is_not_the_nodes_fault(
+    tmp_path: Path, port_in_use: tuple[str, int], family: str
+) -> None:
+    protocol, port = port_in_use
     with pytest.raises(UsersFault, match=f"^port {port}/{protocol} is taken by a process of user 4001$"):
-        refuse_taken([taken], machine(tmp_path, f"{protocol}{family}", port, 4001))
+        refuse_ports_in_use([port_in_use], machine(tmp_path, f"{protocol}{family}", port, 4001))
 
 
 @pytest.mark.parametrize("uid", [0, 998])
-def test_a_port_that_a_service_has_is_the_nodes_fault(tmp_path: Path, taken: tuple[str, int], uid: int) -> None:
-    protocol, port = taken
-    with pytest.raises(OwnFailure, match=f"port {port}/{protocol} is taken, by another BeeGFS perhaps"):
-        refuse_taken([taken], machine(tmp_path, protocol, port, uid))
+def test_a_port_that_a_service_has_is_the_nodes_fault(tmp_path: Path, port_in_use: tuple[str, int], uid: int) -> None:
+    protocol, port = port_in_use
+    with pytest.raises(NodeFailure, match=f"port {port}/{protocol} is taken, by another BeeGFS perhaps"):
+        refuse_ports_in_use([port_in_use], machine(tmp_path, protocol, port, uid))
 
 
 def test_a_port_that_nobody_has_is_free(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("0.0.0.0", 0))
         port = free.getsockname()[1]
-    refuse_taken([("tcp", port)], Root(str(tmp_path)))
+    refuse_ports_in_use([("tcp", port)], Root(str(tmp_path)))

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.request import asked_by, asks
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.request import (
+    has_feature,
+    requests_beeond,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,16 +28,16 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.beeond.reque
     ],
 )
 def test_the_feature_is_found_wherever_it_stands(constraint: str) -> None:
-    assert asks(constraint)
+    assert has_feature(constraint)
 
 
 @pytest.mark.parametrize(
     "constraint", ["", "nobeeond", "beeond2", "a100", "beeond-old&a100", "my_beeond", "2*beeond_x"]
 )
 def test_another_feature_is_another_feature(constraint: str) -> None:
-    assert not asks(constraint)
+    assert not has_feature(constraint)
 
 
 def test_a_job_without_a_constraint_does_not_ask() -> None:
-    assert not asked_by({"SLURM_JOB_ID": "17"})
-    assert asked_by({"SLURM_JOB_CONSTRAINTS": "beeond&a100"})
+    assert not requests_beeond({"SLURM_JOB_ID": "17"})
+    assert requests_beeond({"SLURM_JOB_CONSTRAINTS": "beeond&a100"})

@@ -17,7 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.requeue impo
     REFUSE,
     REQUEUE,
     JobRecord,
-    Silent,
+    JobStateUnknown,
     plan,
     requeue,
 )
@@ -28,7 +28,7 @@ LIVE = JobRecord("CONFIGURING", 0, True, True, "17")
 
 
 @pytest.mark.parametrize(
-    ("record", "restarts", "wanted"),
+    ("record", "restarts", "expected"),
     [
         (LIVE, 0, REQUEUE),
         (replace(LIVE, state="RUNNING"), 0, REQUEUE),
@@ -42,8 +42,8 @@ LIVE = JobRecord("CONFIGURING", 0, True, True, "17")
         (None, 0, LEAVE),
     ],
 )
-def test_plan(record: JobRecord | None, restarts: int | None, wanted: str) -> None:
-    assert plan(record, replace(JOB, restarts=restarts)) == wanted
+def test_plan(record: JobRecord | None, restarts: int | None, expected: str) -> None:
+    assert plan(record, replace(JOB, restarts=restarts)) == expected
 
 
 def test_a_batch_job_is_put_back_and_not_held(node: Node) -> None:
@@ -91,8 +91,8 @@ def test_a_task_whose_id_is_the_arrays_is_named_as_a_task(node: Node) -> None:
 
 def test_other_tasks_of_the_array_are_not_looked_at() -> None:
     other = "16|PENDING|4|1|1|17|2|\n"
-    plain = SHOWN.format(state="RUNNING", restarts=2, batch=1, requeue=1, array="17", task="N/A")
-    assert module.job_record_of("17", other + plain) == JobRecord("RUNNING", 2, True, True, "17")
+    own_task = SHOWN.format(state="RUNNING", restarts=2, batch=1, requeue=1, array="17", task="N/A")
+    assert module.job_record_of("17", other + own_task) == JobRecord("RUNNING", 2, True, True, "17")
 
 
 def test_no_other_job_is_named_whatever_the_answer_says(node: Node) -> None:
@@ -105,7 +105,7 @@ def test_no_other_job_is_named_whatever_the_answer_says(node: Node) -> None:
 def test_slurmctld_is_asked_for_fields_without_free_text(node: Node) -> None:
     requeue(JOB, node.controller)
     (asked,) = {command[-1] for command in node.calls("squeue")}
-    fields = {part.partition(":")[0] for part in asked.partition("=")[2].split(",")}
+    fields = {field.partition(":")[0] for field in asked.partition("=")[2].split(",")}
     assert fields == {"JobID", "State", "RestartCnt", "BatchFlag", "Requeue", "ArrayJobID", "ArrayTaskID"}
     assert not node.calls("show")
 
@@ -114,7 +114,7 @@ def test_slurmctld_is_asked_for_fields_without_free_text(node: Node) -> None:
     "line", ["17|RUNNING", "17|RUNNING|0|1|1|0|N/A|more|", "17|RUNNING|zero|1|1|0|N/A|", "17||0|1|1|0|N/A|"]
 )
 def test_an_answer_of_another_form_is_no_answer(line: str) -> None:
-    with pytest.raises(Silent, match="not what was asked for"):
+    with pytest.raises(JobStateUnknown, match="not what was asked for"):
         module.job_record_of("17", f"{line}\n")
 
 
@@ -125,18 +125,18 @@ def test_the_first_job_of_a_heterogeneous_one_is_put_back(node: Node) -> None:
 
 def test_a_silent_controller_is_no_success(node: Node) -> None:
     node.controller_answers = False
-    with pytest.raises(Silent, match="gave no answer in 8 s"):
+    with pytest.raises(JobStateUnknown, match="gave no answer in 8 s"):
         requeue(JOB, node.controller)
     node.controller_answers = True
     node.fails["requeue"] = module.Result((), 1, "", "Access denied")
-    with pytest.raises(Silent, match="leaves job 17 as it is: Access denied"):
+    with pytest.raises(JobStateUnknown, match="leaves job 17 as it is: Access denied"):
         requeue(JOB, node.controller)
 
 
 def test_a_silent_controller_ends_no_wait(node: Node) -> None:
     node.controller_answers = False
-    assert module.became_of(JOB, node.controller) == ""
+    assert module.why_not_running(JOB, node.controller) == ""
     assert module.runs("17", node.controller) is None
     node.controller_answers, node.state = True, ""
-    assert module.became_of(JOB, node.controller) == "slurmctld knows job 17 no more"
+    assert module.why_not_running(JOB, node.controller) == "slurmctld knows job 17 no more"
     assert module.runs("17", node.controller) is False

@@ -55,7 +55,7 @@ def test_a_job_of_one_node_gets_its_folder_on_the_scratch(node: Node) -> None:
     assert ("chown", "4001:4001", "/beeond") in node.asked
     assert not node.calls("systemctl", "start")
     assert node.stop() == []
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_a_missing_peer_puts_the_job_back_and_leaves_this_node_clean(node: Node) -> None:
@@ -64,7 +64,7 @@ def test_a_missing_peer_puts_the_job_back_and_leaves_this_node_clean(node: Node)
     assert (done.good, done.started) == (True, False)
     assert "job 17 was requeued" in done.words
     assert (node.state, node.restarts) == ("PENDING", 1)
-    assert node.left() == []
+    assert node.leftovers() == []
     order = [" ".join(command) for command in node.asked]
     cleaned = next(number for number, words in enumerate(order) if words.startswith("systemctl stop"))
     assert cleaned < next(number for number, words in enumerate(order) if "requeue" in words)
@@ -76,7 +76,7 @@ def test_a_missing_peer_and_a_silent_controller_fail_the_prolog(node: Node) -> N
     done = node.start()
     assert not done.good
     assert "job 17 cannot be requeued: slurmctld gave no answer" in done.words
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_a_missing_peer_and_something_left_here_fail_the_prolog(node: Node) -> None:
@@ -129,7 +129,7 @@ def test_a_node_whose_management_came_late_is_not_to_blame_for_registering_later
     done = node.start(on("gpu-3"))
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
     assert "has not registered: the management daemon on gpu-0 has answered for the last" in done.words
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_a_management_that_paused_gives_its_nodes_time_again(node: Node) -> None:
@@ -158,7 +158,7 @@ def test_a_management_that_ends_while_it_is_asked_makes_nobody_guilty(node: Node
     done = node.start(on("gpu-1"))
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
     assert "the management daemon on gpu-0 does not answer" in done.words
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_unit_that_does_not_start_fails_the_prolog(node: Node) -> None:
     done = node.start()
     assert not done.good
     assert "hpcai-beeond-meta@17.service does not start" in done.words
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_a_mount_that_hangs_is_ended(node: Node) -> None:
@@ -190,7 +190,7 @@ def test_a_mount_that_hangs_is_ended(node: Node) -> None:
     assert not done.good
     assert "/beeond cannot be mounted: no answer within 30 s" in done.words
     assert 125 <= node.time < 160
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 # As mount of util-linux 2.38 says it.
@@ -216,7 +216,7 @@ def test_a_server_of_another_node_that_died_after_all_were_online_is_its_own_nod
     assert (done.good, done.started) == (True, False)
     assert "job 17 is PENDING already" in done.words
     assert node.time < 10
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_a_whole_node_that_died_after_all_were_online_is_a_missing_peer(node: Node) -> None:
@@ -225,7 +225,7 @@ def test_a_whole_node_that_died_after_all_were_online_is_a_missing_peer(node: No
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
     assert "the storage server on gpu-2 cannot be reached; job 17 was requeued" in done.words
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_a_mount_that_fails_although_all_can_be_reached_is_this_nodes_fault(node: Node) -> None:
@@ -268,14 +268,14 @@ def test_a_job_that_was_cancelled_is_not_waited_for(node: Node) -> None:
     assert (done.good, done.started) == (True, False)
     assert "job 17 is CANCELLED already" in done.words
     assert node.time < 25
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_a_port_that_is_taken_is_named(node: Node) -> None:
-    node.taken = {9003}
+    node.ports_in_use = {9003}
     done = node.start()
     assert (done.good, done.words) == (False, "port 9003/tcp is taken")
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_a_scratch_that_is_not_there_is_not_made(node: Node) -> None:
@@ -288,25 +288,25 @@ def test_a_scratch_that_is_not_there_is_not_made(node: Node) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "link", "folder", "fifo in a folder"])
 def test_what_a_user_put_in_the_folders_place_is_a_warning(node: Node, kind: str) -> None:
-    place, precious = node.path("/scratch/beeond"), node.path("/precious")
+    path, precious = node.path("/scratch/beeond"), node.path("/precious")
     precious.mkdir(mode=0o755)
     if kind == "link":
-        place.symlink_to(precious)
+        path.symlink_to(precious)
     elif kind == "file":
-        place.write_text("x", encoding="utf-8")
+        path.write_text("x", encoding="utf-8")
     else:
-        (place / "17").mkdir(parents=True)
+        (path / "17").mkdir(parents=True)
         if "fifo" in kind:
             # Whoever opened it to read would wait for a writer.
-            os.mkfifo(place / "17/.hpcai-beeond")
-    if os.geteuid() != 0 and place.is_dir() and not place.is_symlink():
+            os.mkfifo(path / "17/.hpcai-beeond")
+    if os.geteuid() != 0 and path.is_dir() and not path.is_symlink():
         pytest.skip("the folder is this user's own, as root's is root's")
-    os.chown(place, 4001, 4001, follow_symlinks=False)
+    os.chown(path, 4001, 4001, follow_symlinks=False)
     done = node.start()
     assert (done.good, done.started) == (True, True)
     what = {"link": "a symbolic link", "file": "a file"}.get(kind, "a folder")
     assert f"; warning: /scratch/beeond was {what} of user 4001: it was" in done.words
-    assert (place.stat().st_uid, place.stat().st_mode & 0o7777) == (os.geteuid(), 0o700)
+    assert (path.stat().st_uid, path.stat().st_mode & 0o7777) == (os.geteuid(), 0o700)
     assert list(precious.iterdir()) == []
     assert node.stop() == []
 
@@ -340,12 +340,12 @@ def test_without_the_clusters_key_there_is_no_secret(node: Node) -> None:
     done = node.start()
     assert not done.good
     assert "/etc/munge/munge.key cannot be read" in done.words
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
-@pytest.mark.parametrize("place", ["mount", "file"])
-def test_what_lies_on_the_mount_point_is_not_touched(node: Node, place: str) -> None:
-    if place == "file":
+@pytest.mark.parametrize("obstacle", ["mount", "file"])
+def test_what_lies_on_the_mount_point_is_not_touched(node: Node, obstacle: str) -> None:
+    if obstacle == "file":
         node.file("/beeond/precious", "yes")
     else:
         node.file("/proc/self/mountinfo", "40 1 0:50 / /beeond rw - nfs4 server:/export rw\n")
@@ -353,7 +353,7 @@ def test_what_lies_on_the_mount_point_is_not_touched(node: Node, place: str) -> 
     assert not done.good
     assert "/beeond" in done.words
     assert not node.calls("umount")
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_leftovers_of_a_dead_job_are_swept_first_and_a_live_ones_are_not(node: Node) -> None:

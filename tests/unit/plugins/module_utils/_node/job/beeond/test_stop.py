@@ -20,9 +20,9 @@ from .conftest import Node
 
 def test_nothing_is_left(node: Node) -> None:
     assert node.start().started
-    assert len(node.left()) == 7
+    assert len(node.leftovers()) == 7
     assert node.stop() == []
-    assert node.left() == []
+    assert node.leftovers() == []
     assert [name for name in node.pids.values() if name.startswith("hpcai")] == []
 
 
@@ -124,15 +124,15 @@ def test_so_many_files_that_their_removal_takes_too_long_are_left_to_the_sweep(n
     node.fails["rm"] = Result((), 124, "", "no answer within 90 s")
     assert node.stop() == []
     assert not node.path("/scratch/beeond/17").exists()
-    [left] = node.path("/scratch/beeond").iterdir()
-    assert left.name.startswith(".removed-17-")
+    [aside] = node.path("/scratch/beeond").iterdir()
+    assert aside.name.startswith(".removed-17-")
     # The next job of that id, or another one, starts meanwhile.
     assert node.start().started
     assert node.stop() == []
     node.fails.clear()
-    assert layout.remove_left("/scratch/beeond", node.root, lambda command: node.run(command, 20)) == ""
+    assert layout.remove_leftovers("/scratch/beeond", node.root, lambda command: node.run(command, 20)) == ""
     assert list(node.path("/scratch/beeond").iterdir()) == []
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_another_file_system_on_the_mount_point_is_let_be(node: Node) -> None:
@@ -162,12 +162,12 @@ def test_a_client_that_has_something_to_write_to_a_dead_server_gives_up_and_is_u
     began = node.time
 
     def give_up(command: tuple[str, ...]) -> None:
-        told = [node.path(f"/proc/fs/beegfs/{name}/conn_retries_enabled").read_text() for name in clients]
+        retries = [node.path(f"/proc/fs/beegfs/{name}/conn_retries_enabled").read_text() for name in clients]
         # Another file system's client is let be.
-        if told == ["0", "1"] and node.time > began + 4:
+        if retries == ["0", "1"] and node.time > began + 4:
             node.fails.clear()
 
     node.during = give_up
     assert node.stop() == []
-    assert node.left() == []
+    assert node.leftovers() == []
     assert not node.calls("-l")

@@ -18,9 +18,9 @@ LATER = 7200.0
 
 def swept(node: Node, runs: bool | None = False, later: float = LATER) -> tuple[list[str], list[str]]:
     """The jobs that are dead, and what nobody knows."""
-    there = sweep.find_leftovers(SETTINGS, node.root, node.run)
+    found = sweep.find_leftovers(SETTINGS, node.root, node.run)
     live = sweep.live_here(node.root)
-    gone, unsure = sweep.of_dead_jobs(there, live, lambda _job: runs, SETTINGS, time.time() + later)
+    gone, unsure = sweep.of_dead_jobs(found, live, lambda _job: runs, SETTINGS, time.time() + later)
     return [held.job for held in gone], unsure
 
 
@@ -29,7 +29,7 @@ def test_a_dead_job_is_found_and_taken_down(node: Node) -> None:
     assert swept(node) == (["17"], [])
     gone = [one.held for one in sweep.find_leftovers(SETTINGS, node.root, node.run)]
     assert sweep.clean(gone, node.machine) == []
-    assert node.left() == []
+    assert node.leftovers() == []
     assert swept(node) == ([], [])
 
 

@@ -52,12 +52,12 @@ class Job:
         found = completed(store)
         if not found:
             return "nothing"
-        whole = list(found.values())[-1]
+        manifest = list(found.values())[-1]
         texts = set()
         for rank in range(WORLD):
             target = self.folder / name / str(rank)
             target.mkdir(parents=True, exist_ok=True)
-            done = fetch(store, whole, [rank], str(target), "host")
+            done = fetch(store, manifest, [rank], str(target), "host")
             texts.add((Path(done.path) / f"rank{rank}.pt").read_text().partition(" of node")[0])
             texts.add((Path(done.path) / "optim" / f"state{rank}.pt").read_text().partition(" state")[0])
         assert len(texts) == 1, f"a mix of {sorted(texts)} was restored"

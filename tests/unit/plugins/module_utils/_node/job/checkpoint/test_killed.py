@@ -19,7 +19,7 @@ import pytest
 from stand_ins.folder_store import Faults, Killed
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import BadManifest, complete
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep, prune
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Retention, prune
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.publish import Local, publish
 
 from .conftest import Job
@@ -141,7 +141,7 @@ def play(order: Sequence[int], works: Sequence[Callable[[Faults], object]], kill
 def orders(tail: int) -> Iterator[tuple[int, ...]]:
     """All orders of the last operations of two processes, the ones before alternating."""
     for chosen in itertools.combinations(range(2 * tail), tail):
-        yield tuple(0 if place in chosen else 1 for place in range(2 * tail))
+        yield tuple(0 if index in chosen else 1 for index in range(2 * tail))
 
 
 @pytest.mark.parametrize(("stride", "plays"), [(7, 36), pytest.param(1, 252, marks=pytest.mark.thorough)])
@@ -189,13 +189,13 @@ def test_pruning_killed_at_each_operation_leaves_whole_ones(tmp_path: Path, how:
         job = with_old(tmp_path / str(number))
         for rank in (0, 1):
             job.publish(job.save(200, rank, NEW))
-        died = killed(functools.partial(prune, job.store(Faults(kill_at=number, **how)), Keep(last=1)))
+        died = killed(functools.partial(prune, job.store(Faults(kill_at=number, **how)), Retention(last=1)))
         assert job.restored("after") == NEW
         # The newest gone too, by hand: what is half removed is never taken in its place.
         kept = [name for name in job.store().names() if name.startswith("complete/")]
         (job.blobs / "complete" / "000000000200-7.0-w2.json").unlink()
         assert job.restored("without") == (OLD if len(kept) == 2 and not marked(job) else "nothing")
-        prune(job.store(), Keep(last=1))
+        prune(job.store(), Retention(last=1))
         names = [name for name in job.store().names() if "000000000100" in name]
         if marked(job):
             assert names == ["pruned/000000000100-7.0-w2"]
@@ -209,7 +209,7 @@ def test_pruning_takes_the_mark_then_the_manifests_then_the_data(tmp_path: Path)
     for rank in (0, 1):
         job.publish(job.save(200, rank, NEW))
     store = job.store()
-    prune(store, Keep(last=1))
+    prune(store, Retention(last=1))
     done = [words for words in store.log if words.startswith(("put", "remove"))]
     assert [words.split("/")[0] for words in done] == [
         "put pruned",
@@ -227,13 +227,13 @@ def test_the_same_step_of_another_attempt_never_touches_the_one_that_is_whole(tm
         mine, others = (job.save(100, rank, NEW, attempt="7.1") for rank in (victim, 1 - victim))
         job.publish(others)
         died = killed(functools.partial(job.publish, mine, Faults(kill_at=number)))
-        assert job.restored("after") == (OLD if died and not newer_is_whole(job) else NEW)
+        assert job.restored("after") == (OLD if died and not newer_is_complete(job) else NEW)
         if not died:
             assert number > 8
             break
 
 
-def newer_is_whole(job: Job) -> bool:
+def newer_is_complete(job: Job) -> bool:
     """Whether the job's manifest of attempt 7.1 is there."""
     return (job.blobs / "complete" / "000000000100-7.1-w2.json").exists()
 
@@ -250,11 +250,11 @@ def test_a_node_that_was_held_up_cannot_bring_back_what_was_pruned(tmp_path: Pat
     text = (job.blobs / late[0]).read_text()
     for rank in (0, 1):
         job.publish(job.save(200, rank, NEW))
-    prune(job.store(), Keep(last=1))
+    prune(job.store(), Retention(last=1))
     (job.blobs / late[0]).write_text(text)
     (job.blobs / "complete" / "000000000200-7.0-w2.json").unlink()
     assert job.restored() == "nothing"
-    prune(job.store(), Keep(last=1))
+    prune(job.store(), Retention(last=1))
     assert late[0] not in job.store().names()
 
 

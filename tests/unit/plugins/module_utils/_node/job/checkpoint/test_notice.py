@@ -15,11 +15,11 @@ RATE = 50e6
 
 
 @pytest.mark.parametrize(
-    ("left", "chosen", "fits"),
+    ("seconds_left", "chosen", "fits"),
     [(60.0, "b", True), (23.1, "b", True), (22.0, "a", True), (4.0, "b", False), (-5.0, "b", False), (None, "b", None)],
 )
-def test_the_newest_that_fits_is_uploaded(left: float | None, chosen: str, fits: bool | None) -> None:
-    choice = decide([SMALL, BIG], RATE, left)
+def test_the_newest_that_fits_is_uploaded(seconds_left: float | None, chosen: str, fits: bool | None) -> None:
+    choice = decide([SMALL, BIG], RATE, seconds_left)
     assert (choice.id, choice.fits) == (chosen, fits)
 
 

@@ -13,7 +13,7 @@ from stand_ins.folder_store import Faults
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import completed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id, id_in, id_of
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep, plan, prune
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Retention, plan, prune
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import CommandFailed
 
 from .conftest import Job
@@ -30,24 +30,24 @@ def ids(*steps: int, attempt: str = "7.0") -> list[Id]:
 @pytest.mark.parametrize(
     ("keep", "gone"),
     [
-        (Keep(last=1), [100, 200, 300, 400]),
-        (Keep(last=2), [100, 200, 300]),
-        (Keep(last=2, every=200), [100, 300]),
-        (Keep(last=9), []),
-        (Keep(last=0), [100, 200, 300, 400]),
+        (Retention(last=1), [100, 200, 300, 400]),
+        (Retention(last=2), [100, 200, 300]),
+        (Retention(last=2, every=200), [100, 300]),
+        (Retention(last=9), []),
+        (Retention(last=0), [100, 200, 300, 400]),
     ],
 )
-def test_the_last_and_every_kth_stay(keep: Keep, gone: list[int]) -> None:
-    whole = ids(100, 200, 300, 400, 500)
-    made = plan(whole, dict.fromkeys(whole, NOW), {}, keep, NOW)
-    assert [id_.step for id_ in made.whole] == gone
+def test_the_last_and_every_kth_stay(keep: Retention, gone: list[int]) -> None:
+    complete = ids(100, 200, 300, 400, 500)
+    made = plan(complete, dict.fromkeys(complete, NOW), {}, keep, NOW)
+    assert [id_.step for id_ in made.complete] == gone
     assert made.leftovers == ()
 
 
 def test_a_later_attempt_is_newer_than_an_earlier_one_of_the_same_step() -> None:
-    whole = [Id(100, "9.0", 2), Id(100, "10.0", 2)]
-    made = plan(whole, {}, {}, Keep(last=1, branches=False), NOW)
-    assert made.whole == (whole[0],)
+    complete = [Id(100, "9.0", 2), Id(100, "10.0", 2)]
+    made = plan(complete, {}, {}, Retention(last=1, branches=False), NOW)
+    assert made.complete == (complete[0],)
 
 
 def went_back() -> tuple[list[Id], list[Id], dict[Id, float]]:
@@ -56,47 +56,49 @@ def went_back() -> tuple[list[Id], list[Id], dict[Id, float]]:
     return before, after, {id_: NOW + number for number, id_ in enumerate([*before, *after])}
 
 
-@pytest.mark.parametrize("keep", [Keep(last=2, attempt="8.0"), Keep(last=2), Keep(last=2, attempt="8.0", every=1000)])
-def test_after_a_restore_of_an_older_step_the_new_attempt_stays_and_what_is_above_is_named(keep: Keep) -> None:
+@pytest.mark.parametrize(
+    "keep", [Retention(last=2, attempt="8.0"), Retention(last=2), Retention(last=2, attempt="8.0", every=1000)]
+)
+def test_after_a_restore_of_an_older_step_the_new_attempt_stays_and_what_is_above_is_named(keep: Retention) -> None:
     before, after, written = went_back()
     made = plan([*after, *before], written, {}, keep, NOW)
-    assert made.whole == tuple(before[:2])
+    assert made.complete == tuple(before[:2])
     assert made.branches == tuple(before[2:])
 
 
 def test_another_branch_is_removed_only_where_somebody_asks_for_it() -> None:
     before, after, written = went_back()
-    made = plan([*before, *after], written, {}, Keep(last=4, attempt="8.0", branches=False), NOW)
-    assert (made.whole, made.branches) == (tuple(before[2:]), ())
+    made = plan([*before, *after], written, {}, Retention(last=4, attempt="8.0", branches=False), NOW)
+    assert (made.complete, made.branches) == (tuple(before[2:]), ())
 
 
 def test_the_running_attempts_newest_stay_whatever_others_have() -> None:
     before, after, written = went_back()
     late = {**written, before[-1]: NOW + 99}
-    made = plan([*before, *after], late, {}, Keep(last=1, attempt="8.0"), NOW)
-    assert after[-1] not in made.whole
+    made = plan([*before, *after], late, {}, Retention(last=1, attempt="8.0"), NOW)
+    assert after[-1] not in made.complete
     assert made.branches == tuple(before[2:])
 
 
 def test_what_an_attempt_has_restored_bounds_the_branch() -> None:
     before, after = ids(100, 200, 300), ids(400, attempt="8.0")
     written = {id_: NOW + number for number, id_ in enumerate([*before, *after])}
-    assert plan(written, written, {}, Keep(last=1, attempt="8.0"), NOW).branches == ()
-    assert plan(written, written, {}, Keep(last=1, attempt="8.0", resumed=200), NOW).branches == (before[2],)
+    assert plan(written, written, {}, Retention(last=1, attempt="8.0"), NOW).branches == ()
+    assert plan(written, written, {}, Retention(last=1, attempt="8.0", resumed=200), NOW).branches == (before[2],)
 
 
 def test_what_the_running_attempt_has_restored_stays_before_its_first_checkpoint() -> None:
-    whole = ids(100, 200, 300)
-    made = plan(whole, dict.fromkeys(whole, NOW), {}, Keep(last=1, attempt="8.0", resumed=200), NOW)
-    assert (made.whole, made.branches) == ((whole[0],), (whole[2],))
+    complete = ids(100, 200, 300)
+    made = plan(complete, dict.fromkeys(complete, NOW), {}, Retention(last=1, attempt="8.0", resumed=200), NOW)
+    assert (made.complete, made.branches) == ((complete[0],), (complete[2],))
 
 
 def test_each_attempt_bounds_the_ones_before_it() -> None:
     first, second, third = ids(100, 200, 300), ids(150, 160, attempt="8.0"), ids(320, attempt="9.0")
     written = {id_: NOW + number for number, id_ in enumerate([*first, *second, *third])}
-    made = plan(written, written, {}, Keep(last=1, attempt="9.0"), NOW)
+    made = plan(written, written, {}, Retention(last=1, attempt="9.0"), NOW)
     assert made.branches == tuple(first[1:])
-    assert made.whole == (first[0], *second)
+    assert made.complete == (first[0], *second)
 
 
 def test_a_restore_finds_the_newest_of_the_newest_attempt(job: Job) -> None:
@@ -107,22 +109,22 @@ def test_a_restore_finds_the_newest_of_the_newest_attempt(job: Job) -> None:
         for blob in job.blobs.rglob("*7.0*.json"):
             os.utime(blob, (NOW, NOW))
     assert job.restored() == "110 of 8.0"
-    assert prune(job.store(), Keep(last=1)).branches == (Id(500, "7.0", 2),)
+    assert prune(job.store(), Retention(last=1)).branches == (Id(500, "7.0", 2),)
     assert [id_.text for id_ in completed(job.store())] == ["000000000500-7.0-w2", "000000000110-8.0-w2"]
 
 
 def test_what_somebody_may_be_publishing_stays() -> None:
-    fresh, old, own = Id(100, "6.0", 2), Id(200, "6.0", 2), Id(50, "7.0", 2)
-    stored = {fresh: NOW - 23 * HOUR, old: NOW - 25 * HOUR, own: NOW - 90 * HOUR}
-    assert plan([], stored, {}, Keep(attempt="7.0"), NOW).leftovers == (old,)
+    fresh, old, current = Id(100, "6.0", 2), Id(200, "6.0", 2), Id(50, "7.0", 2)
+    stored = {fresh: NOW - 23 * HOUR, old: NOW - 25 * HOUR, current: NOW - 90 * HOUR}
+    assert plan([], stored, {}, Retention(attempt="7.0"), NOW).leftovers == (old,)
 
 
 def test_what_is_marked_goes_on_being_removed_and_its_mark_stays_while_its_writers_may_live() -> None:
-    half, done, own = Id(100, "6.0", 2), Id(200, "6.0", 2), Id(300, "7.0", 2)
-    marks = {half: NOW - 99 * HOUR, done: NOW - 99 * HOUR, own: NOW - 99 * HOUR}
-    made = plan([], {half: NOW}, marks, Keep(attempt="7.0"), NOW)
+    half, done, current = Id(100, "6.0", 2), Id(200, "6.0", 2), Id(300, "7.0", 2)
+    marks = {half: NOW - 99 * HOUR, done: NOW - 99 * HOUR, current: NOW - 99 * HOUR}
+    made = plan([], {half: NOW}, marks, Retention(attempt="7.0"), NOW)
     assert (made.leftovers, made.marks) == ((half,), (done,))
-    assert plan([], {}, {done: NOW - HOUR}, Keep(), NOW).marks == ()
+    assert plan([], {}, {done: NOW - HOUR}, Retention(), NOW).marks == ()
 
 
 def test_what_a_newer_hpcnode_wrote_stays(job: Job) -> None:
@@ -134,7 +136,7 @@ def test_what_a_newer_hpcnode_wrote_stays(job: Job) -> None:
         os.utime(blob, (NOW, NOW))
     before = job.store().names()
     assert completed(job.store()) == {}
-    assert prune(job.store(), Keep(last=1), NOW * 2).leftovers == ()
+    assert prune(job.store(), Retention(last=1), NOW * 2).leftovers == ()
     assert job.store().names() == before
 
 
@@ -145,11 +147,11 @@ def test_removes_all_of_the_old_and_nothing_of_the_others(job: Job) -> None:
     job.publish(job.save(150, 0, "leftover", attempt="6.0"))
     for blob in job.blobs.rglob("*6.0*/**/*"):
         os.utime(blob, (NOW, NOW))
-    made = prune(job.store(), Keep(last=1, every=100000, attempt="7.0"))
-    assert [id_.step for id_ in made.whole] == [100, 200]
+    made = prune(job.store(), Retention(last=1, every=100000, attempt="7.0"))
+    assert [id_.step for id_ in made.complete] == [100, 200]
     assert [id_.step for id_ in made.leftovers] == [150]
-    left = {id_in(name) for name in job.store().names() if not name.startswith("pruned/")}
-    assert {id_.step for id_ in left if id_} == {300}
+    remaining = {id_in(name) for name in job.store().names() if not name.startswith("pruned/")}
+    assert {id_.step for id_ in remaining if id_} == {300}
     assert job.restored() == "300"
 
 
@@ -175,7 +177,7 @@ def test_whoever_lists_while_another_prunes_sees_what_is_left(job: Job) -> None:
 
     def prune_before_it_is_read(_number: int, words: str) -> None:
         if words.startswith("get complete/") and (job.blobs / Id(100, "7.0", 2).complete).exists():
-            prune(job.store(), Keep(last=1))
+            prune(job.store(), Retention(last=1))
 
     assert [id_.step for id_ in completed(job.store(Faults(before=prune_before_it_is_read)))] == [200]
 

@@ -48,8 +48,8 @@ def saved(job: Job) -> Job:
 
 def restore(job: Job, target: Path, rank: int = 0) -> str:
     """Restore a node's part of the newest."""
-    whole = list(completed(job.store()).values())[-1]
-    return fetch(job.store(), whole, [rank], str(target), "host").path
+    manifest = list(completed(job.store()).values())[-1]
+    return fetch(job.store(), manifest, [rank], str(target), "host").path
 
 
 @pytest.mark.parametrize("damage", ["size", "content", "gone", "manifest", "manifest gone"])
@@ -159,11 +159,11 @@ def test_a_newer_schema_is_refused_by_name() -> None:
 
 def test_all_nodes_restore_what_node_0_has_chosen(tmp_path: Path) -> None:
     """Node 1 asks first, and by itself would find another one."""
-    store, told = FolderStore(tmp_path), []
+    store, choices = FolderStore(tmp_path), []
     wrong = Id(200, "7.0", 2)
 
     def follow() -> None:
-        told.append(broadcast_choice(FolderStore(tmp_path), Member("7.1", 1, 2, "7.1.5"), lambda: wrong, 20.0, 0.05))
+        choices.append(broadcast_choice(FolderStore(tmp_path), Member("7.1", 1, 2, "7.1.5"), lambda: wrong, 20.0, 0.05))
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
@@ -171,7 +171,7 @@ def test_all_nodes_restore_what_node_0_has_chosen(tmp_path: Path) -> None:
     broadcast_choice(store, Member("7.1", 0, 2, "7.1.4"), lambda: wrong, 1.0)
     chosen = broadcast_choice(store, Member("7.1", 0, 2, "7.1.5"), lambda: Id(100, "7.0", 2), 1.0)
     thread.join(20)
-    assert told == [chosen] == [Id(100, "7.0", 2)]
+    assert choices == [chosen] == [Id(100, "7.0", 2)]
 
 
 def test_two_restores_of_one_call_choose_once(tmp_path: Path) -> None:

@@ -12,16 +12,20 @@ from pathlib import Path
 import pytest
 from stand_ins.folder_store import FolderStore
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.store import Hear, read_texts, write_text
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.store import (
+    OnUploaded,
+    read_texts,
+    write_text,
+)
 
 
 class Watched(FolderStore):
     """Notes where files lie before they are put, and after they were got."""
 
-    def put(self, source: str, names: Sequence[str], folder: str, hear: Hear | None = None) -> None:
+    def put(self, source: str, names: Sequence[str], folder: str, on_uploaded: OnUploaded | None = None) -> None:
         """Note, then put."""
         self.log.append(source)
-        super().put(source, names, folder, hear)
+        super().put(source, names, folder, on_uploaded)
 
     def get(self, folder: str, names: Sequence[str], target: str) -> None:
         """Note, then get."""
@@ -36,6 +40,6 @@ def test_they_lie_in_the_runs_own_folder_where_an_epilog_finds_them(
     store = Watched(tmp_path / "blobs")
     write_text(store, "complete/1.json", "{}\n")
     assert read_texts(store, "complete/", ["1.json"]) == {"1.json": "{}\n"}
-    places = [Path(line).parent for line in store.log if line.startswith("/")]
-    assert places == [Path(store.work), Path(store.work)]
+    folders = [Path(line).parent for line in store.log if line.startswith("/")]
+    assert folders == [Path(store.work), Path(store.work)]
     assert list(Path(store.work).iterdir()) == []

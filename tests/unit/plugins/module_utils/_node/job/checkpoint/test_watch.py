@@ -20,7 +20,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint i
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.directory import LATEST, Signal
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.manifest import completed
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.names import Id, Member
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Keep
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.prune import Retention
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.publish import Local, publish
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.checkpoint.watch import Watcher, WatchOptions
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.exchange import EventsUnknown
@@ -47,7 +47,7 @@ class Scene:
         member: Member | None = None,
         faults: Faults | None = None,
         signal: Signal | None = None,
-        keep: Keep | None = None,
+        keep: Retention | None = None,
         acknowledge: bool = False,
     ) -> Watcher:
         """A watcher of a job with one node, unless told otherwise."""
@@ -81,7 +81,7 @@ class Scene:
             (made / ".complete").write_text(marker)
         return made
 
-    def whole(self) -> list[int]:
+    def complete_steps(self) -> list[int]:
         """The steps that are whole."""
         return [id_.step for id_ in completed(self.store())]
 
@@ -112,13 +112,13 @@ def test_uploads_what_is_finished_and_nothing_else(scene: Scene) -> None:
     scene.save(200, marker=None)
     watcher = scene.watcher()
     until(watcher, lambda: watcher.idle)
-    assert scene.whole() == [100]
+    assert scene.complete_steps() == [100]
     assert "step200" not in "".join(scene.store().names())
     scene.save(200)
-    until(watcher, lambda: scene.whole() == [100, 200] and watcher.idle)
+    until(watcher, lambda: scene.complete_steps() == [100, 200] and watcher.idle)
     assert watcher.end()
-    told = scene.status()
-    assert (told.whole, told.running, told.pending) == ("000000000200-7.0-w1", False, [])
+    status = scene.status()
+    assert (status.whole, status.running, status.pending) == ("000000000200-7.0-w1", False, [])
 
 
 def test_a_second_watcher_of_the_attempt_uploads_nothing_again(scene: Scene) -> None:
@@ -138,7 +138,7 @@ def test_what_a_killed_watcher_left_is_not_uploaded_again(scene: Scene) -> None:
         until(killed, lambda: killed.idle)
     again = scene.watcher()
     until(again, lambda: again.idle)
-    assert scene.whole() == [100]
+    assert scene.complete_steps() == [100]
     store = again.store
     assert isinstance(store, FolderStore)
     puts = [words for words in store.log if words.startswith("put data")]
@@ -153,7 +153,7 @@ def test_a_failing_store_is_tried_again_and_said(scene: Scene) -> None:
     assert not scene.status().good
     scene.now += 60
     until(watcher, lambda: watcher.idle)
-    assert scene.whole() == [100]
+    assert scene.complete_steps() == [100]
     assert watcher.status.problem == ""
 
 
@@ -167,7 +167,7 @@ def test_what_is_written_to_during_the_upload_is_refused(scene: Scene) -> None:
     watcher = scene.watcher(faults=Faults(before=write))
     until(watcher, lambda: bool(watcher.status.refused))
     assert "was written to while it was uploaded" in next(iter(watcher.status.refused.values()))
-    assert scene.whole() == []
+    assert scene.complete_steps() == []
     assert not watcher.end()
 
 
@@ -176,7 +176,7 @@ def test_a_link_is_refused_and_the_next_step_goes_on(scene: Scene) -> None:
     scene.save(100)
     watcher = scene.watcher()
     until(watcher, lambda: watcher.idle)
-    assert scene.whole() == [100]
+    assert scene.complete_steps() == [100]
     assert "is a link" in next(iter(watcher.status.refused.values()))
 
 
@@ -202,7 +202,7 @@ def test_other_nodes_are_not_kept_waiting_by_newer_steps(scene: Scene) -> None:
     for step in (100, 200):
         scene.save(step)
     until(watcher, lambda: watcher.status.published != "")
-    assert scene.whole() == [100]
+    assert scene.complete_steps() == [100]
 
 
 def test_a_requeued_job_publishes_what_is_left_as_the_attempts_it_is_of(scene: Scene) -> None:
@@ -241,7 +241,7 @@ def test_what_was_restored_is_not_published_again(scene: Scene) -> None:
     watcher.turn()
     assert watcher.idle
     scene.save(100, "trained again")
-    until(watcher, lambda: scene.whole() == [100])
+    until(watcher, lambda: scene.complete_steps() == [100])
 
 
 def test_what_the_latest_named_before_is_published_too(scene: Scene) -> None:
@@ -251,37 +251,37 @@ def test_what_the_latest_named_before_is_published_too(scene: Scene) -> None:
         (scene.directory / "latest").write_text(f"step{step}")
         watcher.turn()
     until(watcher, lambda: watcher.idle)
-    assert scene.whole() == [100, 200]
+    assert scene.complete_steps() == [100, 200]
 
 
 def is_newest(scene: Scene, watcher: Watcher, step: int) -> bool:
     """Whether a step is whole, and the watcher at rest."""
-    return scene.whole()[-1:] == [step] and watcher.idle
+    return scene.complete_steps()[-1:] == [step] and watcher.idle
 
 
 def test_node_0_prunes(scene: Scene) -> None:
-    watcher = scene.watcher(keep=Keep(last=1))
+    watcher = scene.watcher(keep=Retention(last=1))
     for step in (100, 200, 300):
         scene.save(step)
         until(watcher, functools.partial(is_newest, scene, watcher, step))
-    assert scene.whole() == [300]
+    assert scene.complete_steps() == [300]
 
 
 def test_after_a_restore_of_an_older_step_nothing_new_is_pruned_and_the_rest_is_named(scene: Scene) -> None:
     """Ranked by step alone, the new attempt's checkpoints were pruned at once, and the watcher called them whole."""
-    first = scene.watcher(keep=Keep(last=3))
+    first = scene.watcher(keep=Retention(last=3))
     for step in (100, 200, 300):
         scene.save(step)
         until(first, functools.partial(is_newest, scene, first, step))
     for step in (200, 300):
         shutil.rmtree(scene.directory / f"step{step}")
-    second = scene.watcher(Member("8.0", 0, 1), keep=Keep(last=2))
+    second = scene.watcher(Member("8.0", 0, 1), keep=Retention(last=2))
     for step in (110, 120, 130):
         scene.save(step)
         until(second, functools.partial(is_newest, scene, second, step))
     assert second.status.whole == "000000000130-8.0-w1"
     assert scene.status().branches == ["000000000200-7.0-w1", "000000000300-7.0-w1"]
-    assert scene.whole() == [200, 300, 120, 130]
+    assert scene.complete_steps() == [200, 300, 120, 130]
     assert any("200-7.0-w1 is of another branch" in line for line in second.status.lines())
 
 
@@ -299,7 +299,7 @@ def test_a_notice_is_told_and_acknowledged_only_when_all_is_published(scene: Sce
     assert scene.started == []
     assert (scene.directory / ".hpcai-checkpoint" / "notice-node0").read_text() == "Preempt\n"
     until(watcher, lambda: bool(scene.started))
-    assert scene.whole() == [100]
+    assert scene.complete_steps() == [100]
     assert scene.started == ["E1"]
     assert watcher.status.notice["words"] == "nothing is left to upload; newest whole 000000000100-7.0-w1"
     scene.events = []
@@ -333,8 +333,8 @@ def test_a_notice_stops_what_does_not_fit_for_what_does(scene: Scene) -> None:
     until(watcher, lambda: bool(watcher.status.uploading) and watcher.status.uploading["bytes_done"] > 0)
     scene.save(100, "z")
     scene.events = [notice("Preempt", 6.0)]
-    until(watcher, lambda: 100 in scene.whole())
-    assert 200 not in scene.whole()
+    until(watcher, lambda: 100 in scene.complete_steps())
+    assert 200 not in scene.complete_steps()
 
 
 def test_what_does_not_fit_is_said_and_tried(scene: Scene) -> None:
@@ -346,7 +346,7 @@ def test_what_does_not_fit_is_said_and_tried(scene: Scene) -> None:
     assert "it will not be whole unless the machine lives longer" in scene.status().notice["words"]
     assert not scene.status().good
     until(watcher, lambda: watcher.idle)
-    assert scene.whole() == [100]
+    assert scene.complete_steps() == [100]
 
 
 def test_a_watcher_that_hears_no_events_says_so_and_stops_nothing(scene: Scene) -> None:
@@ -354,10 +354,10 @@ def test_a_watcher_that_hears_no_events_says_so_and_stops_nothing(scene: Scene) 
     scene.save(100)
     watcher = scene.watcher()
     until(watcher, lambda: watcher.idle)
-    assert scene.whole() == [100]
+    assert scene.complete_steps() == [100]
     assert scene.status().events == "no route"
     assert not scene.status().good
-    assert "scheduled events are not known: no route" in watcher.status.events_to_tell()
+    assert "scheduled events are not known: no route" in watcher.status.events_to_report()
 
 
 def test_an_end_stops_the_upload_and_says_what_is_missing(scene: Scene) -> None:
@@ -365,9 +365,9 @@ def test_an_end_stops_the_upload_and_says_what_is_missing(scene: Scene) -> None:
     scene.save(100, files=50)
     until(watcher, lambda: bool(watcher.status.uploading) and watcher.status.uploading["bytes_done"] > 0)
     assert not watcher.end()
-    told = scene.status()
-    assert (told.running, told.pending) == (False, ["000000000100-7.0-w1"])
-    assert scene.whole() == []
+    status = scene.status()
+    assert (status.running, status.pending) == (False, ["000000000100-7.0-w1"])
+    assert scene.complete_steps() == []
 
 
 def test_the_status_of_everybody_is_readable(scene: Scene) -> None:

@@ -19,7 +19,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.excha
     STALE_S,
     EventsUnknown,
     read_events_file,
-    say_ready,
+    send_ready,
     write_events,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.imds import ScheduledEvent
@@ -85,4 +85,4 @@ def test_a_file_in_another_form_is_not_heard(root: Root, change: dict[str, objec
 
 def test_without_the_service_nobody_is_told_of_readiness(root: Root) -> None:
     with pytest.raises(EventsUnknown, match="takes no message"):
-        say_ready(root, "A")
+        send_ready(root, "A")

@@ -21,7 +21,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.excha
     READY,
     EventsUnknown,
     read_events_file,
-    say_ready,
+    send_ready,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.events.service import Service
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
@@ -97,9 +97,9 @@ def test_only_the_one_user_of_a_machine_starts_its_event(
 ) -> None:
     service = Service(root, azure.endpoint, users=lambda: users)
     service.look()
-    assert service.hear(event, uid) == why
+    assert service.accept_ready(event, uid) == why
     assert len(azure.posted) == (0 if why else 1)
-    assert service.hear(event, uid) == (why or "it does not wait")
+    assert service.accept_ready(event, uid) == (why or "it does not wait")
 
 
 def test_the_kernel_says_who_asks(azure: http_service.Service, root: Root, capfd: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +112,7 @@ def test_the_kernel_says_who_asks(azure: http_service.Service, root: Root, capfd
         while not Path(root.at(READY)).exists() or not azure.requests[1:]:
             pass
         assert Path(root.at(READY)).stat().st_mode & 0o777 == 0o666
-        say_ready(root, "A")
+        send_ready(root, "A")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
             other.sendto(b"evil\nline", root.at(READY))
             other.sendto(b"\xff" * 1000, root.at(READY))

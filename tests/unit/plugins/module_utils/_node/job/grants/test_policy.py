@@ -29,8 +29,8 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config i
 ACCOUNT = "https://training.blob.core.windows.net"
 DATA = {"groups": ["research", "guests"], "account_url": ACCOUNT, "container": "data", "rights": "read"}
 RUNS = {"groups": ["research"], "account_url": f"{ACCOUNT}/", "container": "runs", "rights": "write"}
-OWN = {"groups": ["admins"], "account_url": ACCOUNT, "container": "runs", "rights": "delete"}
-GRANTS = checked(FORM, {"grants": [DATA, RUNS, OWN]}, "grants.json").grants
+ADMINS_GRANT = {"groups": ["admins"], "account_url": ACCOUNT, "container": "runs", "rights": "delete"}
+GRANTS = checked(FORM, {"grants": [DATA, RUNS, ADMINS_GRANT]}, "grants.json").grants
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_a_group_gets_what_it_is_granted_and_nothing_else(
 
 
 def test_a_refusal_does_not_say_whether_a_container_exists() -> None:
-    said = set()
+    messages = set()
     for container in ("runs", "nothing"):
         with pytest.raises(NotGranted) as refused:
             decide(GRANTS, {"guests"}, f"{ACCOUNT}/{container}", "read")
-        said.add(str(refused.value))
-    assert len(said) == 1
+        messages.add(str(refused.value))
+    assert len(messages) == 1
 
 
 def test_the_account_belongs_to_the_grant() -> None:
@@ -86,16 +86,16 @@ def test_registries_are_granted_to_all_users_or_to_groups() -> None:
     )
     assert decide_registry(listed, groups, set(), "ALL.azurecr.io") == "all.azurecr.io"
     assert decide_registry(listed, groups, {"research"}, "some.azurecr.io") == "some.azurecr.io"
-    for name, own in (("some", {"guests"}), ("none", {"research"}), ("other", {"research"})):
+    for name, users_groups in (("some", {"guests"}), ("none", {"research"}), ("other", {"research"})):
         with pytest.raises(NotGranted):
-            decide_registry(listed, groups, own, f"{name}.azurecr.io")
+            decide_registry(listed, groups, users_groups, f"{name}.azurecr.io")
 
 
 def test_groups_come_from_the_machine() -> None:
     user = user_of(os.getuid())
-    own = grp.getgrgid(user.pw_gid).gr_name
+    primary = grp.getgrgid(user.pw_gid).gr_name
     foreign = next(group.gr_name for group in grp.getgrall() if group.gr_gid not in os.getgrouplist(user[0], user[3]))
-    assert groups_of(user, [own, foreign, "no-such-group"]) == {own}
+    assert groups_of(user, [primary, foreign, "no-such-group"]) == {primary}
 
 
 def test_a_user_id_without_an_account_is_granted_nothing() -> None:
@@ -106,7 +106,7 @@ def test_a_user_id_without_an_account_is_granted_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "said"),
+    ("stated", "message"),
     [
         ({"grant": []}, "^grants.json: has unknown keys grant"),
         ({"grants": {}}, "grants must be a list"),
@@ -126,8 +126,8 @@ def test_a_user_id_without_an_account_is_granted_nothing() -> None:
         ({"grants": ["data"]}, r"grants\[0\] must be a mapping"),
     ],
 )
-def test_a_wrong_grant_is_named(stated: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_wrong_grant_is_named(stated: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         checked(FORM, stated, "grants.json")
 
 

@@ -69,7 +69,7 @@ class Played:
         made.connect(self.path)
         return made
 
-    def say(self, uid: int, line: bytes) -> dict[str, Any]:
+    def send(self, uid: int, line: bytes) -> dict[str, Any]:
         """Send a line and return the answer."""
         with self.connect(uid) as connection:
             with contextlib.suppress(OSError):
@@ -110,28 +110,28 @@ def test_the_kernel_says_who_asks(tmp_path: Path) -> None:
         listener.bind(str(tmp_path / "sock"))
         listener.listen()
         connection.connect(str(tmp_path / "sock"))
-        taken, _address = listener.accept()
-        with taken:
-            assert peer_uid(taken) == os.geteuid()
+        accepted, _address = listener.accept()
+        with accepted:
+            assert peer_uid(accepted) == os.geteuid()
 
 
 def test_a_flood_of_one_user_does_not_keep_another_one_waiting(play: Callable[..., Played]) -> None:
     server = play()
     held = [server.connect(ALICE) for _time in range(4)]
-    refused = [server.say(ALICE, b"{}\n") for _time in range(50)]
+    refused = [server.send(ALICE, b"{}\n") for _time in range(50)]
     assert all("4 requests open" in answer["busy"] for answer in refused)
-    assert server.say(BOB, b"{}\n") == {"uid": BOB, "size": 2}
+    assert server.send(BOB, b"{}\n") == {"uid": BOB, "size": 2}
     for connection in held:
         connection.close()
-    until(lambda: server.say(ALICE, b"{}\n").get("uid") == ALICE)
+    until(lambda: server.send(ALICE, b"{}\n").get("uid") == ALICE)
 
 
 def test_a_user_who_asks_too_often_is_refused_alone(play: Callable[..., Played]) -> None:
     server = play(bounds=Bounds(a_minute=3, clock=lambda: 0.0))
-    answers = [server.say(ALICE, b"{}\n") for _time in range(5)]
+    answers = [server.send(ALICE, b"{}\n") for _time in range(5)]
     assert ["uid" in answer for answer in answers] == [True, True, True, False, False]
     assert "more than 3 requests a minute" in answers[-1]["busy"]
-    assert server.say(BOB, b"{}\n")["uid"] == BOB
+    assert server.send(BOB, b"{}\n")["uid"] == BOB
 
 
 def test_user_ids_without_an_account_do_not_keep_known_users_waiting(play: Callable[..., Played]) -> None:
@@ -144,10 +144,10 @@ def test_user_ids_without_an_account_do_not_keep_known_users_waiting(play: Calla
         return uid < 100_000
 
     server = play(known=known)
-    assert server.say(ALICE, b"{}\n")["uid"] == ALICE
+    assert server.send(ALICE, b"{}\n")["uid"] == ALICE
     held = [server.connect(100_001 + number) for number in range(STRANGERS)]
-    assert "busy" in server.say(200_001, b"{}\n")
-    assert server.say(ALICE, b"{}\n")["uid"] == ALICE
+    assert "busy" in server.send(200_001, b"{}\n")
+    assert server.send(ALICE, b"{}\n")["uid"] == ALICE
     looked_up.set()
     assert all("has no account" in connection.makefile("r").readline() for connection in held)
     for connection in held:
@@ -157,7 +157,7 @@ def test_user_ids_without_an_account_do_not_keep_known_users_waiting(play: Calla
 def test_a_newcomer_who_says_nothing_takes_no_place_of_other_newcomers(play: Callable[..., Played]) -> None:
     server = play()
     held = [server.connect(ALICE) for _time in range(STRANGERS)]
-    until(lambda: server.say(BOB, b"{}\n").get("uid") == BOB)
+    until(lambda: server.send(BOB, b"{}\n").get("uid") == BOB)
     for connection in held:
         connection.close()
 
@@ -217,21 +217,21 @@ def test_a_malformed_request_gets_one_clear_line_and_the_service_lives(
     play: Callable[..., Played], broker: Broker, log: list[str], line: bytes
 ) -> None:
     server = play(answer=lambda _uid, asked: broker.answer(os.getuid(), asked))
-    answer = server.say(ALICE, line)
+    answer = server.send(ALICE, line)
     assert list(answer) == ["error"]
     assert "expected one line of JSON" in answer["error"]
     assert "\n" not in answer["error"]
     assert log == [f"uid {os.getuid()}: malformed request refused"]
-    assert server.say(ALICE, json.dumps(LIST).encode() + b"\n")["grants"] == []
+    assert server.send(ALICE, json.dumps(LIST).encode() + b"\n")["grants"] == []
 
 
 def test_a_registrys_password_is_given_for_listed_registries_and_never_logged(broker: Broker, log: list[str]) -> None:
-    def said(name: str) -> dict[str, Any]:
+    def answer_for(name: str) -> dict[str, Any]:
         return broker.answer(os.getuid(), json.dumps({"ask": "registry", "what": name}).encode())
 
-    assert said("all.azurecr.io") == {"password": "password-of-all.azurecr.io"}
+    assert answer_for("all.azurecr.io") == {"password": "password-of-all.azurecr.io"}
     for name in ("some.azurecr.io", "other.azurecr.io", "https://evil.example"):
-        assert "none of your groups" in said(name)["error"]
+        assert "none of your groups" in answer_for(name)["error"]
     assert "password-of" not in "".join(log)
 
 

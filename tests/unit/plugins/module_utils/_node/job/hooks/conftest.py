@@ -35,13 +35,13 @@ class Node:
 
     def file(self, path: str, text: str, mode: int = 0o644) -> pathlib.Path:
         """Write a file."""
-        place = self.path(path)
-        if not place.parent.is_dir():
-            place.parent.mkdir(parents=True)
-            place.parent.chmod(0o755)
-        place.write_text(text, encoding="utf-8")
-        place.chmod(mode)
-        return place
+        target = self.path(path)
+        if not target.parent.is_dir():
+            target.parent.mkdir(parents=True)
+            target.parent.chmod(0o755)
+        target.write_text(text, encoding="utf-8")
+        target.chmod(mode)
+        return target
 
     def script(self, name: str, body: str, kind: str = "prolog", mode: int = 0o755) -> pathlib.Path:
         """Put a script into the folder of a kind."""

@@ -85,7 +85,7 @@ class Slurm:
         self.updates.append(words)
         return Result(tuple(command), 0, "", "")
 
-    def reach(self, _controllers: Sequence[str]) -> str:
+    def find_own_address(self, _controllers: Sequence[str]) -> str:
         """Stand in for the connection."""
         if self.away > 0:
             self.away -= 1
@@ -98,15 +98,15 @@ class Slurm:
 
     def report(self) -> list[Reported]:
         """Tell what waits."""
-        return report_all(self.node.root, self.run, self.reach, lambda: self.now, self.pause)
+        return report_all(self.node.root, self.run, self.find_own_address, lambda: self.now, self.pause)
 
 
 def test_waits_until_slurm_has_drained_the_node_then_names_the_cause_once(node: Node) -> None:
     failures.record_failure(node.root, FAILURE, True)
     slurm = Slurm(node, "State=ALLOCATED", "State=ALLOCATED", SLURMS)
     slurm.away = 2
-    [told] = slurm.report()
-    assert told.known
+    [reported] = slurm.report()
+    assert reported.known
     assert slurm.updates == [["update", "NodeName=compute-17", f"Reason={REASON}"]]
     assert node.waiting() == []
     assert slurm.report() == []
@@ -116,9 +116,9 @@ def test_waits_until_slurm_has_drained_the_node_then_names_the_cause_once(node: 
 def test_an_operators_reason_stays(node: Node) -> None:
     failures.record_failure(node.root, FAILURE, True)
     slurm = Slurm(node, "State=IDLE+DRAIN Reason=bad fan [op@2026-11-22T08:00:01]")
-    [told] = slurm.report()
-    assert (told.known, slurm.updates, node.waiting()) == (True, [], [])
-    assert "bad fan" in told.summary
+    [reported] = slurm.report()
+    assert (reported.known, slurm.updates, node.waiting()) == (True, [], [])
+    assert "bad fan" in reported.summary
 
 
 def test_gives_up_in_bounded_time_and_number_of_questions(node: Node) -> None:
@@ -127,8 +127,8 @@ def test_gives_up_in_bounded_time_and_number_of_questions(node: Node) -> None:
     asked: list[str] = []
     run = slurm.run
     slurm.run = lambda command: asked.append("") or run(command)  # type: ignore[method-assign,func-returns-value]
-    [told] = slurm.report()
-    assert not told.known
+    [reported] = slurm.report()
+    assert not reported.known
     assert LIMIT_S <= slurm.now < LIMIT_S + 20
     assert len(asked) < 40
     # Nothing is left that would start the unit again and again.
@@ -161,8 +161,8 @@ def test_a_machine_without_a_name_in_slurm_has_nothing_to_tell(node: Node) -> No
     failures.record_failure(node.root, FAILURE, True)
     slurm = Slurm(node, SLURMS)
     node.path(ENV_FILE).unlink()
-    [told] = slurm.report()
-    assert (told.known, slurm.updates) == (True, [])
+    [reported] = slurm.report()
+    assert (reported.known, slurm.updates) == (True, [])
 
 
 def test_a_long_reason_keeps_its_job() -> None:

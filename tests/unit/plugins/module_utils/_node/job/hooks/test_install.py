@@ -16,7 +16,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.instal
     Plan,
     apply,
     plan,
-    wanted_from,
+    scripts_from,
 )
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.options import read_settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
@@ -30,7 +30,7 @@ GPU_PATH = "/etc/hpcai/prolog.d/50-gpu"
 
 def planned(node: Node, named: str = "site", limits: dict[str, Any] | None = None, **kinds: Any) -> Plan:
     """What is to be done for a set."""
-    return plan(node.root, named, {kind: wanted_from(kind, kinds.get(kind, {})) for kind in kinds}, limits)
+    return plan(node.root, named, {kind: scripts_from(kind, kinds.get(kind, {})) for kind in kinds}, limits)
 
 
 def install(node: Node, named: str = "site", limits: dict[str, Any] | None = None, **kinds: Any) -> Plan:
@@ -52,18 +52,18 @@ def test_a_bare_machine_gets_folders_scripts_and_settings_and_then_nothing(node:
     assert node.path("/etc/hpcai/epilog.d/90-note").read_text().endswith("note\n")
     assert read_settings(node.root).limit_of("prolog", "50-gpu") == 9
     assert planned(node, prolog={"50-gpu": GPU}, epilog={"90-note": NOTE}).actions == []
-    assert [one.name for one in node.run().ran] == ["50-gpu"]
+    assert [one.name for one in node.run().runs] == ["50-gpu"]
 
 
 def test_a_set_loses_what_it_no_longer_names_and_nothing_else(node: Node) -> None:
     install(node, "beeond", prolog={"30-mount": NOTE})
     install(node, prolog={"50-gpu": GPU, "60-note": NOTE})
-    own = node.script("70-admin", "true")
+    other = node.script("70-admin", "true")
     first, *_rest = install(node, prolog={"60-note": NOTE}).files
     assert (first.path, first.after) == (node.root.at(GPU_PATH), None)
-    assert sorted(path.name for path in own.parent.iterdir()) == ["30-mount", "60-note", "70-admin"]
+    assert sorted(path.name for path in other.parent.iterdir()) == ["30-mount", "60-note", "70-admin"]
     install(node)
-    assert sorted(path.name for path in own.parent.iterdir()) == ["30-mount", "70-admin"]
+    assert sorted(path.name for path in other.parent.iterdir()) == ["30-mount", "70-admin"]
     assert list(read_settings(node.root).sets) == ["beeond"]
 
 
@@ -122,7 +122,7 @@ def test_settings_that_cannot_be_used_are_written_anew_with_a_warning(node: Node
 
 
 def test_null_leaves_a_script_out(node: Node) -> None:
-    assert wanted_from("prolog", {"50-gpu": None}) == {}
+    assert scripts_from("prolog", {"50-gpu": None}) == {}
     install(node, prolog={"50-gpu": GPU})
     install(node, prolog={"50-gpu": None})
     assert not node.path(GPU_PATH).exists()
@@ -142,4 +142,4 @@ def test_null_leaves_a_script_out(node: Node) -> None:
 )
 def test_what_makes_no_sense_is_named(name: str, given: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        wanted_from("prolog", {name: given})
+        scripts_from("prolog", {name: given})

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.failures import Failure
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import Ask, Decided, Outcome, run_kind
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.hooks.runner import (
+    Ask,
+    DrainDecision,
+    Outcome,
+    run_kind,
+)
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 from ansible_collections.hpcai.azure.plugins.module_utils._node.slurm.slurmd_env import ENV_FILE, slurmd_env
 
@@ -57,10 +62,10 @@ def test_the_job_is_requeued_with_the_reason_and_nothing_fails(node: Node, slurm
     node.script("50-data", "echo /data is full; exit 75")
     node.script("60-never", "exit 1")
     done = prolog(node, slurmctld)
-    assert (done.failure, done.given_back) == (None, "job 17 was requeued")
+    assert (done.failure, done.done_instead) == (None, "job 17 was requeued")
     assert slurmctld.restarts == 1
-    told = [words for words in slurmctld.asked if any(word.startswith("AdminComment=") for word in words)]
-    assert [words[-1] for words in told] == ["AdminComment=hpcai: compute-0: 50-data: /data is full"]
+    comments = [words for words in slurmctld.asked if any(word.startswith("AdminComment=") for word in words)]
+    assert [words[-1] for words in comments] == ["AdminComment=hpcai: compute-0: 50-data: /data is full"]
     assert (node.failure(), node.waiting()) == (None, [])
     assert "was requeued" in node.log()
 
@@ -87,15 +92,15 @@ def test_where_the_node_may_not_go_out_the_job_is_requeued_for_the_machines_faul
 ) -> None:
     asked: list[tuple[str, float]] = []
 
-    def ask(failure: Failure, seconds: float) -> Decided:
+    def ask(failure: Failure, seconds: float) -> DrainDecision:
         asked.append((failure.summary, seconds))
-        return Decided(False, "the limit is reached")
+        return DrainDecision(False, "the limit is reached")
 
     node.script("50-mine", "echo no licence; exit 1")
     done = prolog(node, slurmctld, ask=ask)
-    assert (done.failure, done.given_back, slurmctld.restarts) == (None, "job 17 was requeued", 1)
-    [(said, seconds)] = asked
-    assert said == "50-mine: no licence (job 17)"
+    assert (done.failure, done.done_instead, slurmctld.restarts) == (None, "job 17 was requeued", 1)
+    [(summary, seconds)] = asked
+    assert summary == "50-mine: no licence (job 17)"
     assert 60 < seconds < 100
     # The node's own status tells it, and nobody waits for slurmctld to drain the node.
     assert node.failure()
@@ -105,9 +110,9 @@ def test_where_the_node_may_not_go_out_the_job_is_requeued_for_the_machines_faul
 
 def test_an_epilog_leaves_the_node_in_where_it_may_not_go_out(node: Node, slurmctld: Slurmctld) -> None:
     node.script("50-mine", "echo cannot unmount; exit 1", "epilog")
-    done = prolog(node, slurmctld, "epilog", lambda _failure, _seconds: Decided(False, "the limit is reached"))
+    done = prolog(node, slurmctld, "epilog", lambda _failure, _seconds: DrainDecision(False, "the limit is reached"))
     assert (done.failure, slurmctld.asked) == (None, [])
-    assert done.given_back.endswith(
+    assert done.done_instead.endswith(
         "50-mine: cannot unmount (job 17): the node stays in scheduling: the limit is reached"
     )
 
@@ -115,7 +120,7 @@ def test_an_epilog_leaves_the_node_in_where_it_may_not_go_out(node: Node, slurmc
 def test_where_slurmctld_is_silent_the_machines_fault_fails_the_prolog_too(node: Node, slurmctld: Slurmctld) -> None:
     slurmctld.silent = True
     node.script("50-mine", "exit 1")
-    assert prolog(node, slurmctld, ask=lambda _failure, _seconds: Decided(False, "nobody answered")).failure
+    assert prolog(node, slurmctld, ask=lambda _failure, _seconds: DrainDecision(False, "nobody answered")).failure
 
 
 @pytest.mark.parametrize(("body", "asks"), [("exit 1", False), ("kill -9 $$", True), ("exit 127", True)])
@@ -123,9 +128,9 @@ def test_the_health_checks_prolog_is_not_asked_twice(node: Node, slurmctld: Slur
     asked: list[str] = []
     node.script("30-health", body)
 
-    def ask(failure: Failure, _seconds: float) -> Decided:
+    def ask(failure: Failure, _seconds: float) -> DrainDecision:
         asked.append(failure.script)
-        return Decided(True, "drained")
+        return DrainDecision(True, "drained")
 
     done = prolog(node, slurmctld, ask=ask)
     assert (done.failure, slurmctld.restarts) == (None, 1)
@@ -134,7 +139,7 @@ def test_the_health_checks_prolog_is_not_asked_twice(node: Node, slurmctld: Slur
 
 def test_a_health_script_that_fails_asks_nobody(node: Node, slurmctld: Slurmctld) -> None:
     node.script("50-mine", "exit 1", "health")
-    assert prolog(node, slurmctld, "health", lambda _failure, _seconds: Decided(False, "no")).failure
+    assert prolog(node, slurmctld, "health", lambda _failure, _seconds: DrainDecision(False, "no")).failure
 
 
 @pytest.mark.parametrize("is_out", [True, False])
@@ -146,7 +151,7 @@ def test_a_job_that_was_requeued_often_is_held_only_where_it_may_meet_the_same_n
     node.file(ENV_FILE, slurmd_env("compute-0", ["10.0.0.4"]))
     node.script("50-mine", "echo no licence; exit 1")
     given = {**JOB, **IDS, "SLURM_JOB_RESTART_COUNT": "9"}
-    done = run_kind("prolog", node.root, given, slurmctld.run, lambda _failure, _seconds: Decided(is_out, "so"))
+    done = run_kind("prolog", node.root, given, slurmctld.run, lambda _failure, _seconds: DrainDecision(is_out, "so"))
     assert done.failure is None
     assert slurmctld.restarts == 10
     assert bool([words for words in slurmctld.asked if "uhold" in words]) is not is_out

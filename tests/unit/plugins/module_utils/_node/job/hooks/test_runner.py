@@ -22,7 +22,7 @@ def test_scripts_run_in_the_order_of_their_names(node: Node) -> None:
     for name in ("50-b", "10-z", "50-a"):
         node.script(name, f"echo {name}")
     done = node.run()
-    assert [one.name for one in done.ran] == ["10-z", "50-a", "50-b"]
+    assert [one.name for one in done.runs] == ["10-z", "50-a", "50-b"]
     assert done.failure is None
     assert [line for line in node.log().splitlines() if line in ("10-z", "50-a", "50-b")] == ["10-z", "50-a", "50-b"]
     assert (node.failure(), node.waiting()) == (None, [])
@@ -39,7 +39,7 @@ def test_first_failure_ends_a_prolog_and_its_last_line_is_the_reason(node: Node)
     node.script("50-gpu", "echo looking; echo 'GPU 3 is missing' >&2; echo; exit 3")
     node.script("60-never", "touch /proc/self/nothing")
     done = node.run()
-    assert [one.name for one in done.ran] == ["10-good", "50-gpu"]
+    assert [one.name for one in done.runs] == ["10-good", "50-gpu"]
     failure = node.failure()
     assert failure is not None
     assert failure.reason == "hpcai: prolog: 50-gpu: GPU 3 is missing (job 17)"
@@ -53,7 +53,7 @@ def test_an_epilog_runs_all_and_fails_at_its_end(node: Node) -> None:
     node.script("20-good", "echo cleaned", "epilog")
     node.script("30-bad", "echo too >&2; exit 2", "epilog")
     done = node.run("epilog")
-    assert [one.name for one in done.ran] == ["10-bad", "20-good", "30-bad"]
+    assert [one.name for one in done.runs] == ["10-bad", "20-good", "30-bad"]
     failure = node.failure("epilog")
     assert failure is not None
     assert failure.reason == "hpcai: epilog: 10-bad: exit status 1 (job 17)"
@@ -91,7 +91,7 @@ def test_a_script_over_its_limit_is_ended_with_all_that_it_started(node: Node, t
 
 def test_a_script_that_does_not_listen_is_killed(node: Node) -> None:
     path = node.script("10-deaf", "trap '' TERM; echo deaf; while :; do sleep 0.05; done")
-    ended = run_script("10-deaf", str(path), {}, 0.2, lambda _part: None, grace_s=0.2)
+    ended = run_script("10-deaf", str(path), {}, 0.2, lambda _chunk: None, grace_s=0.2)
     assert (ended.cause, ended.last_line) == ("not done within 0.2 s", "deaf")
 
 
@@ -105,7 +105,7 @@ def test_all_scripts_together_have_a_limit(node: Node, monkeypatch: pytest.Monke
     for name in ("10-slow", "20-late", "30-later"):
         node.script(name, "sleep 0.4", "epilog")
     done = node.run("epilog")
-    assert [one.cause[:8] for one in done.ran] == ["", "not done", "not star"]
+    assert [one.cause[:8] for one in done.runs] == ["", "not done", "not star"]
 
 
 def test_what_a_script_leaves_running_is_not_waited_for(node: Node) -> None:
@@ -113,15 +113,15 @@ def test_what_a_script_leaves_running_is_not_waited_for(node: Node) -> None:
     began = time.monotonic()
     assert node.run().failure is None
     assert time.monotonic() - began < 5
-    [left] = [line for line in node.log().splitlines() if line.startswith("started ")]
+    [started] = [line for line in node.log().splitlines() if line.startswith("started ")]
     # It is there still.
-    os.kill(int(left.split()[1]), 9)
+    os.kill(int(started.split()[1]), 9)
 
 
 def test_a_signal_and_a_script_without_interpreter_are_named(node: Node) -> None:
     node.script("10-shot", "kill -9 $$", "epilog")
     node.file("/etc/hpcai/epilog.d/20-bare", "#!/no/such/shell\n", 0o755)
-    causes = [one.cause for one in node.run("epilog").ran]
+    causes = [one.cause for one in node.run("epilog").runs]
     assert causes == ["ended by signal 9", "cannot be started: No such file or directory"]
 
 
@@ -141,7 +141,7 @@ def test_what_must_not_run_is_refused_by_name_before_anything_runs(
     node.script("10-first", "echo ran")
     node.script(name, "echo ran", mode=mode)
     done = node.run()
-    assert [one.name for one in done.ran] == [name]
+    assert [one.name for one in done.runs] == [name]
     failure = node.failure()
     assert failure is not None
     assert failure.reason.startswith(f"hpcai: prolog: {name}: refused: ")
@@ -154,17 +154,17 @@ def test_a_strangers_script_is_refused(node: Node, as_somebody: int) -> None:
         os.chown(node.script("50-theirs", "true"), 1234, -1)
     else:
         node.script("50-theirs", "true")
-    [one] = node.run().ran
+    [one] = node.run().runs
     assert "must belong to root" in one.cause
 
 
 def test_a_link_and_a_loose_folder_are_refused(node: Node) -> None:
     script = node.script("10-real", "true")
     (script.parent / "20-link").symlink_to(script)
-    assert [one.cause for one in node.run().ran] == ["refused: it is no regular file; a link is not followed"]
+    assert [one.cause for one in node.run().runs] == ["refused: it is no regular file; a link is not followed"]
     (script.parent / "20-link").unlink()
     script.parent.chmod(0o777)
-    [one] = node.run().ran
+    [one] = node.run().runs
     assert "its folder /etc/hpcai/prolog.d is writable by others" in one.cause
 
 
@@ -172,13 +172,13 @@ def test_a_refused_script_does_not_keep_an_epilog_from_cleaning_up(node: Node) -
     node.script("10-loose", "echo loose", "epilog", 0o777)
     node.script("20-clean", "echo clean", "epilog")
     done = node.run("epilog")
-    assert [(one.name, bool(one.cause)) for one in done.ran] == [("10-loose", True), ("20-clean", False)]
+    assert [(one.name, bool(one.cause)) for one in done.runs] == [("10-loose", True), ("20-clean", False)]
     assert done.failure is not None
 
 
 def test_files_that_are_being_written_are_left_out(node: Node) -> None:
     node.file("/etc/hpcai/prolog.d/.50-gpu.x8f2", "#!/bin/sh\nexit 1\n", 0o755)
-    assert node.run().ran == ()
+    assert node.run().runs == ()
 
 
 def test_the_environment_is_the_same_on_each_release(node: Node) -> None:
@@ -212,8 +212,8 @@ def test_a_log_is_bounded_and_old_ones_go(node: Node, monkeypatch: pytest.Monkey
     for number in range(6):
         os.utime(node.file(f"/var/log/hpcai/jobs/{number}.prolog.log", ""), (number, number))
     runner.prune_logs(node.root, most=3, slack=1)
-    left = sorted(path.name for path in node.path("/var/log/hpcai/jobs").iterdir())
-    assert left == ["17.prolog.log", "4.prolog.log", "5.prolog.log"]
+    names = sorted(path.name for path in node.path("/var/log/hpcai/jobs").iterdir())
+    assert names == ["17.prolog.log", "4.prolog.log", "5.prolog.log"]
 
 
 def test_a_disk_that_takes_no_log_does_not_stop_a_job(node: Node) -> None:
@@ -240,5 +240,5 @@ def test_the_output_pipe_is_closed(node: Node) -> None:
     before = len(os.listdir("/proc/self/fd"))
     path = node.script("10-good", "echo good")
     for _time in range(3):
-        assert run_script("10-good", str(path), {}, 5, lambda _part: None).cause == ""
+        assert run_script("10-good", str(path), {}, 5, lambda _chunk: None).cause == ""
     assert len(os.listdir("/proc/self/fd")) == before

@@ -19,15 +19,15 @@ from typing import Any
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.credential import NONE, Credential
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.location import BlobLocation
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob, Outcome
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import Place
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.tool import Azcopy
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage import apply
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.listing import FILE, Listing, shared_listing
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.manifest import Verdict, verify
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.options import StageOptions
 
-PLACE = Place("https://a.blob.core.windows.net/data")
+LOCATION = BlobLocation("https://a.blob.core.windows.net/data")
 
 
 class Account:
@@ -49,7 +49,13 @@ class Account:
         self._blobs[name] = Blob(name, len(content), "", encoding, f"2026-01-0{version}T00:00:00Z")
 
     def download(
-        self, _tool: Azcopy, _place: Place, names: Sequence[str], folder: str, *_more: object, **_options: object
+        self,
+        _tool: Azcopy,
+        _location: BlobLocation,
+        names: Sequence[str],
+        folder: str,
+        *_more: object,
+        **_options: object,
     ) -> Outcome:
         """Bring blobs, in place of azcopy."""
         for name in names:
@@ -64,10 +70,10 @@ class Account:
         self.carried.clear()
         (self.state / FILE).unlink(missing_ok=True)
         listing: Listing = shared_listing(
-            str(self.state), True, "", lambda: list(self._blobs.values()), PLACE.address, 1
+            str(self.state), True, "", lambda: list(self._blobs.values()), LOCATION.address, 1
         )
-        wanted = StageOptions(PLACE, str(self.target), number, count, decompress=decompress, workers=1)
-        return apply.stage(wanted, Azcopy(str(self._work), Credential(NONE)), listing)
+        options = StageOptions(LOCATION, str(self.target), number, count, decompress=decompress, workers=1)
+        return apply.stage(options, Azcopy(str(self._work), Credential(NONE)), listing)
 
     def stage_all(self, count: int, **options: Any) -> list[str]:
         """Stage all shards, and return what was copied."""
@@ -124,7 +130,7 @@ def test_a_target_with_an_older_version_is_not_verified(account: Account) -> Non
     account.stage_all(2)
     account.put("b", b"BB", version=2)
     (account.state / FILE).unlink()
-    shared_listing(str(account.state), True, "", lambda: list(account._blobs.values()), PLACE.address, 1)
+    shared_listing(str(account.state), True, "", lambda: list(account._blobs.values()), LOCATION.address, 1)
     assert any("'b' was staged from another version of it" in problem for problem in account.verify().problems)
 
 
@@ -194,7 +200,7 @@ def test_a_file_that_was_damaged_is_copied_again(account: Account) -> None:
 
 
 def test_a_pattern_leaves_the_others_out(account: Account) -> None:
-    listing = shared_listing(str(account.state), True, "", lambda: list(account._blobs.values()), PLACE.address, 1)
-    wanted = replace(StageOptions(PLACE, str(account.target)), pattern="[ab]*")
+    listing = shared_listing(str(account.state), True, "", lambda: list(account._blobs.values()), LOCATION.address, 1)
+    options = replace(StageOptions(LOCATION, str(account.target)), pattern="[ab]*")
     with pytest.raises(ValueError, match="no blob"):
-        apply.stage(wanted, Azcopy("/nonexistent", Credential(NONE)), listing)
+        apply.stage(options, Azcopy("/nonexistent", Credential(NONE)), listing)

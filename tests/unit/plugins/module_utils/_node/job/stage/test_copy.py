@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.copy import refuse_users_place
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.copy import refuse_user_writable
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root is refused")
 USER = 54321
@@ -24,13 +24,13 @@ def test_root_copies_to_no_folder_that_users_can_write_to_or_replace(tmp_path: P
     os.chown(theirs, USER, USER)
     for path, words in ((scratch, f"users can write to {scratch}"), (theirs / "data", f"belongs to user {USER}")):
         with pytest.raises(ValueError, match=f"{words}.*set become_user"):
-            refuse_users_place(str(path))
+            refuse_user_writable(str(path))
     assert list(theirs.iterdir()) == []
-    refuse_users_place(str(scratch / "own/data"))
+    refuse_user_writable(str(scratch / "own/data"))
     assert (scratch / "own/data").stat().st_uid == 0
 
 
 def test_a_user_is_the_master_of_his_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setattr(os, "geteuid", lambda: USER)
-    refuse_users_place(str(tmp_path))
+    refuse_user_writable(str(tmp_path))

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.hpcai.azure.plugins.module_utils._node.forms import checked
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.location import NameRefused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.options import FORM, read_settings
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import NameRefused
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.listing import (
     FILE,
     Listing,
@@ -38,7 +38,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.receiv
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.config import ConfigError
 from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.root import Root
 
-PLACE = "https://a.blob.core.windows.net/data/"
+LOCATION = "https://a.blob.core.windows.net/data/"
 BLOBS = [Blob("a", 1, "m", "", "t"), Blob("b", 2)]
 
 
@@ -48,10 +48,10 @@ def never() -> list[Blob]:
 
 
 def test_the_others_take_the_listing_of_this_steps_first_node(tmp_path: Path) -> None:
-    shared_listing(str(tmp_path), True, "1.0.0", lambda: [Blob("old", 1)], PLACE, 1)
-    later = threading.Timer(0.7, lambda: shared_listing(str(tmp_path), True, "1.1.0", lambda: BLOBS, PLACE, 1))
+    shared_listing(str(tmp_path), True, "1.0.0", lambda: [Blob("old", 1)], LOCATION, 1)
+    later = threading.Timer(0.7, lambda: shared_listing(str(tmp_path), True, "1.1.0", lambda: BLOBS, LOCATION, 1))
     later.start()
-    found = shared_listing(str(tmp_path), False, "1.1.0", never, PLACE, 10)
+    found = shared_listing(str(tmp_path), False, "1.1.0", never, LOCATION, 10)
     later.join()
     assert found.blobs == tuple(BLOBS)
 
@@ -61,37 +61,37 @@ def test_a_first_node_that_fails_or_is_not_seen_is_told(tmp_path: Path) -> None:
         raise ConfigError("the SAS is wrong")
 
     with pytest.raises(ConfigError, match="the SAS is wrong"):
-        shared_listing(str(tmp_path), True, "1.0.0", fails, PLACE, 1)
+        shared_listing(str(tmp_path), True, "1.0.0", fails, LOCATION, 1)
     with pytest.raises(ConfigError, match="the first node could not list: the SAS is wrong"):
-        shared_listing(str(tmp_path), False, "1.0.0", never, PLACE, 1)
+        shared_listing(str(tmp_path), False, "1.0.0", never, LOCATION, 1)
     with pytest.raises(ConfigError, match="use --all"):
-        shared_listing(str(tmp_path), False, "1.0.1", never, PLACE, 0.1)
+        shared_listing(str(tmp_path), False, "1.0.1", never, LOCATION, 0.1)
 
 
 def test_outside_of_slurm_the_first_listing_counts_for_all(tmp_path: Path) -> None:
     assert token_of({}) == ""
-    first = shared_listing(str(tmp_path), True, "", lambda: BLOBS, PLACE, 1)
-    assert shared_listing(str(tmp_path), False, "", never, PLACE, 1).digest == first.digest
+    first = shared_listing(str(tmp_path), True, "", lambda: BLOBS, LOCATION, 1)
+    assert shared_listing(str(tmp_path), False, "", never, LOCATION, 1).digest == first.digest
     with pytest.raises(ConfigError, match="is a listing of"):
         shared_listing(str(tmp_path), False, "", never, "https://other", 1)
 
 
 def test_a_name_that_cannot_be_carried_stops_all_nodes(tmp_path: Path) -> None:
     with pytest.raises(NameRefused):
-        shared_listing(str(tmp_path), True, "1.0.0", lambda: [Blob("two\nlines", 1)], PLACE, 1)
+        shared_listing(str(tmp_path), True, "1.0.0", lambda: [Blob("two\nlines", 1)], LOCATION, 1)
     with pytest.raises(ConfigError, match="newline"):
-        shared_listing(str(tmp_path), False, "1.0.0", never, PLACE, 1)
+        shared_listing(str(tmp_path), False, "1.0.0", never, LOCATION, 1)
 
 
 @pytest.mark.parametrize("blob", [Blob("a", 2, "m", "", "t"), Blob("a", 1, "n", "", "t"), Blob("a", 1, "m", "", "u")])
 def test_a_digest_tells_listings_apart(blob: Blob) -> None:
-    here = Listing(PLACE, "x", tuple(BLOBS))
-    assert here.digest == Listing(PLACE, "y", tuple(reversed(BLOBS))).digest
-    assert here.digest != Listing(PLACE, "x", (blob, BLOBS[1])).digest
+    here = Listing(LOCATION, "x", tuple(BLOBS))
+    assert here.digest == Listing(LOCATION, "y", tuple(reversed(BLOBS))).digest
+    assert here.digest != Listing(LOCATION, "x", (blob, BLOBS[1])).digest
 
 
 def test_a_listing_that_was_changed_or_is_newer_is_refused(tmp_path: Path) -> None:
-    shared_listing(str(tmp_path), True, "", lambda: BLOBS, PLACE, 1)
+    shared_listing(str(tmp_path), True, "", lambda: BLOBS, LOCATION, 1)
     path = tmp_path / FILE
     stated = json.loads(path.read_text(encoding="utf-8"))
     for change, words in (({"blobs": stated["blobs"][:1]}, "is damaged"), ({"schema": 2}, "knows 1 at most")):
@@ -107,11 +107,11 @@ def test_a_manifest_survives_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> N
     journal.add(one)
     journal.add(two)
     journal.close()
-    whole = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
     for lost in (1, 10):
-        path.write_text(whole[:-lost], encoding="utf-8")
+        path.write_text(text[:-lost], encoding="utf-8")
         assert entries_of(str(tmp_path)) == {"x": [one]}
-    path.write_text(whole[:20], encoding="utf-8")
+    path.write_text(text[:20], encoding="utf-8")
     assert list(read_manifests(str(tmp_path))) == []
 
 
@@ -182,11 +182,11 @@ def test_a_file_that_is_another_one_gets_none(tmp_path: Path, facts: dict[str, o
 
 @pytest.mark.parametrize("tail", [b"", b"\0" * 700, gzip.compress(b"and more")], ids=["one", "padded", "two"])
 def test_gzip_of_several_members_and_with_padding_is_decompressed(tmp_path: Path, tail: bytes) -> None:
-    plain = bytes(40_000_000)
-    blob, source = arrived(tmp_path, gzip.compress(plain) + tail)
+    content = bytes(40_000_000)
+    blob, source = arrived(tmp_path, gzip.compress(content) + tail)
     staged = accept(blob, source, str(tmp_path / "to"), "x", unpack=True)
-    wanted = plain + (b"and more" if tail.startswith(b"\x1f") else b"")
-    assert (staged.size, staged.sha256) == (len(wanted), hashlib.sha256(wanted).hexdigest())
+    expected = content + (b"and more" if tail.startswith(b"\x1f") else b"")
+    assert (staged.size, staged.sha256) == (len(expected), hashlib.sha256(expected).hexdigest())
     assert staged.stored == blob.size
 
 

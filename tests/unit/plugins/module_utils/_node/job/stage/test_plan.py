@@ -11,8 +11,8 @@ import random
 
 import pytest
 
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.location import parse_location
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.output import Blob
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import place_of
 from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.options import (
     StageOptions,
     StageOptionsError,
@@ -30,7 +30,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.job.stage.plan i
     shards_of,
 )
 
-PLACE = place_of("https://a.blob.core.windows.net/data")
+LOCATION = parse_location("https://a.blob.core.windows.net/data")
 
 
 def blobs_of(sizes: list[int]) -> list[Blob]:
@@ -113,7 +113,7 @@ def test_a_pattern_takes_what_it_matches_and_divides_by_it() -> None:
     blobs = [*(Blob(f"u_{number:03d}.gz", 5) for number in range(8)), Blob("readme", 1)]
     chosen = selected(blobs, "*_{000..007}.gz")
     assert len(chosen) == 8
-    names, patterns = names_for(chosen, StageOptions(PLACE, "/t", 1, 4, pattern="*_{000..007}.gz"))
+    names, patterns = names_for(chosen, StageOptions(LOCATION, "/t", 1, 4, pattern="*_{000..007}.gz"))
     assert names == ["u_002.gz", "u_003.gz"]
     assert patterns == ["*_002.gz", "*_003.gz"]
     with pytest.raises(StageOptionsError, match="no blob"):

@@ -60,7 +60,7 @@ LOST = GpuError("gpu_is_lost", "GPU is lost")
 
 
 @pytest.mark.parametrize(
-    ("pci", "told"),
+    ("pci", "busid"),
     [
         (PCI, "0002:00:00.0"),
         # Not the GPUs that the driver numbers: nothing is concluded.
@@ -69,12 +69,12 @@ LOST = GpuError("gpu_is_lost", "GPU is lost")
     ],
 )
 def test_a_lost_gpu_sits_where_no_other_does(
-    monkeypatch: pytest.MonkeyPatch, pci: tuple[str, ...], told: str | None
+    monkeypatch: pytest.MonkeyPatch, pci: tuple[str, ...], busid: str | None
 ) -> None:
     answers = {"count": 2, ("read", 0): facts(0, PCI[0]), ("read", 1): LOST}
     first, second = nvml(monkeypatch, answers, pci).read()
     assert (first.busid, first.problem) == (PCI[0], None)
-    assert (second.index, second.busid, second.problem) == (1, told, "GPU is lost")
+    assert (second.index, second.busid, second.problem) == (1, busid, "GPU is lost")
     assert second.problem_kind == "gpu_is_lost"
 
 

@@ -42,8 +42,8 @@ def layout(structure: type[ctypes.Structure] | type[ctypes.Union]) -> list[tuple
 def test_structures_are_laid_out_as_nvidia_has_them(ours: type, theirs: str, version: str | None) -> None:
     assert layout(ours) == layout(getattr(pynvml, theirs))
     assert ctypes.sizeof(ours) == ctypes.sizeof(getattr(pynvml, theirs))
-    own = library.version_of(ours)
-    assert own == (getattr(pynvml, version) if version else 0)
+    number = library.version_of(ours)
+    assert number == (getattr(pynvml, version) if version else 0)
 
 
 def test_errors_have_nvidias_names() -> None:

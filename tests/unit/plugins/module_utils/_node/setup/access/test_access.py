@@ -59,7 +59,7 @@ session     required      pam_limits.so
 -session    optional      pam_systemd.so
 session     required      pam_unix.so
 """
-WANTED = AccessOptions(
+OPTIONS = AccessOptions(
     present=True,
     admins=("azureuser",),
     admin_groups=("sudo", "wheel"),
@@ -72,7 +72,7 @@ WANTED = AccessOptions(
 LIBRARIES = "usr/lib/x86_64-linux-gnu/security"
 
 
-def said_nothing(command: object) -> Result:
+def no_output(command: object) -> Result:
     """A machine whose commands say nothing."""
     return Result((str(command),), 0, "", "")
 
@@ -90,9 +90,9 @@ def debian(tmp_path: pathlib.Path) -> Machine:
     return machine
 
 
-def access(machine: Machine, wanted: AccessOptions = WANTED, check: bool = False, **other: Any) -> list[str]:
+def access(machine: Machine, options: AccessOptions = OPTIONS, check: bool = False, **other: Any) -> list[str]:
     """Have it so; the files that were written, by their path on the machine."""
-    made = plan.plan(machine.root, dataclasses.replace(wanted, **other), said_nothing, check)
+    made = plan.plan(machine.root, dataclasses.replace(options, **other), no_output, check)
     if not check:
         apply_all(made.files)
     return [change.path[len(str(machine.folder)) :] for change in made.files]
@@ -202,7 +202,7 @@ def test_refuses_where_a_module_of_pam_is_missing(debian: Machine, name: str) ->
 
 def test_check_mode_only_warns_of_a_package_that_is_to_come(debian: Machine) -> None:
     (debian.folder / LIBRARIES / "pam_slurm_adopt.so").unlink()
-    made = plan.plan(debian.root, WANTED, said_nothing, may_come=True)
+    made = plan.plan(debian.root, OPTIONS, no_output, may_come=True)
     assert made.files
     assert "libpam-slurm-adopt" in made.warnings[0]
 
@@ -229,12 +229,12 @@ def test_names_come_with_jobs_where_asked_for_and_go_again(debian: Machine) -> N
 
 
 def test_an_image_says_what_each_boot_does_and_is_left_as_it_is(debian: Machine) -> None:
-    apply_all(plan.plan_for_boot(debian.root, WANTED).files)
+    apply_all(plan.plan_for_boot(debian.root, OPTIONS).files)
     assert debian.text("etc/pam.d/sshd") == DEBIAN
     read = read_options(debian.root, "compute-17")
-    assert read == dataclasses.replace(WANTED, me="")
-    assert plan.plan_for_boot(debian.root, WANTED).files == ()
-    (removed,) = plan.plan_for_boot(debian.root, dataclasses.replace(WANTED, present=False)).files
+    assert read == dataclasses.replace(OPTIONS, me="")
+    assert plan.plan_for_boot(debian.root, OPTIONS).files == ()
+    (removed,) = plan.plan_for_boot(debian.root, dataclasses.replace(OPTIONS, present=False)).files
     assert removed.after is None
 
 
@@ -247,7 +247,7 @@ def test_what_is_taken_back_is_not_done_again_by_the_next_boot(debian: Machine) 
 
 @pytest.mark.parametrize("broken", [{"admins": "azureuser"}, {"options": [1]}, {"nss_slurm": None}, {"spool_dir": 5}])
 def test_settings_that_cannot_be_used_are_named(debian: Machine, broken: dict[str, Any]) -> None:
-    settings = {**json.loads(as_text(WANTED)), **broken}
+    settings = {**json.loads(as_text(OPTIONS)), **broken}
     debian.file("etc/hpcai/access.json", json.dumps(settings))
     with pytest.raises(ConfigError, match=rf"access.json: {next(iter(broken))}\S* must be .* run the playbook again"):
         read_options(debian.root, "compute-17")
@@ -268,7 +268,7 @@ def mounted(folder: Path, options: str) -> Root:
 
 
 @pytest.mark.parametrize(
-    ("options", "wanted", "remount"),
+    ("mount_options", "options", "remount"),
     [
         ("rw", HIDDEN, "remount,hidepid=2,gid="),
         ("rw,hidepid=1", HIDDEN, "remount,hidepid=2,gid="),
@@ -281,7 +281,7 @@ def mounted(folder: Path, options: str) -> Root:
 )
 @pytest.mark.parametrize("check", [True, False])
 def test_proc_is_mounted_anew_only_to_change_it(
-    tmp_path: Path, options: str, wanted: AccessOptions, remount: str, check: bool
+    tmp_path: Path, mount_options: str, options: AccessOptions, remount: str, check: bool
 ) -> None:
     asked: list[str] = []
 
@@ -289,7 +289,7 @@ def test_proc_is_mounted_anew_only_to_change_it(
         asked.append(" ".join(command))
         return Result(tuple(command), 0, "", "")
 
-    done = plan.remount_proc(mounted(tmp_path, options), wanted, run, check)
+    done = plan.remount_proc(mounted(tmp_path, mount_options), options, run, check)
     assert len(done) == bool(remount)
     assert len(asked) == (bool(remount) and not check)
     assert all(one.startswith(f"mount -o {remount}") and one.endswith(" /proc") for one in asked)

@@ -23,10 +23,10 @@ GPUS = (
 
 
 def test_options_go_to_the_file_and_back() -> None:
-    wanted = parse({"state": "explicit", "graphics_mhz": 1095, "gpus": [0, "GPU-aa"], "persistence": True})
-    assert wanted.gpus == ("0", "GPU-aa")
-    assert parse(wanted.as_options()) == wanted
-    assert "memory_mhz" not in wanted.as_options()
+    options = parse({"state": "explicit", "graphics_mhz": 1095, "gpus": [0, "GPU-aa"], "persistence": True})
+    assert options.gpus == ("0", "GPU-aa")
+    assert parse(options.as_options()) == options
+    assert "memory_mhz" not in options.as_options()
     assert parse({}) == ClockOptions()
 
 

@@ -39,9 +39,9 @@ def actions(made: GpuPlan) -> list[str]:
     return [str(action) for action in made.actions]
 
 
-def planned(gpu: GpuFacts = A100, recorded: Lock | None = UNLOCKED, **wanted: Any) -> GpuPlan:
+def planned(gpu: GpuFacts = A100, recorded: Lock | None = UNLOCKED, **options: Any) -> GpuPlan:
     """A plan."""
-    return plan(gpu, recorded, ClockOptions(**wanted))
+    return plan(gpu, recorded, ClockOptions(**options))
 
 
 def test_application_clocks_come_first_and_are_said() -> None:
@@ -126,7 +126,7 @@ def test_a_clock_below_the_lock_is_a_doubt_only_without_a_reason(slowed: bool | 
 
 
 @pytest.mark.parametrize(
-    ("is_on", "wanted", "expected"),
+    ("is_on", "requested", "expected"),
     [
         (True, None, []),
         (False, None, []),
@@ -137,9 +137,9 @@ def test_a_clock_below_the_lock_is_a_doubt_only_without_a_reason(slowed: bool | 
     ],
 )
 def test_persistence_mode_is_switched_first_and_on_request(
-    is_on: bool | None, wanted: bool | None, expected: list[str]
+    is_on: bool | None, requested: bool | None, expected: list[str]
 ) -> None:
-    made = planned(replace(A100, persistence=is_on), persistence=wanted)
+    made = planned(replace(A100, persistence=is_on), persistence=requested)
     assert actions(made) == [*expected, "set_application 1215 1410"]
 
 

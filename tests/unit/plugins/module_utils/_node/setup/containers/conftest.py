@@ -40,7 +40,7 @@ class Node:
     def slurm(self, version: str, package: str = "", headers: str = "") -> None:
         """Install another Slurm."""
         self.version, self.package = version, package or f"{version}-1"
-        numbers = [int(part) for part in (headers or version).split(".")]
+        numbers = [int(piece) for piece in (headers or version).split(".")]
         self.write("/usr/include/slurm/slurm_version.h", HEADER.format(*numbers))
 
     def source(self, content: bytes, name: str = "pyxis-0.24.0/Makefile", path: str = SOURCE) -> None:

@@ -55,5 +55,8 @@ def test_the_answers_of_several_nodes_are_told_apart() -> None:
 
 
 def test_what_srun_says_of_a_wrong_image_is_passed_on() -> None:
-    said = "pyxis: No such file or directory: /no.sqsh\nsrun: error: task 0: Exited\n"
-    assert check.probe("/no.sqsh", lambda command: Result(tuple(command), 1, "", said)) == ({}, said.splitlines()[0])
+    stderr = "pyxis: No such file or directory: /no.sqsh\nsrun: error: task 0: Exited\n"
+    assert check.probe("/no.sqsh", lambda command: Result(tuple(command), 1, "", stderr)) == (
+        {},
+        stderr.splitlines()[0],
+    )

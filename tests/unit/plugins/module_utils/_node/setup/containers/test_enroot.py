@@ -194,14 +194,14 @@ def test_enroot_has_no_containers_where_root_has_not_made_the_users_folder(node:
 def test_the_kernel_is_told_what_it_does_not_have_yet(node: Node) -> None:
     node.write("/proc/sys/kernel/unprivileged_userns_clone", "0\n")
     node.write("/proc/sys/user/max_user_namespaces", "63000\n")
-    wanted = {
+    sysctl = {
         "kernel.unprivileged_userns_clone": 1,
         "user.max_user_namespaces": 16384,
         "kernel.apparmor_restrict_unprivileged_userns": 0,
     }
-    assert not [action for action in do(node, apply=False, sysctl=wanted) if action.startswith(("set", "make"))]
+    assert not [action for action in do(node, apply=False, sysctl=sysctl) if action.startswith(("set", "make"))]
     assert node.text("/proc/sys/kernel/unprivileged_userns_clone") == "0"
-    assert [action for action in do(node, sysctl=wanted) if action.startswith("set")] == [
+    assert [action for action in do(node, sysctl=sysctl) if action.startswith("set")] == [
         "set kernel.unprivileged_userns_clone = 1"
     ]
     assert node.text("/proc/sys/kernel/unprivileged_userns_clone") == "1"

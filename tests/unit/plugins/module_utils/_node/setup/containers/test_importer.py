@@ -142,9 +142,9 @@ def test_what_was_not_used_for_longest_goes_and_what_is_in_use_stays(site: Site)
 
 def test_a_failed_import_leaves_nothing_and_says_why(site: Site) -> None:
     (site.fake / "broken").touch()
-    status, said = site.run("get", site.image("pytorch", "a"))
+    status, message = site.run("get", site.image("pytorch", "a"))
     assert status == 1
-    assert "docker://registry#team/pytorch cannot be imported: enroot import said [ERROR] Could not reach" in said
+    assert "docker://registry#team/pytorch cannot be imported: enroot import said [ERROR] Could not reach" in message
     assert [path.name for path in site.cache.glob("*/*") if path.name.endswith((".sqsh", ".part"))] == []
 
 

@@ -17,7 +17,7 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.containers
 from .conftest import SOURCE, Node
 
 
-def bring(node: Node, sha256: str = "", version: str = "0.24.0") -> str:
+def converge(node: Node, sha256: str = "", version: str = "0.24.0") -> str:
     """Do it as the module does; return why it was built."""
     plan = pyxis.plan_build(SOURCE, sha256, version, node.root, node.run)
     if plan.reason:
@@ -26,14 +26,14 @@ def bring(node: Node, sha256: str = "", version: str = "0.24.0") -> str:
 
 
 def test_it_is_built_once_and_recorded(node: Node) -> None:
-    assert bring(node) == "none was built yet"
+    assert converge(node) == "none was built yet"
     assert os.readlink(node.root.at(pyxis.LINK)) == "22.05.8-0.24.0/spank_pyxis.so"
     assert Path(node.root.at(pyxis.LINK)).read_bytes() == b"\x7fELFone"
     record = node.record()
     assert (record["slurm"], record["slurm_package"], record["pyxis"]) == ("22.05.8", "22.05.8-1", "0.24.0")
     assert record["source_sha256"] == pyxis.file_digest(node.root.at(SOURCE))
     before = node.files()
-    assert bring(node) == ""
+    assert converge(node) == ""
     assert node.files() == before
 
 
@@ -45,73 +45,73 @@ def test_it_is_built_once_and_recorded(node: Node) -> None:
     ],
 )
 def test_another_slurm_has_it_built_again_and_once(node: Node, version: str, package: str, reason: str) -> None:
-    bring(node)
+    converge(node)
     node.slurm(version, package)
-    assert bring(node) == reason
+    assert converge(node) == reason
     assert node.record()["slurm"] == version
     assert os.readlink(node.root.at(pyxis.LINK)) == f"{version}-0.24.0/spank_pyxis.so"
-    assert bring(node) == ""
+    assert converge(node) == ""
 
 
 def test_a_record_of_another_slurm_has_it_built_again(node: Node) -> None:
-    bring(node)
+    converge(node)
     node.write(pyxis.RECORD, (node.text(pyxis.RECORD) or "").replace("22.05.8", "21.08.5"))
-    assert "21.08.5" in bring(node)
-    assert bring(node) == ""
+    assert "21.08.5" in converge(node)
+    assert converge(node) == ""
 
 
 def test_another_source_or_version_of_pyxis_has_it_built_again(node: Node) -> None:
-    bring(node)
+    converge(node)
     node.source(b"two")
-    assert bring(node).startswith("its source has the digest")
-    assert bring(node, version="0.25.0") == "it is pyxis 0.24.0, and not 0.25.0"
+    assert converge(node).startswith("its source has the digest")
+    assert converge(node, version="0.25.0") == "it is pyxis 0.24.0, and not 0.25.0"
 
 
 def test_what_somebody_changed_is_built_again(node: Node) -> None:
-    bring(node)
+    converge(node)
     node.write("/usr/lib/hpcai/pyxis/22.05.8-0.24.0/spank_pyxis.so", "theirs")
-    assert bring(node) == f"{pyxis.LINK} is not what was built"
+    assert converge(node) == f"{pyxis.LINK} is not what was built"
     Path(node.root.at(pyxis.LINK)).unlink()
-    assert bring(node) == f"{pyxis.LINK} does not lead to it"
-    assert bring(node) == ""
+    assert converge(node) == f"{pyxis.LINK} does not lead to it"
+    assert converge(node) == ""
 
 
 def test_without_its_source_nothing_is_done_while_slurm_stays_and_a_change_is_an_error(node: Node) -> None:
-    bring(node)
+    converge(node)
     Path(node.root.at(SOURCE)).unlink()
-    assert bring(node) == ""
+    assert converge(node) == ""
     node.slurm("23.11.4")
     with pytest.raises(BuildFailed, match=r"built anew .* its source .* is gone"):
-        bring(node)
+        converge(node)
 
 
 def test_a_source_of_another_digest_is_refused(node: Node) -> None:
     with pytest.raises(BuildFailed, match="and not aaaa"):
-        bring(node, sha256="a" * 64)
+        converge(node, sha256="a" * 64)
     assert node.text(pyxis.RECORD) is None
 
 
 def test_without_slurm_or_with_other_headers_it_says_what_to_install(node: Node) -> None:
     node.slurm("23.11.4", headers="22.05.8")
     with pytest.raises(BuildFailed, match=r"headers .* are of Slurm 22.05.8, .* is\s+23.11.4.*install libslurm-dev"):
-        bring(node)
+        converge(node)
     Path(node.root.at("/usr/include/slurm/slurm_version.h")).unlink()
     with pytest.raises(BuildFailed, match="is not there: install libslurm-dev"):
-        bring(node)
+        converge(node)
     node.version = ""
     with pytest.raises(BuildFailed, match="and there is none"):
-        bring(node)
+        converge(node)
 
 
 def test_a_failed_build_leaves_the_old_plugin_and_no_folder(node: Node) -> None:
-    bring(node)
+    converge(node)
     before = node.files()
     from ansible_collections.hpcai.azure.plugins.module_utils._node.machine.run import Result
 
     node.make = Result((), 2, "", "cc -c x.c\nx.c:1:1: error: no such thing\nmake: *** [x] Error 1\n")
     node.source(b"two")
     with pytest.raises(BuildFailed, match=r"does not compile .*: x.c:1:1: error: no such thing"):
-        bring(node)
+        converge(node)
     after = node.files()
     assert {path: after[path] for path in before if "pyxis-0.24.0.tar.gz" not in path} == {
         path: before[path] for path in before if "pyxis-0.24.0.tar.gz" not in path
@@ -125,22 +125,22 @@ def test_a_failed_build_leaves_the_old_plugin_and_no_folder(node: Node) -> None:
 def test_an_archive_that_leads_out_of_its_folder_is_refused(node: Node, name: str) -> None:
     node.source(b"one", name)
     with pytest.raises(BuildFailed, match="leads out of it"):
-        bring(node)
+        converge(node)
 
 
 def test_what_is_no_archive_of_pyxis_is_refused(node: Node) -> None:
     node.source(b"one", "pyxis/README")
     with pytest.raises(BuildFailed, match="has no Makefile"):
-        bring(node)
+        converge(node)
     node.write(SOURCE, "not an archive")
     with pytest.raises(BuildFailed, match="cannot be unpacked"):
-        bring(node)
+        converge(node)
 
 
 def test_a_build_as_root_is_done_by_nobody(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda *_arguments, **_named: None)
-    bring(node)
+    converge(node)
     (made,) = [command for command in node.asked if "make" in command]
     assert made[:3] == ("env", "CPPFLAGS=-I" + node.root.at("/usr/include"), "setpriv")
     assert "--reuid=65534" in made
@@ -148,7 +148,7 @@ def test_a_build_as_root_is_done_by_nobody(node: Node, monkeypatch: pytest.Monke
 
 def test_fits_says_what_is_wrong(node: Node) -> None:
     assert "was not built" in pyxis.fits(node.root, node.run)
-    bring(node)
+    converge(node)
     assert pyxis.fits(node.root, node.run) == ""
     node.slurm("23.11.4")
     assert pyxis.fits(node.root, node.run) == (

@@ -125,17 +125,17 @@ def test_a_new_user_on_a_full_scratch_has_the_folder_without_which_pyxis_has_the
 ) -> None:
     runtime = closed / RUNTIME[1:]
     runtime.mkdir(mode=0o755)
-    wanted = options(pyxis_runtime_path=RUNTIME)
-    make_all(wanted, USER, GROUP, Root(str(closed)))
+    containers = options(pyxis_runtime_path=RUNTIME)
+    make_all(containers, USER, GROUP, Root(str(closed)))
     assert len(list(runtime.iterdir())) == SPARES + 1
     full(monkeypatch)
     other = USER + 1 if os.getuid() == 0 else USER
-    _made, problems = make_all(wanted, other, GROUP, Root(str(closed)))
+    _made, problems = make_all(containers, other, GROUP, Root(str(closed)))
     assert not [words for words in problems if RUNTIME in words]
     found = (runtime / str(other)).stat()
     assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (other, 0o700)
     monkeypatch.undo()
-    make_all(wanted, USER, GROUP, Root(str(closed)))
+    make_all(containers, USER, GROUP, Root(str(closed)))
     assert len(list(runtime.glob(".spare-*"))) == SPARES
 
 
@@ -163,8 +163,8 @@ def scratch(node: Node) -> Path:
 
 def found(node: Node) -> list[str]:
     """What would be removed."""
-    left = user_folders.leftovers("/scratch/data", "/scratch/pyxis", node.root)
-    return [Path(one.path).name for one in left]
+    leftovers = user_folders.leftovers("/scratch/data", "/scratch/pyxis", node.root)
+    return [Path(one.path).name for one in leftovers]
 
 
 def test_only_what_bears_a_jobs_name_is_found(node: Node, scratch: Path) -> None:
@@ -190,8 +190,8 @@ def test_folders_of_strangers_and_links_are_passed_over(node: Node, scratch: Pat
 
 
 def test_it_is_removed_as_the_user_whose_it_is(node: Node, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = user_folders.leftovers("/scratch/data", "/scratch/pyxis", node.root)
-    assert user_folders.remove_leftovers(left, node.run) == []
+    leftovers = user_folders.leftovers("/scratch/data", "/scratch/pyxis", node.root)
+    assert user_folders.remove_leftovers(leftovers, node.run) == []
     assert found(node) == []
     assert (scratch / f"data/user-{ME}/pyxis_mine").is_dir()
     monkeypatch.setattr(os, "geteuid", lambda: 0)

@@ -37,8 +37,8 @@ class Machine:
     def write(self) -> None:
         """Write what the kernel shows."""
         lines = [
-            f"{20 + place} 1 {number} {top} {where} {options} shared:1 - {kind} {source} rw"
-            for place, (number, top, where, kind, source, options) in enumerate(self.mounts)
+            f"{20 + index} 1 {number} {top} {where} {options} shared:1 - {kind} {source} rw"
+            for index, (number, top, where, kind, source, options) in enumerate(self.mounts)
         ]
         self.file("proc/self/mountinfo", "\n".join(lines) + "\n")
 
@@ -84,9 +84,9 @@ class Machine:
     def run(self, command: Sequence[str]) -> Result:
         """Stand in for the runner: mount --bind and umount."""
         self.commands.append(" ".join(command))
-        rc, said = self.answer
+        rc, stderr = self.answer
         if rc:
-            return Result(tuple(command), rc, "", said)
+            return Result(tuple(command), rc, "", stderr)
         if command[0] == "umount":
             self.mounts = [mount for mount in self.mounts if mount[2] != command[1]]
         else:
@@ -104,5 +104,5 @@ class Machine:
         """Make directories that belong to whoever runs the test."""
         nvme_count = options.pop("nvme_count", 0)
         sets = {"site": [{**ME, **folder} for folder in folders]}
-        wanted = parse({"folders": sets, **options})
-        return ensure(wanted, self.root, self.run, check, nvme_count, wait_s, lock_timeout_s=0)
+        parsed = parse({"folders": sets, **options})
+        return ensure(parsed, self.root, self.run, check, nvme_count, wait_s, lock_timeout_s=0)

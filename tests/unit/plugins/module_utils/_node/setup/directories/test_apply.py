@@ -55,14 +55,14 @@ def mode(base: Base, path: str) -> int:
 
 
 def test_makes_it_with_its_parents_and_once_only(base: Base) -> None:
-    wanted = folder("a/b/c", 0o2770)
-    words = f"make {base.path}/a/b/c {wanted}"
-    assert make(base, wanted, frozenset(), check=True) == words
+    target = folder("a/b/c", 0o2770)
+    words = f"make {base.path}/a/b/c {target}"
+    assert make(base, target, frozenset(), check=True) == words
     assert os.listdir(base.path) == []
-    assert make(base, wanted, frozenset()) == words
+    assert make(base, target, frozenset()) == words
     assert [mode(base, path) for path in ("a", "a/b", "a/b/c")] == [0o755, 0o755, 0o2770]
-    assert make(base, wanted, frozenset()) == ""
-    assert make(base, wanted, frozenset(), check=True) == ""
+    assert make(base, target, frozenset()) == ""
+    assert make(base, target, frozenset(), check=True) == ""
 
 
 def test_changes_the_directory_and_nothing_below_it(base: Base) -> None:
@@ -94,11 +94,11 @@ def test_a_link_that_users_can_make_is_removed_with_a_warning(base: Base, tmp_pa
     precious = tmp_path / "precious"
     precious.mkdir(mode=0o700)
     os.symlink(precious, f"{base.path}/link")
-    told: list[str] = []
-    assert make(base, folder(path, 0o1777), frozenset(), True, told.append)
-    assert told == [f"{base.path}/link is a symbolic link of user {os.getuid()}: it would be moved aside"]
-    assert make(base, folder(path, 0o1777), frozenset(), False, told.append)
-    assert told[1:] == [f"{base.path}/link was a symbolic link of user {os.getuid()}: it was removed"]
+    warnings: list[str] = []
+    assert make(base, folder(path, 0o1777), frozenset(), True, warnings.append)
+    assert warnings == [f"{base.path}/link is a symbolic link of user {os.getuid()}: it would be moved aside"]
+    assert make(base, folder(path, 0o1777), frozenset(), False, warnings.append)
+    assert warnings[1:] == [f"{base.path}/link was a symbolic link of user {os.getuid()}: it was removed"]
     assert mode(base, path) == 0o1777
     assert precious.stat().st_mode & 0o7777 == 0o700
     assert list(precious.iterdir()) == []
@@ -106,9 +106,9 @@ def test_a_link_that_users_can_make_is_removed_with_a_warning(base: Base, tmp_pa
 
 def test_a_file_in_its_place_is_named_and_kept(base: Base) -> None:
     pathlib.Path(base.path, "a").write_text("theirs")
-    told: list[str] = []
-    make(base, folder("a/b"), frozenset(), False, told.append)
-    [words] = told
+    warnings: list[str] = []
+    make(base, folder("a/b"), frozenset(), False, warnings.append)
+    [words] = warnings
     assert words.startswith(f"{base.path}/a was a file of user {os.getuid()}: it was moved to {base.path}/a.aside-")
     assert pathlib.Path(words.rpartition(" ")[2]).read_text() == "theirs"
 
@@ -121,11 +121,11 @@ def test_uses_no_directory_that_a_stranger_made(base: Base, path: str) -> None:
     os.chown(planted, STRANGER, STRANGER)
     # Unless directories are made for that very user.
     assert make(base, folder("planted/other"), frozenset({STRANGER}))
-    told: list[str] = []
-    make(base, folder(path), frozenset(), False, told.append)
-    assert told[0].startswith(f"{base.path}/planted was a folder of user {STRANGER}: it was moved to ")
+    warnings: list[str] = []
+    make(base, folder(path), frozenset(), False, warnings.append)
+    assert warnings[0].startswith(f"{base.path}/planted was a folder of user {STRANGER}: it was moved to ")
     assert os.stat(planted).st_uid == 0
-    assert pathlib.Path(told[0].rpartition(" ")[2], "theirs").is_dir()
+    assert pathlib.Path(warnings[0].rpartition(" ")[2], "theirs").is_dir()
 
 
 @needs_root

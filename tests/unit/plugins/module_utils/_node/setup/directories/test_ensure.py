@@ -28,7 +28,7 @@ JOBS = {"path": "jobs", "mode": "1777"}
 OWNERS = f"{ME['owner']}:{ME['group']}"
 
 
-def said(machine: Machine, *folders: dict[str, Any], **options: Any) -> str:
+def refusal(machine: Machine, *folders: dict[str, Any], **options: Any) -> str:
     """The refusal, which changes nothing, in check mode and without."""
     words = []
     for check in (True, False):
@@ -182,10 +182,10 @@ def test_mnt_that_is_no_mount_is_left_alone(machine: Machine) -> None:
     machine.path("/mnt").mkdir()
     assert machine.ensure(JOBS).kind == "directory"
     assert os.listdir(machine.path("/mnt")) == []
-    assert "may take their place; there is no temporary disk" in said_of(machine, fallback=["temporary_disk"])
+    assert "may take their place; there is no temporary disk" in refusal_of(machine, fallback=["temporary_disk"])
 
 
-def said_of(machine: Machine, **options: Any) -> str:
+def refusal_of(machine: Machine, **options: Any) -> str:
     """The refusal."""
     with pytest.raises(Refused) as refused:
         machine.ensure(JOBS, **options)
@@ -194,7 +194,7 @@ def said_of(machine: Machine, **options: Any) -> str:
 
 def test_nothing_takes_their_place_where_that_is_not_allowed(machine: Machine) -> None:
     machine.temporary_disk()
-    assert "nothing may take their place" in said(machine, JOBS, fallback=[])
+    assert "nothing may take their place" in refusal(machine, JOBS, fallback=[])
     assert not machine.path("/scratch").exists()
     # Only what is allowed, in the order in which it is.
     assert machine.ensure(JOBS, check=True, fallback=["directory", "temporary_disk"]).kind == "directory"
@@ -225,7 +225,7 @@ def test_a_temporary_disk_of_no_use_is_named_with_the_reason(machine: Machine, t
         machine.path("/mnt").chmod(0o777)
     elif trouble == "filled":
         machine.file("scratch/file", "")
-    assert words in said_of(machine, fallback=["temporary_disk"])
+    assert words in refusal_of(machine, fallback=["temporary_disk"])
     assert words in machine.ensure(JOBS).warnings[0]
     assert machine.commands == []
 
@@ -267,7 +267,7 @@ def test_a_folder_of_the_temporary_disk_does_not_pass_for_the_disks(machine: Mac
     machine.temporary_disk()
     machine.ensure(JOBS)
     machine.commands.clear()
-    assert "is a folder of the temporary disk, though 8 local NVMe disks are expected" in said(
+    assert "is a folder of the temporary disk, though 8 local NVMe disks are expected" in refusal(
         machine, JOBS, nvme_count=8
     )
 
@@ -277,7 +277,7 @@ def test_a_folder_of_the_temporary_disk_does_not_pass_for_the_disks(machine: Mac
 
 def test_a_mountpoint_below_what_cloud_init_mounts_is_refused(machine: Machine) -> None:
     machine.file("etc/fstab", CLOUD_INIT)
-    assert "lies below /mnt, where cloud-init, in /etc/fstab, mounts a disk" in said(
+    assert "lies below /mnt, where cloud-init, in /etc/fstab, mounts a disk" in refusal(
         machine, JOBS, mountpoint="/mnt/scratch"
     )
     # What is mounted there is not taken away.
@@ -294,14 +294,14 @@ def test_a_mountpoint_below_mnt_is_warned_of(machine: Machine) -> None:
 
 def test_a_link_or_file_at_the_mountpoint_is_refused(machine: Machine, tmp_path: pathlib.Path) -> None:
     machine.path("/scratch").symlink_to(tmp_path)
-    assert "/scratch is no folder" in said(machine, JOBS)
+    assert "/scratch is no folder" in refusal(machine, JOBS)
 
 
 def test_a_second_run_at_the_same_time_is_refused_after_its_wait(machine: Machine) -> None:
     with only_one(machine.root.at(core.LOCK), 0):
-        assert "another run is at work on the directories" in said_of(machine)
+        assert "another run is at work on the directories" in refusal_of(machine)
 
 
 def test_needs_root(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "needs root: run with become" in said_of(machine)
+    assert "needs root: run with become" in refusal_of(machine)

@@ -29,11 +29,11 @@ def one(**folder: Any) -> dict[str, Any]:
 
 
 def test_parents_come_before_what_lies_in_them() -> None:
-    wanted = parse(
+    options = parse(
         {"folders": {"b": [{"path": "x/y/z"}, {"path": "x-1"}], "a": [{"path": "/scratch/x"}, {"path": "x/y/"}]}}
     )
-    assert [folder.path for folder in wanted.folders] == ["x", "x/y", "x/y/z", "x-1"]
-    assert (wanted.mountpoint, wanted.fallback) == ("/scratch", ("temporary_disk", "directory"))
+    assert [folder.path for folder in options.folders] == ["x", "x/y", "x/y/z", "x-1"]
+    assert (options.mountpoint, options.fallback) == ("/scratch", ("temporary_disk", "directory"))
 
 
 @pytest.mark.parametrize(
@@ -77,16 +77,16 @@ def test_world_writable_with_the_sticky_bit_is_allowed() -> None:
 def test_each_role_has_a_set_of_its_own(machine: Machine) -> None:
     with_set(machine.root, "site", [{"path": "jobs"}], {"mountpoint": "/fast"}).file.apply()
     with_set(machine.root, "enroot", [{"path": "enroot", "mode": "0711"}], {"mountpoint": None}).file.apply()
-    wanted = read_options(machine.root)
-    assert wanted is not None
-    assert [(folder.path, folder.named) for folder in wanted.folders] == [("enroot", "enroot"), ("jobs", "site")]
-    assert wanted.mountpoint == "/fast"
+    options = read_options(machine.root)
+    assert options is not None
+    assert [(folder.path, folder.named) for folder in options.folders] == [("enroot", "enroot"), ("jobs", "site")]
+    assert options.mountpoint == "/fast"
     assert not with_set(machine.root, "site", [{"path": "jobs"}], {}).file.changes
     with_set(machine.root, "site", [], {}).file.apply()
     without_set(machine.root, "other").file.apply()
-    left = read_options(machine.root)
-    assert left is not None
-    assert [folder.path for folder in left.folders] == ["enroot"]
+    remaining = read_options(machine.root)
+    assert remaining is not None
+    assert [folder.path for folder in remaining.folders] == ["enroot"]
 
 
 def test_forgetting_a_set_where_nothing_is_kept_changes_nothing(machine: Machine) -> None:

@@ -21,14 +21,14 @@ from .machine import Machine
 CLOUD_INIT = "/dev/disk/cloud/azure_resource-part1 /mnt auto defaults,nofail,comment=cloudconfig 0 2\n"
 
 
-def found(machine: Machine, *told: str) -> TemporaryDisk | None:
+def found(machine: Machine, *known_mounts: str) -> TemporaryDisk | None:
     """What is found."""
-    return find_temporary_disk(machine.root, read_mounts(machine.root), read_block_devices(machine.root), told)
+    return find_temporary_disk(machine.root, read_mounts(machine.root), read_block_devices(machine.root), known_mounts)
 
 
-def where(machine: Machine, *told: str) -> tuple[str, str | None] | None:
+def where(machine: Machine, *known_mounts: str) -> tuple[str, str | None] | None:
     """Its device, and where it is mounted."""
-    disk = found(machine, *told)
+    disk = found(machine, *known_mounts)
     return (disk.device, disk.mount.mountpoint if disk.mount else None) if disk else None
 
 

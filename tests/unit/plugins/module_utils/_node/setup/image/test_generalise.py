@@ -21,9 +21,9 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.gene
 from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.image.identity import ITEMS
 
 
-def mount(place: pathlib.Path, filesystem: str = "ext4", root: str = "/") -> Mount:
+def mount(path: pathlib.Path, filesystem: str = "ext4", root: str = "/") -> Mount:
     """Something that is mounted."""
-    return Mount("8:1", root, str(place), filesystem, "/dev/sda1", ())
+    return Mount("8:1", root, str(path), filesystem, "/dev/sda1", ())
 
 
 def plan(
@@ -195,13 +195,13 @@ def test_logs_are_emptied_through_a_link_within_the_image(tree: pathlib.Path) ->
 
 
 def test_what_the_running_module_lives_in_stays_and_all_beside_it_goes(tree: pathlib.Path) -> None:
-    own = tree / "tmp/ansible_payload/archive.zip"
-    own.parent.mkdir()
-    own.write_text("x")
-    (own.parent / "beside").write_text("x")
-    clean(tree, spared=[str(own)])
-    assert own.exists()
-    assert not (own.parent / "beside").exists()
+    archive = tree / "tmp/ansible_payload/archive.zip"
+    archive.parent.mkdir()
+    archive.write_text("x")
+    (archive.parent / "beside").write_text("x")
+    clean(tree, spared=[str(archive)])
+    assert archive.exists()
+    assert not (archive.parent / "beside").exists()
     assert not (tree / "tmp/left").exists()
 
 
@@ -252,10 +252,10 @@ class Systemd:
 
     def __init__(self, *active: str) -> None:
         self.active = active
-        self.told: list[list[str]] = []
+        self.commands: list[list[str]] = []
 
     def __call__(self, command: Sequence[str]) -> Result:
-        self.told.append(list(command))
+        self.commands.append(list(command))
         states = ["active" if unit in self.active else "inactive" for unit in command[2:]]
         return Result(tuple(command), 0, "\n".join(states), "")
 
@@ -267,7 +267,7 @@ def test_what_would_write_again_is_stopped_on_a_running_machine(monkeypatch: pyt
     assert units == ("walinuxagent.service", "systemd-random-seed.service", "rsyslog.service")
     assert generalise.writers(Root("/"), ("logs", "agent"), systemd) == ("systemd-random-seed.service",)
     generalise.stop_writers(Root("/"), units, (), systemd)
-    assert systemd.told[-2:] == [["systemctl", "stop", *units], ["journalctl", "--relinquish-var"]]
+    assert systemd.commands[-2:] == [["systemctl", "stop", *units], ["journalctl", "--relinquish-var"]]
 
 
 def test_no_service_of_this_machine_is_touched_for_an_image_at_rest(tree: pathlib.Path) -> None:
@@ -275,7 +275,7 @@ def test_no_service_of_this_machine_is_touched_for_an_image_at_rest(tree: pathli
     (tree / "run/systemd/system").mkdir(parents=True)
     assert generalise.writers(Root(str(tree)), (), systemd) == ()
     generalise.stop_writers(Root(str(tree)), (), (), systemd)
-    assert systemd.told == []
+    assert systemd.commands == []
 
 
 def test_owner_of_the_file_of_passwords_stays(tree: pathlib.Path) -> None:

@@ -27,28 +27,28 @@ class Machine:
 
     def has(self, path: str, text: str = "") -> None:
         """Put a file there."""
-        place = self.folder / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
+        target = self.folder / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
 
-    def links(self, path: str, target: str) -> None:
+    def links(self, path: str, destination: str) -> None:
         """Put a link there."""
-        place = self.folder / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(target)
+        link = self.folder / path.lstrip("/")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(destination)
 
     def read(self, path: str) -> str | None:
         """What a file of it holds."""
-        place = self.folder / path.lstrip("/")
-        return place.read_text() if place.exists() else None
+        target = self.folder / path.lstrip("/")
+        return target.read_text() if target.exists() else None
 
     def boots(self) -> None:
         """It runs systemd."""
         (self.folder / "run/systemd/system").mkdir(parents=True)
 
-    def lines(self, part: ImageChanges, path: str) -> list[str] | None:
+    def lines(self, made: ImageChanges, path: str) -> list[str] | None:
         """What the part would write to a file; None if it should not be there."""
-        [change] = [change for change in part.files if change.path == self.root.at(path)]
+        [change] = [change for change in made.files if change.path == self.root.at(path)]
         if change.after is None:
             return None
         first, *rest = change.after.splitlines()
@@ -65,19 +65,19 @@ def machine(tmp_path: pathlib.Path) -> Machine:
 
 
 def test_limits_hold_for_root_too_and_for_services(machine: Machine) -> None:
-    part = kernel.plan_limits(machine.root, {"memlock": "unlimited", "stack": "unlimited", "nofile": 1048576}, ())
-    logins = machine.lines(part, kernel.LOGINS)
+    made = kernel.plan_limits(machine.root, {"memlock": "unlimited", "stack": "unlimited", "nofile": 1048576}, ())
+    logins = machine.lines(made, kernel.LOGINS)
     assert logins is not None
     assert "* hard memlock unlimited" in logins
     assert "root soft nofile 1048576" in logins
     assert len(logins) == 12
     services = ["[Manager]", "DefaultLimitMEMLOCK=infinity", "DefaultLimitNOFILE=1024:1048576"]
-    assert machine.lines(part, kernel.SERVICES) == services
+    assert machine.lines(made, kernel.SERVICES) == services
 
 
 def test_a_limit_that_is_null_is_nobodys(machine: Machine) -> None:
-    part = kernel.plan_limits(machine.root, {"memlock": None, "nofile": 512}, ())
-    assert machine.lines(part, kernel.SERVICES) == ["[Manager]", "DefaultLimitNOFILE=512"]
+    made = kernel.plan_limits(machine.root, {"memlock": None, "nofile": 512}, ())
+    assert machine.lines(made, kernel.SERVICES) == ["[Manager]", "DefaultLimitNOFILE=512"]
     assert machine.lines(kernel.plan_limits(machine.root, {"memlock": 64}, ()), kernel.SERVICES) == [
         "[Manager]",
         "DefaultLimitMEMLOCK=64K",
@@ -91,14 +91,14 @@ def test_limits_of_an_hpc_image_are_left_alone_unless_named(machine: Machine) ->
         "# text\n*  hard    memlock   unlimited\n* soft memlock unlimited\n* - nofile 65536\n* soft stack 1\n",
     )
     machine.has("/etc/systemd/system.conf", "#DefaultLimitNOFILE=\nDefaultLimitMEMLOCK=infinity\n")
-    wanted = {"memlock": "unlimited", "stack": "unlimited", "nofile": 1048576}
-    part = kernel.plan_limits(machine.root, wanted, ())
-    assert machine.lines(part, kernel.LOGINS) == [
+    limits = {"memlock": "unlimited", "stack": "unlimited", "nofile": 1048576}
+    made = kernel.plan_limits(machine.root, limits, ())
+    assert machine.lines(made, kernel.LOGINS) == [
         f"{who} {kind} stack unlimited" for who in ("*", "root") for kind in ("soft", "hard")
     ]
-    assert "nofile is 65536, 65536 (limits.conf)" in part.left_alone
-    assert "DefaultLimitMEMLOCK is infinity (systemd)" in part.left_alone
-    named = machine.lines(kernel.plan_limits(machine.root, wanted, ["nofile", "memlock"]), kernel.LOGINS)
+    assert "nofile is 65536, 65536 (limits.conf)" in made.left_alone
+    assert "DefaultLimitMEMLOCK is infinity (systemd)" in made.left_alone
+    named = machine.lines(kernel.plan_limits(machine.root, limits, ["nofile", "memlock"]), kernel.LOGINS)
     assert named is not None
     assert "* hard nofile 1048576" in named
     assert not [line for line in named if "memlock" in line]
@@ -107,28 +107,28 @@ def test_limits_of_an_hpc_image_are_left_alone_unless_named(machine: Machine) ->
 def test_kernel_settings_go_to_a_file_and_to_the_running_kernel(machine: Machine) -> None:
     machine.has("/proc/sys/vm/zone_reclaim_mode", "0\n")
     machine.has("/proc/sys/net/ipv4/tcp_rmem", "4096\t1\t2\n")
-    wanted = {"vm.zone_reclaim_mode": 1, "net.ipv4.tcp_rmem": "4096 1 2", "not.there": 1, "off.by.null": None}
-    part = kernel.plan_sysctl(machine.root, wanted, (), live=True)
-    assert machine.lines(part, kernel.SYSCTL) == [
+    sysctl = {"vm.zone_reclaim_mode": 1, "net.ipv4.tcp_rmem": "4096 1 2", "not.there": 1, "off.by.null": None}
+    made = kernel.plan_sysctl(machine.root, sysctl, (), live=True)
+    assert machine.lines(made, kernel.SYSCTL) == [
         "net.ipv4.tcp_rmem = 4096 1 2",
         "not.there = 1",
         "vm.zone_reclaim_mode = 1",
     ]
-    assert part.live == {"vm/zone_reclaim_mode": "1"}
-    assert kernel.plan_sysctl(machine.root, wanted, (), live=False).live == {}
+    assert made.live == {"vm/zone_reclaim_mode": "1"}
+    assert kernel.plan_sysctl(machine.root, sysctl, (), live=False).live == {}
 
 
 def test_kernel_settings_of_the_base_are_left_alone_unless_named(machine: Machine) -> None:
     machine.has("/etc/sysctl.conf", "# vm.overcommit_memory = 2\nvm.zone_reclaim_mode = 1\n")
     machine.has("/etc/sysctl.d/60-site.conf", "net/ipv4/neigh/default/gc_thresh1=1024\n")
-    wanted = {"vm.zone_reclaim_mode": 0, "net.ipv4.neigh.default.gc_thresh1": 4096, "vm.overcommit_memory": 1}
-    part = kernel.plan_sysctl(machine.root, wanted, (), live=False)
-    assert machine.lines(part, kernel.SYSCTL) == ["vm.overcommit_memory = 1"]
-    assert part.left_alone == (
+    sysctl = {"vm.zone_reclaim_mode": 0, "net.ipv4.neigh.default.gc_thresh1": 4096, "vm.overcommit_memory": 1}
+    made = kernel.plan_sysctl(machine.root, sysctl, (), live=False)
+    assert machine.lines(made, kernel.SYSCTL) == ["vm.overcommit_memory = 1"]
+    assert made.left_alone == (
         "net.ipv4.neigh.default.gc_thresh1 is 1024 (sysctl)",
         "vm.zone_reclaim_mode is 1 (sysctl)",
     )
-    named = kernel.plan_sysctl(machine.root, wanted, ["vm.zone_reclaim_mode"], live=False)
+    named = kernel.plan_sysctl(machine.root, sysctl, ["vm.zone_reclaim_mode"], live=False)
     assert "vm.zone_reclaim_mode = 0" in (machine.lines(named, kernel.SYSCTL) or [])
 
 
@@ -150,19 +150,19 @@ def test_names_with_dots_in_them_find_their_place(name: str, path: str) -> None:
 def test_modules_that_no_kernel_has_are_not_asked_for(machine: Machine) -> None:
     machine.has("/lib/modules/6.1.0/modules.dep", "kernel/drivers/infiniband/core/ib_umad.ko.xz: kernel/x.ko\n")
     machine.has("/lib/modules/6.1.0/modules.builtin", "kernel/net/rdma-ucm.ko\n")
-    part = kernel.plan_modules(
+    made = kernel.plan_modules(
         machine.root, ["ib_umad", "rdma_ucm", "ib_uverbs"], {"sunrpc": {"slots": 128, "x": None}}
     )
-    assert machine.lines(part, kernel.MODULES) == ["ib_umad", "rdma_ucm"]
-    assert machine.lines(part, kernel.MODULE_OPTIONS) == ["options sunrpc slots=128"]
-    assert "ib_uverbs" in part.remarks[0]
+    assert machine.lines(made, kernel.MODULES) == ["ib_umad", "rdma_ucm"]
+    assert machine.lines(made, kernel.MODULE_OPTIONS) == ["options sunrpc slots=128"]
+    assert "ib_uverbs" in made.remarks[0]
 
 
 def test_an_option_that_the_base_sets_by_sysctl_is_left_alone(machine: Machine) -> None:
     machine.has("/etc/sysctl.conf", "sunrpc.tcp_max_slot_table_entries = 64\n")
-    part = kernel.plan_modules(machine.root, (), {"sunrpc": {"tcp_max_slot_table_entries": 128}})
-    assert machine.lines(part, kernel.MODULE_OPTIONS) is None
-    assert part.left_alone == ("sunrpc.tcp_max_slot_table_entries is 64 (sysctl)",)
+    made = kernel.plan_modules(machine.root, (), {"sunrpc": {"tcp_max_slot_table_entries": 128}})
+    assert machine.lines(made, kernel.MODULE_OPTIONS) is None
+    assert made.left_alone == ("sunrpc.tcp_max_slot_table_entries is 64 (sysctl)",)
 
 
 WAAGENT = """\
@@ -178,13 +178,13 @@ ResourceDisk.EnableSwap=y"""
 
 def test_the_agents_other_settings_and_comments_stay(machine: Machine) -> None:
     machine.has(services.WAAGENT, WAAGENT)
-    wanted = {
+    agent = {
         "Extensions.GoalStatePeriod": 300,
         "ResourceDisk.EnableSwap": False,
         "OS.EnableRDMA": "y",
         "Not.This": None,
     }
-    [change] = services.plan_agent(machine.root, wanted, "/scratch").files
+    [change] = services.plan_agent(machine.root, agent, "/scratch").files
     expected = WAAGENT.replace("\nExtensions.GoalStatePeriod=6", "\nExtensions.GoalStatePeriod=300")
     assert change.after == expected.replace("EnableSwap=y", "EnableSwap=n") + "\nOS.EnableRDMA=y\n"
     assert services.with_values(change.after, {"OS.EnableRDMA": "y"}) == change.after
@@ -192,9 +192,9 @@ def test_the_agents_other_settings_and_comments_stay(machine: Machine) -> None:
 
 def test_the_agents_disk_does_not_lie_on_scratch(machine: Machine) -> None:
     machine.has(services.WAAGENT, WAAGENT.replace("/mnt/resource", "/scratch"))
-    part = services.plan_agent(machine.root, {"OS.EnableRDMA": "y"}, "/scratch/")
-    assert "ResourceDisk.MountPoint=/mnt/resource\n" in (part.files[0].after or "")
-    assert "/scratch" in part.remarks[0]
+    made = services.plan_agent(machine.root, {"OS.EnableRDMA": "y"}, "/scratch/")
+    assert "ResourceDisk.MountPoint=/mnt/resource\n" in (made.files[0].after or "")
+    assert "/scratch" in made.remarks[0]
 
 
 def test_without_an_agent_nothing_is_written(machine: Machine) -> None:
@@ -214,9 +214,9 @@ def test_apt_updates_nothing_by_itself(machine: Machine) -> None:
 def test_updates_that_the_base_has_masked_are_left_alone(machine: Machine) -> None:
     machine.has("/etc/apt/apt.conf")
     machine.links("/etc/systemd/system/unattended-upgrades.service", "/dev/null")
-    part = services.plan_updates(machine.root, services.UPDATES_OFF)
-    assert machine.lines(part, services.APT) is None
-    assert part.left_alone == ("unattended-upgrades is masked already",)
+    made = services.plan_updates(machine.root, services.UPDATES_OFF)
+    assert machine.lines(made, services.APT) is None
+    assert made.left_alone == ("unattended-upgrades is masked already",)
 
 
 def test_dnf_updates_nothing_by_itself_or_security_alone(machine: Machine) -> None:
@@ -255,8 +255,8 @@ def test_chrony_without_a_folder_of_settings_gets_a_block(machine: Machine) -> N
 def test_a_base_that_follows_the_host_already_is_left_alone(machine: Machine) -> None:
     line = "refclock PHC /dev/ptp_hyperv poll 3 dpoll -2 offset 0"
     machine.has("/etc/chrony/chrony.conf", f"{line}\nconfdir /etc/chrony/conf.d\n")
-    part = services.plan_clock(machine.root, services.TIME_AZURE)
-    assert (part.files, part.left_alone) == ((), (f"chrony has {line!r}",))
+    made = services.plan_clock(machine.root, services.TIME_AZURE)
+    assert (made.files, made.left_alone) == ((), (f"chrony has {line!r}",))
 
 
 def card(machine: Machine, name: str, driver: str, master: str = "") -> None:
@@ -305,7 +305,7 @@ def test_a_plain_base_has_nothing(machine: Machine) -> None:
     assert (base.os, base.present, base.versions) == ("unknown-unknown", (), {})
 
 
-WANTED: Mapping[str, object] = {
+OPTIONS: Mapping[str, object] = {
     "limits": {"memlock": "unlimited"},
     "sysctl": {"vm.zone_reclaim_mode": 1},
     "time": "azure",
@@ -313,7 +313,7 @@ WANTED: Mapping[str, object] = {
 }
 
 
-def quiet(command: Sequence[str]) -> Result:
+def no_output(command: Sequence[str]) -> Result:
     """Runs nothing."""
     return Result(tuple(command), 0, "", "")
 
@@ -323,7 +323,7 @@ def test_a_container_keeps_its_hosts_limits_clock_and_kernel(machine: Machine) -
     machine.has("/proc/sys/vm/zone_reclaim_mode", "0")
     machine.has("/run/systemd/container", "podman")
     machine.has(kernel.LOGINS, "* hard nofile 1\n")
-    settings.apply(machine.root, settings.plan(machine.root, settings.ImageOptions(**WANTED)), quiet)  # type: ignore[arg-type]
+    settings.apply(machine.root, settings.plan(machine.root, settings.ImageOptions(**OPTIONS)), no_output)  # type: ignore[arg-type]
     assert machine.read(kernel.LOGINS) is None
     assert machine.read(services.CHRONY_DROP_IN) is None
     assert machine.read("/proc/sys/vm/zone_reclaim_mode") == "0"
@@ -333,16 +333,16 @@ def test_a_container_keeps_its_hosts_limits_clock_and_kernel(machine: Machine) -
 def test_a_booted_machine_gets_all_at_once_and_then_nothing(machine: Machine) -> None:
     machine.boots()
     machine.has("/proc/sys/vm/zone_reclaim_mode", "0")
-    wanted = settings.ImageOptions(**WANTED)  # type: ignore[arg-type]
-    parts = settings.plan(machine.root, wanted)
-    assert len(settings.as_diff(parts)) == len(settings.changes(parts)) == 5
-    settings.apply(machine.root, parts, quiet)
+    options = settings.ImageOptions(**OPTIONS)  # type: ignore[arg-type]
+    planned = settings.plan(machine.root, options)
+    assert len(settings.as_diff(planned)) == len(settings.changes(planned)) == 5
+    settings.apply(machine.root, planned, no_output)
     assert machine.read("/proc/sys/vm/zone_reclaim_mode") == "1"
-    assert settings.changes(settings.plan(machine.root, wanted)) == []
+    assert settings.changes(settings.plan(machine.root, options)) == []
 
 
 def test_what_is_wanted_no_more_goes(machine: Machine) -> None:
-    settings.apply(machine.root, settings.plan(machine.root, settings.ImageOptions(**WANTED)), quiet)  # type: ignore[arg-type]
-    settings.apply(machine.root, settings.plan(machine.root, settings.ImageOptions()), quiet)
+    settings.apply(machine.root, settings.plan(machine.root, settings.ImageOptions(**OPTIONS)), no_output)  # type: ignore[arg-type]
+    settings.apply(machine.root, settings.plan(machine.root, settings.ImageOptions()), no_output)
     files = (kernel.LOGINS, kernel.SERVICES, kernel.SYSCTL, services.CHRONY_DROP_IN)
     assert not [path for path in files if machine.read(path) is not None]

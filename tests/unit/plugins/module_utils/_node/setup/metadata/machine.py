@@ -56,13 +56,13 @@ class Machine:
         return Result(tuple(command), 0, "", "")
 
     def _show(self, command: Sequence[str]) -> Result:
-        there = self.root.exists(UNIT)
-        said = (
-            f"LoadState={'loaded' if there else 'not-found'}\nActiveState={'active' if self.active else 'inactive'}\n"
-            f"SubState=\nUnitFileState={'enabled' if self.enabled else 'disabled' if there else ''}\n"
+        exists = self.root.exists(UNIT)
+        shown = (
+            f"LoadState={'loaded' if exists else 'not-found'}\nActiveState={'active' if self.active else 'inactive'}\n"
+            f"SubState=\nUnitFileState={'enabled' if self.enabled else 'disabled' if exists else ''}\n"
             "ExecMainStartTimestamp=\nFragmentPath=\nDropInPaths=\nNeedDaemonReload=no\n"
         )
-        return Result(tuple(command), 0, said, "")
+        return Result(tuple(command), 0, shown, "")
 
 
 def listing(text: str) -> str:

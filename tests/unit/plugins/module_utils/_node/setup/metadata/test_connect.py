@@ -34,11 +34,11 @@ def decide(code: bytes, uid: int, address: str, port: int) -> bool:
     context[24:26] = struct.pack("!H", port)
     # Registers that were not set give an error. The group is in the upper half of what the call returns.
     registers: dict[int, int] = {1: 0}
-    place = 0
+    index = 0
     while True:
-        operation, both, offset, value = struct.unpack_from("=BBhi", code, place * 8)
+        operation, both, offset, value = struct.unpack_from("=BBhi", code, index * 8)
         target, source = both & 15, both >> 4
-        place += 1
+        index += 1
         if operation == 0xBF:
             registers[target] = registers[source]
         elif operation == 0xBC:
@@ -52,7 +52,7 @@ def decide(code: bytes, uid: int, address: str, port: int) -> bool:
             (registers[target],) = struct.unpack_from("=I", context, registers[source] + offset)
         elif operation in (0x16, 0x56):
             equal = registers[target] % HALF == value % HALF
-            place += offset if equal == (operation == 0x16) else 0
+            index += offset if equal == (operation == 0x16) else 0
         else:
             assert operation == 0x95
             return registers[0] == 1

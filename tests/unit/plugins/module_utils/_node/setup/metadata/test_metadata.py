@@ -22,12 +22,12 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.o
     read_users,
     uids_of,
 )
-from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import CannotTell, difference
+from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.metadata.rules import RulesUnreadable, difference
 
 from .filters import Kernel
 from .machine import Machine, listing
 
-WANTED = MetadataOptions(guard=True)
+GUARDED = MetadataOptions(guard=True)
 LOAD = "/usr/sbin/nft -f /etc/hpcai/metadata.nft"
 
 
@@ -37,15 +37,15 @@ def machine(tmp_path: pathlib.Path) -> Machine:
     return Machine(tmp_path)
 
 
-def converge(machine: Machine, wanted: MetadataOptions) -> plan.MetadataPlan:
+def converge(machine: Machine, options: MetadataOptions) -> plan.MetadataPlan:
     """Plan and apply; what was planned."""
-    made = plan.plan(machine.root, wanted, machine.run)
+    made = plan.plan(machine.root, options, machine.run)
     plan.apply(made, machine.run)
     return made
 
 
 def test_the_first_run_loads_the_rules_and_the_second_changes_nothing(machine: Machine) -> None:
-    made = converge(machine, WANTED)
+    made = converge(machine, GUARDED)
     assert made.verbs == ("daemon-reload", "enable", "start")
     assert [file.path.removeprefix(str(machine.folder)) for file in made.files] == [
         rules.RULES,
@@ -53,14 +53,14 @@ def test_the_first_run_loads_the_rules_and_the_second_changes_nothing(machine: M
         rules.UNIT,
         rules.DROP_IN,
     ]
-    assert not converge(machine, WANTED).changed
+    assert not converge(machine, GUARDED).changed
     assert read_guard(machine.root) is True
 
 
 def test_rules_that_somebody_flushed_are_loaded_again(machine: Machine) -> None:
-    converge(machine, WANTED)
+    converge(machine, GUARDED)
     machine.loaded = None
-    made = converge(machine, WANTED)
+    made = converge(machine, GUARDED)
     assert made.files == ()
     # Never a restart: slurmd requires the service, and would restart with it.
     assert made.verbs == ("reload",)
@@ -70,20 +70,20 @@ def test_rules_that_somebody_flushed_are_loaded_again(machine: Machine) -> None:
 def test_a_filter_that_the_kernel_lacks_is_attached_by_a_reload(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    converge(machine, WANTED)
+    converge(machine, GUARDED)
     machine.file(rules.HPCNODE, "")
     # A container: the kernel does not say.
-    assert not plan.plan(machine.root, WANTED, machine.run).changed
+    assert not plan.plan(machine.root, GUARDED, machine.run).changed
     kernel = Kernel(monkeypatch)
-    made = plan.plan(machine.root, WANTED, machine.run)
+    made = plan.plan(machine.root, GUARDED, machine.run)
     assert made.verbs == ("reload",)
     assert made.reasons == ("the kernel lacks the filter for sockets that root opened",)
-    connect.attach(machine.root, WANTED.users)
-    assert not plan.plan(machine.root, WANTED, machine.run).changed
+    connect.attach(machine.root, GUARDED.users)
+    assert not plan.plan(machine.root, GUARDED, machine.run).changed
     kernel.programs.popitem()
     # Nothing could attach it.
     (machine.folder / rules.HPCNODE.lstrip("/")).unlink()
-    assert not plan.plan(machine.root, WANTED, machine.run).changed
+    assert not plan.plan(machine.root, GUARDED, machine.run).changed
 
 
 def test_a_filter_that_is_left_is_removed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_a_filter_that_is_left_is_removed(machine: Machine, monkeypatch: pytest.
 
 
 def test_another_user_is_a_reload(machine: Machine) -> None:
-    converge(machine, WANTED)
+    converge(machine, GUARDED)
     made = converge(machine, MetadataOptions(guard=True, users=("telegraf", "1234")))
     assert made.verbs == ("reload",)
     assert "meta skuid { 0, 998, 1234 } accept" in str(machine.loaded)
@@ -114,13 +114,13 @@ def test_a_user_that_the_machine_lacks_is_refused(machine: Machine) -> None:
 def test_without_nft_nothing_is_done(machine: Machine) -> None:
     (machine.folder / "usr/sbin/nft").unlink()
     with pytest.raises(MetadataProblem, match="install the package nftables"):
-        plan.plan(machine.root, WANTED, machine.run)
+        plan.plan(machine.root, GUARDED, machine.run)
     # Check mode, in which the package was not installed.
-    assert len(plan.plan(machine.root, WANTED, machine.run, may_come=True).files) == 4
+    assert len(plan.plan(machine.root, GUARDED, machine.run, may_come=True).files) == 4
 
 
 def test_what_is_switched_off_is_removed_drop_in_first(machine: Machine) -> None:
-    converge(machine, WANTED)
+    converge(machine, GUARDED)
     machine.commands.clear()
     made = converge(machine, MetadataOptions(guard=False))
     assert made.files[0].path.endswith(rules.DROP_IN)
@@ -142,7 +142,7 @@ def test_in_an_image_the_service_is_enabled_and_nothing_is_started(machine: Mach
             return Result(tuple(command), 1, "disabled\n", "")
         return Result(tuple(command), 1, "", "System has not been booted with systemd as init system")
 
-    made = plan.plan(machine.root, WANTED, at_rest)  # type: ignore[arg-type]
+    made = plan.plan(machine.root, GUARDED, at_rest)  # type: ignore[arg-type]
     assert made.verbs == ("enable",)
     apply_all(made.files)
 
@@ -169,14 +169,14 @@ def test_a_comment_is_never_longer_than_nft_takes() -> None:
 
 def test_the_guest_proxy_agent_is_kept_for_root_too(machine: Machine) -> None:
     machine.file("etc/azure/proxy-agent.json", "{}")
-    converge(machine, WANTED)
+    converge(machine, GUARDED)
     assert "ip daddr 127.0.0.1 tcp dport 3080 jump guard" in str(machine.loaded)
     assert "3080" not in rules.rules((0,), has_agent=False)
 
 
 def test_nftables_loads_both_in_one_transaction() -> None:
     both = 'include "/etc/nftables.conf"; include "/etc/hpcai/metadata.nft"'
-    lines = rules.drop_in(WANTED).splitlines()
+    lines = rules.drop_in(GUARDED).splitlines()
     assert f"ExecStart=/usr/sbin/nft '{both}'" in lines
     assert f"ExecReload=/usr/sbin/nft '{both}'" in lines
     assert "ExecStop=/usr/sbin/nft 'flush ruleset; include \"/etc/hpcai/metadata.nft\"'" in lines
@@ -200,21 +200,21 @@ def test_the_filter_is_attached_wherever_the_rules_are_loaded_and_holds_up_nothi
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda text: text.replace('comment "no user"', 'comment "x"'), "missing: no user; unknown: x"),
         (lambda text: text.replace("users 0", "users 0, 7"), "missing: users 0; unknown: users 0, 7"),
         (lambda text: text.replace("hook forward", ""), "chains"),
     ],
 )
-def test_other_rules_in_the_kernel_are_a_difference(change: object, said: str) -> None:
+def test_other_rules_in_the_kernel_are_a_difference(change: object, message: str) -> None:
     text = rules.rules((0,), has_agent=False)
     shown = listing(change(text))  # type: ignore[operator]
-    assert said in difference(text, lambda command: Result(tuple(command), 0, shown, ""))
+    assert message in difference(text, lambda command: Result(tuple(command), 0, shown, ""))
 
 
 @pytest.mark.parametrize(
-    ("rc", "said", "error"),
+    ("rc", "output", "error"),
     [
         (127, "nft: command not found", "command not found"),
         (1, "Operation not permitted (you must be root)", "you must be root"),
@@ -222,9 +222,9 @@ def test_other_rules_in_the_kernel_are_a_difference(change: object, said: str) -
         (0, '{"nftables": []}', "not its JSON"),
     ],
 )
-def test_what_nft_does_not_show_is_not_known(rc: int, said: str, error: str) -> None:
-    with pytest.raises(CannotTell, match=error):
-        difference("", lambda command: Result(tuple(command), rc, said if rc == 0 else "", said if rc else ""))
+def test_what_nft_does_not_show_is_not_known(rc: int, output: str, error: str) -> None:
+    with pytest.raises(RulesUnreadable, match=error):
+        difference("", lambda command: Result(tuple(command), rc, output if rc == 0 else "", output if rc else ""))
 
 
 def test_a_damaged_settings_file_is_an_error(machine: Machine) -> None:

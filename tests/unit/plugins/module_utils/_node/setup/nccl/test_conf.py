@@ -38,8 +38,8 @@ def test_the_size_gives_its_variables_and_the_topology_file() -> None:
 
 def test_the_users_settings_come_on_top_and_null_takes_out() -> None:
     settings = {"NCCL_SOCKET_IFNAME": "eth1", "NCCL_DEBUG": " WARN ", "NCCL_IGNORE_CPU_AFFINITY": None}
-    wanted = conf.variables(find_size("nd96asr_v4"), PATH, settings)
-    assert wanted == {
+    variables = conf.variables(find_size("nd96asr_v4"), PATH, settings)
+    assert variables == {
         "NCCL_DEBUG": "WARN",
         "NCCL_IB_PCI_RELAXED_ORDERING": "1",
         "NCCL_SOCKET_IFNAME": "eth1",
@@ -105,12 +105,12 @@ def test_levels_that_nccl_knows_in_any_case(level: str) -> None:
 
 def test_our_block_wins_over_lines_of_others() -> None:
     foreign = "NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml\nNCCL_DEBUG=INFO\n"
-    wanted = {"NCCL_TOPO_FILE": PATH, "NCCL_SOCKET_IFNAME": "eth0"}
-    written = conf.with_variables(foreign, wanted)
-    assert nccl_reads(written) == {**wanted, "NCCL_DEBUG": "INFO"}
+    variables = {"NCCL_TOPO_FILE": PATH, "NCCL_SOCKET_IFNAME": "eth0"}
+    written = conf.with_variables(foreign, variables)
+    assert nccl_reads(written) == {**variables, "NCCL_DEBUG": "INFO"}
     assert conf.effective(written) == nccl_reads(written)
     assert nccl_reads(written, {"NCCL_SOCKET_IFNAME": "mine"})["NCCL_SOCKET_IFNAME"] == "mine"
-    assert conf.overridden(written, wanted) == ["NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml"]
+    assert conf.overridden(written, variables) == ["NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml"]
     assert conf.named_outside(written, "NCCL_TOPO_FILE") == ["/opt/microsoft/ndv4/topo.xml"]
 
 

@@ -96,11 +96,11 @@ def put(tree: Path, *paths: str) -> None:
 
 
 def look(
-    tree: Path, size: str = "nd96asr_v4", wanted: bool = True, cache: dict[str, str] | None = None, folder: str = ""
+    tree: Path, size: str = "nd96asr_v4", enabled: bool = True, cache: dict[str, str] | None = None, folder: str = ""
 ) -> NetPlugin:
     """What is found."""
     found = find_size(size, {"mine": {"vcpus": 4, "memory_mib": 2048}})
-    return find_plugin(Root(str(tree)), found, wanted, cache or {}, [folder] if folder else [])
+    return find_plugin(Root(str(tree)), found, enabled, cache or {}, [folder] if folder else [])
 
 
 def test_the_images_own_plugin_comes_before_hpcx(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_folder_of_the_users_comes_first(tmp_path: Path) -> None:
     [
         ({"size": "nd96is_h100_v5"}, "has no InfiniBand"),
         ({"size": "mine"}, "has no InfiniBand"),
-        ({"wanted": False}, "not asked for"),
+        ({"enabled": False}, "not asked for"),
         ({"cache": {"libnccl-net.so": "/usr/lib64/libnccl-net.so"}}, "by itself"),
     ],
 )
@@ -249,7 +249,7 @@ class Machine:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def bring(self, variables: dict[str, str]) -> list[str]:
+    def converge(self, variables: dict[str, str]) -> list[str]:
         """Write, and return what was changed."""
         changes = mpi_files(Root(str(self.path)), variables)
         apply_all(changes)
@@ -274,7 +274,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_each_installation_gets_its_own_variables_once(machine: Machine) -> None:
-    assert machine.bring(VARIABLES) == [
+    assert machine.converge(VARIABLES) == [
         "/etc/openmpi/openmpi-mca-params.conf",
         "/opt/openmpi-5.0.8/etc/openmpi-mca-params.conf",
         "/opt/hpcx-v2.25/ompi/etc/openmpi-mca-params.conf",
@@ -283,31 +283,31 @@ def test_each_installation_gets_its_own_variables_once(machine: Machine) -> None
     ]
     assert machine.text("opt/hpcx-v2.25/ompi/etc/openmpi-mca-params.conf") == MCA
     assert machine.text("opt/hpcx-v2.25/ucx/etc/ucx/ucx.conf") == machine.text("etc/ucx/ucx.conf") == UCX
-    assert machine.bring(VARIABLES) == []
+    assert machine.converge(VARIABLES) == []
 
 
 def test_a_sites_own_lines_stay_behind_the_block(machine: Machine) -> None:
     # The last line for a name wins there.
-    machine.bring(VARIABLES)
+    machine.converge(VARIABLES)
     assert machine.text("etc/openmpi/openmpi-mca-params.conf") == f"{MCA}# theirs\nbtl = self\n"
 
 
 def test_takes_everything_back(machine: Machine) -> None:
-    machine.bring(VARIABLES)
-    assert len(machine.bring({})) == 5
+    machine.converge(VARIABLES)
+    assert len(machine.converge({})) == 5
     assert machine.text("etc/openmpi/openmpi-mca-params.conf") == "# theirs\nbtl = self\n"
     assert machine.text("etc/ucx/ucx.conf") is None
-    assert machine.bring({}) == []
+    assert machine.converge({}) == []
 
 
 def test_makes_no_file_where_nothing_is_installed(tmp_path: Path) -> None:
-    assert Machine(tmp_path).bring(VARIABLES) == []
+    assert Machine(tmp_path).converge(VARIABLES) == []
 
 
 def test_an_empty_file_of_theirs_stays(machine: Machine) -> None:
     file = machine.path / "etc/openmpi/openmpi-mca-params.conf"
     file.write_text("")
-    assert machine.bring({}) == []
+    assert machine.converge({}) == []
     assert file.exists()
 
 
@@ -315,5 +315,5 @@ def test_half_a_block_is_refused_with_the_files_name(machine: Machine) -> None:
     file = machine.path / "etc/openmpi/openmpi-mca-params.conf"
     file.write_text(BEGIN)
     with pytest.raises(BrokenBlock, match=str(file)):
-        machine.bring(VARIABLES)
+        machine.converge(VARIABLES)
     assert machine.text("etc/ucx/ucx.conf") is None

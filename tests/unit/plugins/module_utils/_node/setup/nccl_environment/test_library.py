@@ -43,13 +43,13 @@ class Machine:
 
     def library(self, folder: str, version: str) -> None:
         """A copy of NCCL with its links, or without a version in its name."""
-        place = self.path / folder
-        place.mkdir(parents=True)
+        target = self.path / folder
+        target.mkdir(parents=True)
         name = f"libnccl.so.{version}" if version else "libnccl.so.2"
-        (place / name).write_bytes(b"")
+        (target / name).write_bytes(b"")
         if version:
-            (place / "libnccl.so.2").symlink_to(name)
-            (place / "libnccl.so").symlink_to("libnccl.so.2")
+            (target / "libnccl.so.2").symlink_to(name)
+            (target / "libnccl.so").symlink_to("libnccl.so.2")
 
     def run(self, command: Sequence[str]) -> Result:
         """Answer."""
@@ -112,10 +112,10 @@ def test_asks_a_copy_whose_name_tells_nothing(machine: Machine) -> None:
     assert asked[-1] == str(machine.path / "opt/nccl/build/lib/libnccl.so.2")
 
 
-@pytest.mark.parametrize("said", ["", "ERROR: dlopen", "²"])
-def test_a_copy_that_does_not_say_has_no_version(machine: Machine, said: str) -> None:
+@pytest.mark.parametrize("output", ["", "ERROR: dlopen", "²"])
+def test_a_copy_that_does_not_say_has_no_version(machine: Machine, output: str) -> None:
     machine.library("opt/nccl/lib", "")
-    machine.code = said
+    machine.code = output
     assert [copy.version for copy in machine.copies()] == [None]
 
 

@@ -135,12 +135,12 @@ class Node:
     def number(self, name: str) -> str:
         """major:minor of a device or partition."""
         major = 9 if name.startswith("md") else 259
-        return f"{major}:{sum(ord(letter) * 31**place for place, letter in enumerate(name)) % 100000}"
+        return f"{major}:{sum(ord(letter) * 31**index for index, letter in enumerate(name)) % 100000}"
 
     def write(self) -> None:
         """Write the tree anew."""
-        for part in ("sys", "proc", "dev"):
-            shutil.rmtree(self.folder / part, ignore_errors=True)
+        for top in ("sys", "proc", "dev"):
+            shutil.rmtree(self.folder / top, ignore_errors=True)
         for name, disk in self.disks.items():
             holders = [*disk.holders, *(array for array, made in self.arrays.items() if name in made.members)]
             self._device(name, SIZE // 512, holders)
@@ -164,8 +164,8 @@ class Node:
                 (self.folder / f"sys/block/{name}/slaves/{disk_name}").mkdir(parents=True)
                 (self.folder / f"sys/block/{name}/md/dev-{disk_name}").mkdir()
         lines = [
-            f"{20 + place} 1 {self.number(device)} / {where} {options} shared:1 - {kind} /dev/{device} rw"
-            for place, (device, where, kind, options) in enumerate(self.mounts)
+            f"{20 + index} 1 {self.number(device)} / {where} {options} shared:1 - {kind} /dev/{device} rw"
+            for index, (device, where, kind, options) in enumerate(self.mounts)
         ]
         self._file("proc/self/mountinfo", "\n".join(lines) + "\n")
         swaps = [f"/dev/{name} partition 1 0 -2" for name in self.swaps]
@@ -196,9 +196,9 @@ class Node:
         words = " ".join(command)
         looking = words.startswith(("wipefs --no-act", "mdadm --examine", "udevadm"))
         (self.looked if looking else self.commands).append(words)
-        rc, said = next((answer for start, answer in self.failing.items() if words.startswith(start)), (0, ""))
+        rc, stderr = next((answer for start, answer in self.failing.items() if words.startswith(start)), (0, ""))
         if rc:
-            return Result(tuple(command), rc, "", said)
+            return Result(tuple(command), rc, "", stderr)
         name = command[0].replace(".", "_").replace("mkfs_xfs", "mkfs").replace("mkfs_ext4", "mkfs")
         stdout = getattr(self, f"_{name}")(list(command[1:])) or ""
         if not looking:
@@ -221,13 +221,13 @@ class Node:
                 if isinstance(found, Disk):
                     found.partitions = []
             return ""
-        told: list[dict[str, Any]] = []
+        signatures: list[dict[str, Any]] = []
         for path in paths:
             found = self._of(path)
             for mark in found.signatures if found else []:
                 empty = {"offset": "0x0", "uuid": None, "label": None}
-                told.append({"device": path.rsplit("/", 1)[-1], **empty, **mark})
-        return json.dumps({"signatures": told})
+                signatures.append({"device": path.rsplit("/", 1)[-1], **empty, **mark})
+        return json.dumps({"signatures": signatures})
 
     def _mdadm(self, words: list[str]) -> str:
         names = [word.rsplit("/", 1)[-1] for word in words if word.startswith("/") and "/md/" not in word]
@@ -254,17 +254,17 @@ class Node:
         return ""
 
     def _examine(self, paths: list[str]) -> str:
-        told = ""
+        text = ""
         for role, path in enumerate(paths):
             mark = self.disks[path.rsplit("/", 1)[-1]].signatures[0]
             uuid = mark["uuid"].replace("-", "")
             colons = ":".join(uuid[at : at + 8] for at in range(0, 32, 8))
-            told += (
+            text += (
                 f"{path}:\n          Magic : a92b4efc\n     Array UUID : {colons}\n     Raid Level : raid0\n"
                 f"   Raid Devices : {self.raid_disks.get(mark['uuid'], 8)}\n\n     Chunk Size : 512K\n\n"
                 f"   Device Role : Active device {role}\n"
             )
-        return told
+        return text
 
     def _mkfs(self, words: list[str]) -> None:
         found = self._of(words[-1])
@@ -300,16 +300,16 @@ class Node:
     def ensure(self, goal: str = PRESENT, check: bool = False, root: Root | None = None, **options: Any) -> Outcome:
         """Bring the scratch to a goal with these options, and leave the settings for the boot alone."""
         me = {"owner": str(os.getuid()), "group": str(os.getgid())}
-        wanted = parse({**me, **options})
-        return ensure(goal, wanted, root or self.root, self.run, check, lock_timeout_s=0, keeps_settings=True)
+        parsed = parse({**me, **options})
+        return ensure(goal, parsed, root or self.root, self.run, check, lock_timeout_s=0, keeps_settings=True)
 
     def refusal(self, **options: Any) -> str:
         """What is said when the scratch is refused, with nothing changed by it, in check mode and without."""
-        said = []
+        messages = []
         for check in (True, False):
             with pytest.raises(Refused) as refused:
                 self.ensure(check=check, **options)
-            said.append(str(refused.value))
+            messages.append(str(refused.value))
         assert self.commands == []
-        assert said[0] == said[1]
-        return said[0]
+        assert messages[0] == messages[1]
+        return messages[0]

@@ -37,10 +37,10 @@ def is_clean(node: Node) -> bool:
 @pytest.mark.parametrize("begins", ["mdadm --create", "mkfs.xfs", "mount -t xfs"])
 def test_cleans_up_what_it_made_and_the_next_run_succeeds(node: Node, begins: str) -> None:
     node.failing = {begins: (1, f"{begins}: first line\n{begins}: no such luck")}
-    said = failure(node)
-    assert f"'{begins}" in said
-    assert "no such luck" in said or begins.startswith("mount")
-    assert said.endswith(f"What had been made was removed again: {' '.join(EIGHT)} are blank.")
+    message = failure(node)
+    assert f"'{begins}" in message
+    assert "no such luck" in message or begins.startswith("mount")
+    assert message.endswith(f"What had been made was removed again: {' '.join(EIGHT)} are blank.")
     assert is_clean(node)
     assert not node.root.exists("/scratch")
     node.failing = {}
@@ -59,16 +59,16 @@ def test_cleans_up_where_mdadm_fails_although_it_made_an_array(node: Node) -> No
         return answer
 
     node._mdadm = create  # type: ignore[method-assign]
-    said = failure(node)
+    message = failure(node)
     assert node.commands[-2:] == ["mdadm --stop /dev/md125", f"wipefs --all --quiet {PATHS}"]
-    assert "no answer within 120 s" in said
+    assert "no answer within 120 s" in message
     assert is_clean(node)
 
 
 def test_says_if_cleaning_up_failed_too(node: Node) -> None:
     node.failing = {"mkfs": (1, "mkfs.xfs: no"), "mdadm --stop": (1, "mdadm: still in use")}
-    said = failure(node)
-    assert "Cleaning up failed too: 'mdadm --stop /dev/md125': mdadm: still in use." in said
+    message = failure(node)
+    assert "Cleaning up failed too: 'mdadm --stop /dev/md125': mdadm: still in use." in message
 
 
 def test_a_single_disk_is_blank_again_after_mkfs_failed(node: Node) -> None:
@@ -80,9 +80,9 @@ def test_a_single_disk_is_blank_again_after_mkfs_failed(node: Node) -> None:
 def test_never_undoes_what_it_did_not_make(node: Node) -> None:
     node.ours(mounted=False)
     node.failing = {"mount": (32, "mount: /scratch: unknown filesystem type 'xfs'.")}
-    said = failure(node)
-    assert "unknown filesystem type" in said
-    assert said.endswith("Nothing was changed.")
+    message = failure(node)
+    assert "unknown filesystem type" in message
+    assert message.endswith("Nothing was changed.")
     assert node.arrays
     assert node.disks["nvme0n1"].signatures
 
@@ -90,8 +90,8 @@ def test_never_undoes_what_it_did_not_make(node: Node) -> None:
 def test_wrong_mount_options_do_not_cost_the_file_system(node: Node) -> None:
     node.ours(mounted=False)
     node.failing = {"mount -t xfs -o nonsense": (32, "mount: /scratch: wrong fs type, bad option, bad superblock")}
-    said = failure(node, mount_options=["nonsense"])
-    assert said.startswith("mount_options of /scratch do not suit xfs: mount: /scratch: wrong fs type, bad option")
+    message = failure(node, mount_options=["nonsense"])
+    assert message.startswith("mount_options of /scratch do not suit xfs: mount: /scratch: wrong fs type, bad option")
     assert node.commands[-1] == "umount /scratch"
     assert not any(words.startswith("mkfs") for words in node.commands)
 
@@ -108,9 +108,9 @@ def test_only_what_the_kernel_calls_damaged_is_formatted(node: Node, number: str
     # An XFS with a feature that an older kernel lacks gives EINVAL, after a reboot into that kernel.
     node.ours(mounted=False)
     node.failing, node.mount_errno = {"mount -t xfs": (32, _BAD_SUPERBLOCK)}, getattr(errno, number)
-    said = failure(node)
-    assert said.startswith(f"/dev/md127 cannot be mounted on /scratch ({number}: ")
-    assert said.endswith("a new file system needs state=absent, then state=present. Nothing was changed.")
+    message = failure(node)
+    assert message.startswith(f"/dev/md127 cannot be mounted on /scratch ({number}: ")
+    assert message.endswith("a new file system needs state=absent, then state=present. Nothing was changed.")
     assert not any(words.startswith(("mkfs", "wipefs --all")) for words in node.commands)
     assert node.arrays["md127"].signatures
 
@@ -150,8 +150,8 @@ def test_a_used_scratch_is_not_unmounted_and_its_users_are_named(node: Node, mon
     bystander = node.folder / "proc/4712"
     (bystander / "fd").mkdir(parents=True)
     (bystander / "cwd").symlink_to("/scratch2")
-    said = failure(node, ABSENT)
-    assert said.startswith(
+    message = failure(node, ABSENT)
+    assert message.startswith(
         "/scratch cannot be unmounted, it is used by python3 (4711): umount: /scratch: target is busy"
     )
     assert node.commands == ["umount /scratch"]
@@ -160,17 +160,17 @@ def test_a_used_scratch_is_not_unmounted_and_its_users_are_named(node: Node, mon
 def test_says_what_was_done_before_a_step_failed(node: Node) -> None:
     node.ours()
     node.failing = {"mdadm --stop": (1, "mdadm: Cannot get exclusive access to /dev/md127")}
-    said = failure(node, ABSENT)
-    assert said.endswith("Done before that: unmount /scratch; wipe the signature on md127.")
+    message = failure(node, ABSENT)
+    assert message.endswith("Done before that: unmount /scratch; wipe the signature on md127.")
 
 
 def test_says_what_was_done_before_something_showed_that_is_refused(node: Node) -> None:
     # What lies on a stopped array shows when it is assembled.
     node.ours(device="", mounted=False)
     node.stopped = [foreign("xfs", "mine")]
-    said = failure(node)
-    assert "md126 is ours, but holds xfs that this module did not make" in said
-    assert said.endswith(f"Done before that: assemble {' '.join(EIGHT)}.")
+    message = failure(node)
+    assert "md126 is ours, but holds xfs that this module did not make" in message
+    assert message.endswith(f"Done before that: assemble {' '.join(EIGHT)}.")
 
 
 def test_a_remount_that_fails_leaves_the_mount(node: Node) -> None:

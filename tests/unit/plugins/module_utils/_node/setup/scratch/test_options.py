@@ -19,11 +19,11 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.scratch.op
 
 
 def test_defaults_are_what_an_nd_machine_needs() -> None:
-    wanted = parse({})
-    assert (wanted.mountpoint, wanted.filesystem, wanted.chunk_bytes) == ("/scratch", "xfs", 512 * 1024)
-    assert (wanted.mode, wanted.mount_options, wanted.adopt) == (0o1777, ("noatime",), False)
+    options = parse({})
+    assert (options.mountpoint, options.filesystem, options.chunk_bytes) == ("/scratch", "xfs", 512 * 1024)
+    assert (options.mode, options.mount_options, options.adopt) == (0o1777, ("noatime",), False)
     # XFS holds no more; nothing at boot waits for it.
-    assert len(wanted.label) <= 12
+    assert len(options.label) <= 12
 
 
 def test_none_is_the_default() -> None:

@@ -146,9 +146,9 @@ def test_rebuilds_of_what_is_left_where_fewer_disks_will_do(node: Node) -> None:
     done = node.ensure(expected_count=8, on_count_mismatch="warn")
     assert node.commands[0] == "umount /scratch"
     assert verbs(node) == ["umount", "mdadm --stop", "wipefs", "mdadm --create", "mkfs.xfs", "mount"]
-    there = ", ".join(f"nvme{n}n1 SN{n}" for n in range(7))
+    present = ", ".join(f"nvme{n}n1 SN{n}" for n in range(7))
     assert done.warnings == (
-        f"there are 7 local NVMe disks where 8 are expected (there: {there})",
+        f"there are 7 local NVMe disks where 8 are expected (there: {present})",
         "the array had 8 disks, and is made anew of the 7 that are left",
     )
     assert len(done.devices) == 7
@@ -197,8 +197,8 @@ def test_does_not_take_an_earlier_arrays_file_system_for_its_own(node: Node) -> 
 
 def test_makes_a_damaged_file_system_of_ours_anew_and_says_so(node: Node) -> None:
     node.ours(mounted=False)
-    said = "mount: /scratch: mount(2) system call failed: Structure needs cleaning.\n       dmesg(1) may have more"
-    node.failing, node.mount_errno = {"mount -t xfs": (32, said)}, errno.EUCLEAN
+    stderr = "mount: /scratch: mount(2) system call failed: Structure needs cleaning.\n       dmesg(1) may have more"
+    node.failing, node.mount_errno = {"mount -t xfs": (32, stderr)}, errno.EUCLEAN
     real = node._mkfs
 
     def mkfs(words: list[str]) -> None:

@@ -80,9 +80,9 @@ def test_names_all_refused_disks_at_once(node: Node) -> None:
     holds_file_system(node)
     node.disks["nvme5n1"].signatures = [{"type": "dos"}]
     node.write()
-    said = node.refusal()
-    assert "/dev/nvme2n1 holds a file system" in said
-    assert "; /dev/nvme5n1 holds a partition table" in said
+    message = node.refusal()
+    assert "/dev/nvme2n1 holds a file system" in message
+    assert "; /dev/nvme5n1 holds a partition table" in message
 
 
 def mounted(node: Node) -> None:
@@ -163,8 +163,8 @@ def test_refuses_a_disk_behind_a_loop_device(node: Node) -> None:
 
 def test_refuses_a_disk_that_a_program_keeps_for_itself(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts_module, "_is_busy", lambda _root, device: device.name == "nvme2n1")
-    said = node.refusal(force_devices=["/dev/nvme2n1"])
-    assert said == "/dev/nvme2n1 is in use by a program that keeps it for itself."
+    message = node.refusal(force_devices=["/dev/nvme2n1"])
+    assert message == "/dev/nvme2n1 is in use by a program that keeps it for itself."
 
 
 def test_members_of_an_array_are_not_opened_to_see_whether_they_are_busy(
@@ -189,11 +189,11 @@ def test_members_of_an_array_are_not_opened_to_see_whether_they_are_busy(
 
 def test_refuses_what_cannot_be_read_even_if_forced(node: Node) -> None:
     # One unreadable disk ends wipefs for all; then each is asked alone.
-    whole = "wipefs --no-act --json " + " ".join(f"{node.folder}/dev/{name}" for name in node.disks)
-    node.failing = {f"{whole}": (1, "wipefs: error"), f"wipefs --no-act --json {node.folder}/dev/nvme2n1": (1, "")}
-    said = node.refusal(force_devices=["/dev/nvme2n1"])
-    assert said.startswith("/dev/nvme2n1 cannot be read")
-    assert "nvme3n1" not in said
+    all_disks = "wipefs --no-act --json " + " ".join(f"{node.folder}/dev/{name}" for name in node.disks)
+    node.failing = {f"{all_disks}": (1, "wipefs: error"), f"wipefs --no-act --json {node.folder}/dev/nvme2n1": (1, "")}
+    message = node.refusal(force_devices=["/dev/nvme2n1"])
+    assert message.startswith("/dev/nvme2n1 cannot be read")
+    assert "nvme3n1" not in message
 
 
 def test_refuses_a_partition_as_a_device(node: Node) -> None:
@@ -206,9 +206,9 @@ def test_refuses_an_array_that_is_not_ours_and_says_how_to_use_it(node: Node) ->
     other_array(node, *[f"nvme{n}n1" for n in range(8)])
     node.mounts.append(["md128", "/mnt/resource_nvme", "xfs", "rw"])
     node.write()
-    said = node.refusal()
-    assert "/dev/nvme0n1 is a member of md128 (raid0, clean, mounted on /mnt/resource_nvme)" in said
-    assert "adopt=true uses it as it is" in said
+    message = node.refusal()
+    assert "/dev/nvme0n1 is a member of md128 (raid0, clean, mounted on /mnt/resource_nvme)" in message
+    assert "adopt=true uses it as it is" in message
 
 
 def test_adopts_nothing_that_is_mounted_elsewhere(node: Node) -> None:
@@ -268,11 +268,11 @@ def test_refuses_a_mountpoint_that_is_a_link(node: Node) -> None:
     assert node.refusal() == "/scratch is no folder: remove it, or choose another mountpoint."
 
 
-@pytest.mark.parametrize("there", ["blank", "stopped", "under ours"])
-def test_refuses_a_mountpoint_that_is_a_mount_of_something_else(node: Node, there: str) -> None:
-    if there == "stopped":
+@pytest.mark.parametrize("state", ["blank", "stopped", "under ours"])
+def test_refuses_a_mountpoint_that_is_a_mount_of_something_else(node: Node, state: str) -> None:
+    if state == "stopped":
         node.ours(mounted=False)
-    if there == "under ours":
+    if state == "under ours":
         node.ours()
     node.disks["vdb"] = Disk("", "D")
     node.mounts.append(["vdb", "/scratch", "ext4", "rw"])
@@ -323,34 +323,34 @@ def test_refuses_two_complete_arrays_of_ours(node: Node) -> None:
     assert node.refusal().startswith("there are 2 complete arrays of ours (md127 on nvme0n1")
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_refuses_another_number_of_disks_than_expected(node: Node, there: bool) -> None:
-    if there:
+@pytest.mark.parametrize("has_scratch", [True, False])
+def test_refuses_another_number_of_disks_than_expected(node: Node, has_scratch: bool) -> None:
+    if has_scratch:
         node.ours(8)
-    said = node.refusal(expected_count=7)
-    assert "there are 8 local NVMe disks where 7 are expected" in said
+    message = node.refusal(expected_count=7)
+    assert "there are 8 local NVMe disks where 7 are expected" in message
     assert node.ensure(expected_count=7, on_count_mismatch="ignore").warnings == ()
 
 
 def test_each_named_device_is_expected(node: Node) -> None:
     names = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme9n1"]
-    said = node.refusal(devices=names)
+    message = node.refusal(devices=names)
     assert (
         "there are 2 local NVMe disks where 3 are expected (there: nvme0n1 SN0, nvme1n1 SN1; not there: /dev/nvme9n1)"
-        in said
+        in message
     )
 
 
 def test_refuses_a_scratch_that_lies_on_other_disks_than_those_named(node: Node) -> None:
     node.ours(4)
-    said = node.refusal(devices=[f"/dev/nvme{n}n1" for n in range(1, 8)])
-    assert said == "the scratch that is there lies on nvme0n1, not in devices: state=absent first."
+    message = node.refusal(devices=[f"/dev/nvme{n}n1" for n in range(1, 8)])
+    assert message == "the scratch that is there lies on nvme0n1, not in devices: state=absent first."
 
 
 def test_a_named_disk_that_the_scratch_does_not_use_is_missed(node: Node) -> None:
     node.ours(4)
-    said = node.refusal(devices=[f"/dev/nvme{n}n1" for n in range(5)])
-    assert "there are 4 local NVMe disks where 5 are expected" in said
+    message = node.refusal(devices=[f"/dev/nvme{n}n1" for n in range(5)])
+    assert "there are 4 local NVMe disks where 5 are expected" in message
 
 
 def test_a_member_that_does_not_answer_does_not_cost_the_scratch(node: Node) -> None:
@@ -367,9 +367,9 @@ def test_a_member_that_does_not_answer_does_not_cost_the_scratch(node: Node) -> 
 
 
 def test_no_disk_at_all_is_not_passed_over(node: Node) -> None:
-    said = node.refusal(models=["QEMU NVMe Ctrl"])
-    assert "no disk has one of the models QEMU NVMe Ctrl; there are Microsoft NVMe Direct Disk, Virtual Disk" in said
-    assert "expected_count=0" in said
+    message = node.refusal(models=["QEMU NVMe Ctrl"])
+    assert "no disk has one of the models QEMU NVMe Ctrl; there are Microsoft NVMe Direct Disk, Virtual Disk" in message
+    assert "expected_count=0" in message
     assert node.refusal(devices=["/dev/nvme9n1"]) == "none of the devices exists (/dev/nvme9n1)."
 
 

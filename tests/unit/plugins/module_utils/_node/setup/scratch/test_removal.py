@@ -82,8 +82,8 @@ def test_absent_leaves_others_arrays_and_file_systems_alone(node: Node) -> None:
 
 
 @pytest.mark.parametrize("goal", [ABSENT, DOWN])
-@pytest.mark.parametrize("says_adopt", [True, False])
-def test_an_adopted_array_is_only_unmounted(node: Node, goal: str, says_adopt: bool) -> None:
+@pytest.mark.parametrize("adopt", [True, False])
+def test_an_adopted_array_is_only_unmounted(node: Node, goal: str, adopt: bool) -> None:
     for name in EIGHT:
         node.disks[name].signatures = [member("77777777-0000-4000-8000-000000000000", "site:128")]
     node.arrays["md128"] = Array(EIGHT, "clean", 8, signatures=[foreign("ext4", "old")])
@@ -91,7 +91,7 @@ def test_an_adopted_array_is_only_unmounted(node: Node, goal: str, says_adopt: b
     node.ensure(adopt=True)
     node.commands.clear()
     # Who takes it away may have forgotten that it was adopted; the record of the mount has not.
-    node.ensure(goal, adopt=says_adopt)
+    node.ensure(goal, adopt=adopt)
     assert node.commands == ["umount /scratch"]
     assert node.arrays["md128"].signatures
 

@@ -19,9 +19,9 @@ def test_the_service_of_azures_images_is_named_with_the_cure(node: Node) -> None
     node.arrays["md127"] = Array(eight, "clean", 8, signatures=made)
     node.mounts.append(["md127", "/mnt", "ext4", "rw"])
     node.write()
-    said = node.refusal()
-    assert "/dev/nvme0n1 is a member of md127 (raid0, clean, mounted on /mnt)" in said
-    assert "azure-ephemeral-disk-setup.service did that: switch it off (scratch_mask_azure_ephemeral=true)" in said
+    message = node.refusal()
+    assert "/dev/nvme0n1 is a member of md127 (raid0, clean, mounted on /mnt)" in message
+    assert "azure-ephemeral-disk-setup.service did that: switch it off (scratch_mask_azure_ephemeral=true)" in message
 
 
 def test_its_stopped_array_is_known_by_name_whatever_the_hosts(node: Node) -> None:
@@ -29,10 +29,10 @@ def test_its_stopped_array_is_known_by_name_whatever_the_hosts(node: Node) -> No
         mark = member("aaaaaaaa-2222-4333-8444-555555555555", "host:azure-ephemeral-md")
         node.disks[f"nvme{number}n1"].signatures = [mark]
     node.write()
-    said = node.refusal()
+    message = node.refusal()
     # Said once, not for each disk.
-    assert said.count("azure-ephemeral-disk-setup.service did that") == 1
-    assert said.count("a superblock of the md array 'host:azure-ephemeral-md'") == 8
+    assert message.count("azure-ephemeral-disk-setup.service did that") == 1
+    assert message.count("a superblock of the md array 'host:azure-ephemeral-md'") == 8
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_who_mounts_a_disk_at_boot_is_named(node: Node, mark: str, words: str) -
     file = node.folder / "etc/fstab"
     file.parent.mkdir(exist_ok=True)
     file.write_text(f"# /dev/a /mnt b comment=none 0 0\n/dev/disk/by-label/x /mnt auto defaults,nofail,{mark} 0 2\n")
-    said = node.refusal()
-    assert f"/dev/nvme3n1 is mounted on /mnt{'; ' + words if words else '.'}" in said
+    message = node.refusal()
+    assert f"/dev/nvme3n1 is mounted on /mnt{'; ' + words if words else '.'}" in message
 
 
 def test_what_cloud_init_mounts_at_the_mountpoint_is_named_with_the_cure(node: Node) -> None:

@@ -110,22 +110,22 @@ def test_a_folder_is_exported_once() -> None:
 
 
 def test_a_folder_is_made_if_it_is_not_there_and_else_left_alone(tmp_path: pathlib.Path) -> None:
-    root, wanted = Root(str(tmp_path)), exports.parse([{"path": "/shared", "mode": "1777", **ME}])
-    assert len(exports.make_folders(root, wanted, check=True)) == 1
+    root, parsed = Root(str(tmp_path)), exports.parse([{"path": "/shared", "mode": "1777", **ME}])
+    assert len(exports.make_folders(root, parsed, check=True)) == 1
     assert not (tmp_path / "shared").exists()
-    assert len(exports.make_folders(root, wanted, check=False)) == 1
+    assert len(exports.make_folders(root, parsed, check=False)) == 1
     assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o1777
     (tmp_path / "shared").chmod(0o700)
-    assert exports.make_folders(root, wanted, check=False) == []
+    assert exports.make_folders(root, parsed, check=False) == []
     assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o700
 
 
 def test_a_server_that_missed_the_change_is_found_out(tmp_path: pathlib.Path) -> None:
-    root, wanted = Root(str(tmp_path)), text({"path": "/shared"})
-    assert exports.is_stale(root, wanted)
+    root, expected = Root(str(tmp_path)), text({"path": "/shared"})
+    assert exports.is_stale(root, expected)
     (tmp_path / "var/lib/nfs").mkdir(parents=True)
     (tmp_path / "var/lib/nfs/etab").write_text("/shared\t10.0.0.0/24(rw,sync,wdelay)\n/other\t*(ro)\n")
-    assert not exports.is_stale(root, wanted)
+    assert not exports.is_stale(root, expected)
     assert not exports.is_stale(root, None)
 
 

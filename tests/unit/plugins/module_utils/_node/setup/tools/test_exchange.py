@@ -24,28 +24,28 @@ from ansible_collections.hpcai.azure.plugins.module_utils._node.setup.tools impo
 
 def test_a_tool_that_starts_while_versions_change_is_one_of_them(machine: Any) -> None:
     machine.install("1.0")
-    said: list[str] = []
+    outputs: list[str] = []
     failures: list[str] = []
     done = threading.Event()
 
     def start() -> None:
         while not done.is_set():
             ran = subprocess.run([machine.path("/usr/bin/hpcnode")], capture_output=True, text=True, check=False)
-            said.append(ran.stdout)
+            outputs.append(ran.stdout)
             failures.extend([ran.stderr] if ran.returncode else [])
 
     starting = threading.Thread(target=start)
     starting.start()
     number = 0
     # On a busy machine starts are slower than installations.
-    while number < 60 or len(said) < 6:
+    while number < 60 or len(outputs) < 6:
         machine.install("2.0" if number % 2 == 0 else "1.0")
         number += 1
     done.set()
     starting.join()
     assert failures == []
-    assert len(said) > 5, number
-    assert set(said) <= {"1.0 1.0", "2.0 2.0"}
+    assert len(outputs) > 5, number
+    assert set(outputs) <= {"1.0 1.0", "2.0 2.0"}
 
 
 LATER = """\
@@ -64,8 +64,8 @@ def main():
 def running(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
     """Version 1.0, which runs."""
     names = machine.wanted.__globals__
-    plain = names["sources"]
-    monkeypatch.setitem(names, "sources", lambda version: {**plain(version), "cli/main.py": LATER.encode()})
+    sources = names["sources"]
+    monkeypatch.setitem(names, "sources", lambda version: {**sources(version), "cli/main.py": LATER.encode()})
     machine.install("1.0")
     command = [str(machine.path("/usr/bin/hpcnode"))]
     pipe = subprocess.PIPE

@@ -64,9 +64,9 @@ def test_without_scripts_no_python_is_started(folder: pathlib.Path) -> None:
 @pytest.mark.parametrize("name", ["50-gpu", "README"])
 def test_with_anything_in_the_folder_hpcnode_is_called_with_a_full_path(folder: pathlib.Path, name: str) -> None:
     (folder / "etc/hpcai/prolog.d" / name).write_text("", encoding="utf-8")
-    said = call(folder)
-    assert said.endswith("job run prolog\n")
-    assert said.startswith("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin ")
+    output = call(folder)
+    assert output.endswith("job run prolog\n")
+    assert output.startswith("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin ")
 
 
 def test_a_dangling_link_is_something_too(folder: pathlib.Path) -> None:
@@ -87,11 +87,11 @@ def test_they_come_and_go_with_the_tool(machine: Any) -> None:
     assert machine.path("/etc/hpcai/health.d").is_dir()
     program.chmod(0o644)
     assert machine.plan("1.0").restored == (PROLOG,)
-    own = machine.path("/etc/hpcai/prolog.d/50-own")
-    own.write_text("mine", encoding="utf-8")
+    script = machine.path("/etc/hpcai/prolog.d/50-own")
+    script.write_text("mine", encoding="utf-8")
     machine.remove()
     assert not machine.path(services.LIBEXEC).exists()
-    assert own.read_text(encoding="utf-8") == "mine"
+    assert script.read_text(encoding="utf-8") == "mine"
 
 
 def test_the_unit_watches_what_the_runner_leaves_and_has_time_for_all_of_it() -> None:
@@ -168,9 +168,9 @@ def line_of(text: str, key: str) -> str:
 
 def test_the_rule_wants_the_unit_that_is_installed_when_the_module_comes() -> None:
     [rule] = [line for line in RULE.splitlines() if not line.startswith("#")]
-    parts = rule.split(", ")
-    assert parts[:3] == ['ACTION=="add"', 'SUBSYSTEM=="module"', 'KERNEL=="nvidia"']
-    assert parts[3:] == ['TAG+="systemd"', f'ENV{{SYSTEMD_WANTS}}+="{services.DRIVER_LOADED}"']
+    conditions = rule.split(", ")
+    assert conditions[:3] == ['ACTION=="add"', 'SUBSYSTEM=="module"', 'KERNEL=="nvidia"']
+    assert conditions[3:] == ['TAG+="systemd"', f'ENV{{SYSTEMD_WANTS}}+="{services.DRIVER_LOADED}"']
     assert services.DRIVER_LOADED in units.UNITS
 
 

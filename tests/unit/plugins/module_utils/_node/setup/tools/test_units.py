@@ -55,14 +55,14 @@ def test_a_unit_says_of_its_step_what_the_step_says(step: catalog.Step) -> None:
 
 
 def test_links_are_what_systemctl_would_make() -> None:
-    wanted = {
+    expected = {
         (f"{other}.{kind}", name)
         for name in units.UNITS
         if "Install" in read(name)
         for key, kind in (("WantedBy", "wants"), ("RequiredBy", "requires"))
         for other in read(name)["Install"].get(key, "").split()
     }
-    assert {(folder, name) for folder, names in units.ENABLED.items() for name in names} == wanted
+    assert {(folder, name) for folder, names in units.ENABLED.items() for name in names} == expected
 
 
 @pytest.mark.parametrize("name", [units.TARGET, *BOOT_SERVICES])

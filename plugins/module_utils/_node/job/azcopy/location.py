@@ -19,12 +19,12 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SIG = re.compile(r"(sig=)[^&\s\"'\\]*", re.IGNORECASE)
 
 
-class PlaceError(ValueError):
-    """This is no place for blobs; the message says what one looks like."""
+class LocationError(ValueError):
+    """This is not the URL of a container or folder; the message says what one looks like."""
 
 
 @dataclass(frozen=True)
-class Place:
+class BlobLocation:
     """A container of blobs and a folder in it.
 
     :ivar url: the container's, without a slash at its end: ``https://ACCOUNT.blob.core.windows.net/CONTAINER``.
@@ -49,45 +49,49 @@ class Place:
         """The URL of the folder, its name quoted."""
         return f"{self.url}/{quote(self.prefix)}" if self.prefix else self.url
 
-    def below(self, folder: str) -> Place:
-        """Return the place of a folder in this one.
+    def below(self, folder: str) -> BlobLocation:
+        """Return the location of a folder in this one.
 
-        :raises PlaceError: it is no folder's name.
+        :raises LocationError: it is no folder's name.
         """
-        return Place(self.url, self.prefix + _prefix(folder))
+        return BlobLocation(self.url, self.prefix + _prefix(folder))
 
 
-def place_of(url: str, prefix: str = "") -> Place:
-    """Return the place at ``url``: a container's, or that of a folder in one.
+def parse_location(url: str, prefix: str = "") -> BlobLocation:
+    """Return the location at ``url``: a container, or a folder in one.
 
     :param prefix: a folder below it.
-    :raises PlaceError: it is none. What the message quotes holds no secret.
+    :raises LocationError: it is none. What the message quotes holds no secret.
     """
-    parts = urlsplit(url)
+    split = urlsplit(url)
     shown = redacted(url.partition("?")[0])
-    if parts.query or parts.fragment or parts.username or "@" in parts.netloc:
-        raise PlaceError(
+    if split.query or split.fragment or split.username or "@" in split.netloc:
+        raise LocationError(
             f"{shown} comes with a query, a fragment or a password: a SAS does not belong into a URL. Put it into a "
             "file of mode 0600 (--sas-file)."
         )
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
-        raise PlaceError(f"{shown}: the URL of a container starts with https:// (http only for this machine itself).")
+    if split.scheme != "https" and not (split.scheme == "http" and split.hostname in _LOOPBACK):
+        raise LocationError(
+            f"{shown}: the URL of a container starts with https:// (http only for this machine itself)."
+        )
     # An account at an address has its name in the path, as Azurite's has: http://127.0.0.1:10000/ACCOUNT/CONTAINER.
-    folders = [part for part in parts.path.split("/") if part]
-    in_path = 1 if re.fullmatch(r"[\d.]+|.*:.*|localhost", parts.hostname or "") else 0
-    if not parts.hostname or len(folders) <= in_path or not _CONTAINER.fullmatch(folders[in_path]):
-        raise PlaceError(
+    folders = [folder for folder in split.path.split("/") if folder]
+    in_path = 1 if re.fullmatch(r"[\d.]+|.*:.*|localhost", split.hostname or "") else 0
+    if not split.hostname or len(folders) <= in_path or not _CONTAINER.fullmatch(folders[in_path]):
+        raise LocationError(
             f"{shown} names no container: it looks like https://ACCOUNT.blob.core.windows.net/CONTAINER[/FOLDER]."
         )
-    base = f"{parts.scheme}://{parts.netloc}/{'/'.join(folders[: in_path + 1])}"
-    return Place(base, _prefix("/".join(folders[in_path + 1 :])) + _prefix(prefix))
+    base = f"{split.scheme}://{split.netloc}/{'/'.join(folders[: in_path + 1])}"
+    return BlobLocation(base, _prefix("/".join(folders[in_path + 1 :])) + _prefix(prefix))
 
 
 def _prefix(folder: str) -> str:
-    parts = [part for part in folder.split("/") if part]
-    if any(part in (".", "..") or not part.isprintable() or "\\" in part for part in parts):
-        raise PlaceError(f"{folder!r} is no folder in a container: '.', '..', '\\' and control characters cannot be.")
-    return "/".join(parts) + "/" if parts else ""
+    names = [name for name in folder.split("/") if name]
+    if any(name in (".", "..") or not name.isprintable() or "\\" in name for name in names):
+        raise LocationError(
+            f"{folder!r} is no folder in a container: '.', '..', '\\' and control characters cannot be."
+        )
+    return "/".join(names) + "/" if names else ""
 
 
 def redacted(text: str) -> str:
@@ -95,7 +99,7 @@ def redacted(text: str) -> str:
     return _SIG.sub(r"\1-REDACTED-", text)
 
 
-_LONGEST_PART = 255
+_LONGEST_COMPONENT = 255
 _LONGEST_NAME = 1024
 
 
@@ -123,15 +127,18 @@ def trouble_with(name: str) -> str:
         size = len(name.encode())
     except UnicodeEncodeError:
         return "is no UTF-8, and a blob's name is"
-    parts = name.split("/")
+    components = name.split("/")
     if "\n" in name or "\0" in name or name.endswith("\r"):
         return "has a newline or NUL, which ends a line of azcopy's list of files"
     if "\\" in name:
         return "has a backslash, which azcopy makes a slash"
-    if any(part in ("", ".", "..") for part in parts):
+    if any(component in ("", ".", "..") for component in components):
         return "has an empty part, '.' or '..', which no path below a folder has"
-    if size > _LONGEST_NAME or any(len(part.encode()) > _LONGEST_PART - len(_TEMPORARY) for part in parts):
-        return f"is too long: a part of it may have {_LONGEST_PART - len(_TEMPORARY)} bytes, all of it {_LONGEST_NAME}"
+    if size > _LONGEST_NAME or any(
+        len(component.encode()) > _LONGEST_COMPONENT - len(_TEMPORARY) for component in components
+    ):
+        longest = _LONGEST_COMPONENT - len(_TEMPORARY)
+        return f"is too long: a part of it may have {longest} bytes, all of it {_LONGEST_NAME}"
     start = name.replace(" ", "").replace("\t", "").rstrip("[")
     if name.startswith("\ufeff") or start in ("{", '"Files":', '{"Files":'):
         return "starts as an old form of azcopy's list of files does"

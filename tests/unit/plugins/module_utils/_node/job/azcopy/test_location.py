@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.place import (
+from ansible_collections.hpcai.azure.plugins.module_utils._node.job.azcopy.location import (
+    LocationError,
     NameRefused,
-    PlaceError,
     check_names,
-    place_of,
+    parse_location,
     redacted,
     trouble_with,
 )
@@ -34,7 +34,7 @@ SAS = "sv=2021&sp=rl&sig=Top%2BSecret%3D"
     ],
 )
 def test_a_place_is_a_container_and_a_folder(url: str, prefix: str, address: str) -> None:
-    assert place_of(url, prefix).address == address
+    assert parse_location(url, prefix).address == address
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_a_place_is_a_container_and_a_folder(url: str, prefix: str, address: str
     ],
 )
 def test_what_is_no_place_is_refused(url: str) -> None:
-    with pytest.raises(PlaceError):
-        place_of(url)
+    with pytest.raises(LocationError):
+        parse_location(url)
 
 
 def test_a_sas_in_a_url_is_refused_and_not_repeated() -> None:
-    with pytest.raises(PlaceError, match="a SAS does not belong into a URL") as refused:
-        place_of(f"https://a.blob.core.windows.net/data?{SAS}")
+    with pytest.raises(LocationError, match="a SAS does not belong into a URL") as refused:
+        parse_location(f"https://a.blob.core.windows.net/data?{SAS}")
     assert "Secret" not in str(refused.value)
 
 
