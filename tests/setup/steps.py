@@ -68,6 +68,9 @@ class Step:
     exhaustive: bool = False
     # Its last line of output belongs into the summary.
     tells: bool = False
+    # It goes before others wherever both could compute: it waits for jobs, or for a machine that is slow as it is, and
+    # ends last.
+    urgent: bool = False
     # Seconds after which it counts as hung.
     limit: int = 300
 
@@ -82,16 +85,17 @@ STEPS = (
         ("env", "PYTHONPATH=tests", "python", "-m", "stand_ins.enroot_pyxis", STAND_INS),
         needs=("venv", "host"),
     ),
-    Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), limit=4800),
+    Step("molecule", ("molecule", "test", "-s", "cluster"), needs=("venv", "stand-ins"), urgent=True, limit=4800),
     # Clusters for tests that need one of their own; molecule's has the others.
     Step(
         "cluster",
         (*PYTEST, "tests/cluster", "--durations=25"),
         needs=("venv", "stand-ins"),
         exhaustive=True,
+        urgent=True,
         limit=4800,
     ),
-    Step("hardware", ("tests/setup/hardware.sh", *DAILY), needs=("venv", "host"), limit=4800),
+    Step("hardware", ("tests/setup/hardware.sh", *DAILY), needs=("venv", "host"), urgent=True, limit=4800),
     Step("blob", ("tests/setup/blob.sh",), needs=("host",), tells=True, limit=600),
     Step(
         "contract",
@@ -158,7 +162,7 @@ STEPS = (
         venv=".venv-newest",
         limit=2700,
     ),
-    Step("docs-site", ("tests/setup/docs.sh",), limit=600),
+    Step("docs-site", ("tests/setup/docs.sh",), exhaustive=True, limit=600),
     Step(
         "mutants",
         ("env", "PYTHONPATH=tests:tests/setup", "python", "-m", "mutation.health_checks"),
