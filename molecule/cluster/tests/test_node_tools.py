@@ -61,6 +61,7 @@ def test_the_installed_hpcnode_is_called_where_its_code_is_this_one_and_else_the
     assert role.changed() == {"compute000000": 0, "compute000003": 1}
 
 
+@pytest.mark.thorough
 def test_a_step_that_was_disabled_is_enabled_on_that_node_alone(role: Role) -> None:
     """The code there is the controller's, so that its own hpcnode says that something is missing."""
     link = "/etc/systemd/system/hpcai-boot.target.wants/hpcai-scratch.service"
