@@ -67,6 +67,7 @@ def ask_of(machine: Machine, names: list[str], *more: Task) -> list[Result]:
     machine.run(AFTERWARDS)
     tasks = [Task("numa_pin_check", {"processes": f"rank.py {name}", "memory": True}, check=True) for name in names]
     results = play(machine, *tasks, *more)
+    # pkill fails where all of them have ended by themselves.
     machine.run("pkill -f '[/]opt/rank.py' || true; rm -rf /run/ranks")
     return results
 
