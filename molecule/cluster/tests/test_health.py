@@ -126,6 +126,7 @@ def test_good_nodes_report_and_stay_in(controller: Host, both: list[Node], event
     assert reasons(controller) == {}
 
 
+@pytest.mark.thorough
 def test_a_service_dies_the_node_drains_its_job_ends_well_and_it_returns(
     controller: Host, alice: Any, both: list[Node], eventually: Eventually
 ) -> None:

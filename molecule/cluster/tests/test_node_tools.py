@@ -38,6 +38,7 @@ def role(azure: Cluster, inventory_source: Path, tmp_path: Path) -> Role:
     return Role(azure, inventory_source, tmp_path)
 
 
+@pytest.mark.thorough
 def test_an_edited_file_is_restored_on_that_node_alone(role: Role) -> None:
     role.cluster.ssh(SECOND, "echo 'raise SystemExit(9)' | sudo tee -a /usr/lib/hpcai/lib/hpcai_node/cli/main.py")
     assert role.changed("--check") == {"compute000000": 0, "compute000003": 1}
