@@ -277,6 +277,20 @@ def test_container_that_ends_while_it_boots_is_an_error_at_once(lab: Lab) -> Non
     lab.backend.delete(doomed.vm_id)
 
 
+def test_what_its_first_process_said_is_in_the_error(lab: Lab) -> None:
+    """As where systemd gets no inotify instance."""
+    doomed = spec_of(2, "ssh-ed25519 AAAA nobody")
+    lab.metadata.machines[doomed.private_ipv4] = doomed
+    lab.backend.create(doomed)
+    script = "#!/bin/sh\necho Starting; echo Failed to allocate manager object >&2; exit 255\n"
+    container = f"{tag_of(NAME, lab.state_dir)}-m2"
+    podman.Podman().run("exec", container, "sh", "-c", f"printf '{script}' > /usr/local/sbin/simulator-init")
+    lab.backend.restart(doomed.vm_id)
+    with pytest.raises(NodeNotReady, match=r"ended with status 255 .*Failed to allocate manager object"):
+        lab.backend.wait_ready(doomed.vm_id, BOOT_PATIENCE_S)
+    lab.backend.delete(doomed.vm_id)
+
+
 def test_address_range_in_use_is_refused_by_name(lab: Lab, tmp_path: Path) -> None:
     other = backend.ContainersBackend()
     with pytest.raises(BackendError, match=rf"{CIDR} overlaps {CIDR} on hpcai\w+ \(hpcai simulator {NAME} in "):

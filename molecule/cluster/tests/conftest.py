@@ -39,6 +39,7 @@ ORDER = (
     "test_changes.py",
     # These harm hpcnode on a node, and a node's ssh; site.yml mends it.
     "test_node_tools.py",
+    "test_own_units.py",
     "test_dead_node.py",
     # These change what the cluster is made of, the second with what the first one adds, and leave two idle nodes,
     # compute-0 and compute-3, behind.

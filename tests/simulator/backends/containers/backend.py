@@ -124,7 +124,7 @@ class ContainersBackend:
             if (status := self._reboots.exit_status(container)) is not None:
                 raise NodeNotReady(
                     f"the container of machine {spec.name} ended with status {status} before anybody could log in; "
-                    f"what its first process says: podman start --attach {container}"
+                    f"the last lines of its first process: {machine.console(self._podman, container)}"
                 )
             return machine.answers([*login, "true"])
 

@@ -18,6 +18,7 @@ from simulator.backends.containers.podman import Podman
 FIRST_PROCESS = "/usr/local/sbin/simulator-init"
 STOP_PATIENCE_S = 20
 JOURNAL_LINES = 15
+CONSOLE_LINES = 5
 
 
 def create(
@@ -43,6 +44,9 @@ def create(
         "--hostname=localhost",
         "--privileged",
         "--systemd=always",
+        # What its first process prints, see ``console``.
+        "--log-driver=k8s-file",
+        "--log-opt=max-size=64kb",
         *(f"--label={key}={value}" for key, value in labels.items()),
     ]
     if hosts:
@@ -68,6 +72,14 @@ def last_words(podman: Podman, name: str) -> str:
     # Whoever waits has asked for a login again and again: those lines would be all there is.
     rest = [line for line in _journal(podman, name, "--lines=400") if "[preauth]" not in line and line not in told]
     return " | ".join(told + rest[-JOURNAL_LINES:]) or "no journal: the container is not running"
+
+
+def console(podman: Podman, name: str) -> str:
+    """What its first process printed last, on one line: a systemd that cannot go on says why there, and nowhere else."""
+    file = Path(podman.run("inspect", "--format={{.HostConfig.LogConfig.Path}}", name).strip())
+    # Each line begins with a time, the stream and F or P (a part of a line).
+    lines = [line.split(" ", 3)[-1].strip() for line in file.read_text(errors="replace").splitlines()]
+    return " | ".join([line for line in lines if line][-CONSOLE_LINES:]) or "it printed nothing"
 
 
 def _journal(podman: Podman, name: str, *options: str) -> list[str]:
