@@ -43,7 +43,9 @@ def test_it_is_named_with_its_unit_and_kept_out(azure: Cluster, inventory_source
     assert azure.nodes(CONTROLLER)["compute-3"].startswith("drain")
 
 
-def test_units_of_others_are_not_its_affair(azure: Cluster, node: Callable[[str], Node], inventory_source: Path) -> None:
+def test_units_of_others_are_not_its_affair(
+    azure: Cluster, node: Callable[[str], Node], inventory_source: Path
+) -> None:
     one = node("3")
     one.sh("systemd-run --unit=somebodys /bin/false", check=False)
     try:

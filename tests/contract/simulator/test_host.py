@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -17,10 +18,11 @@ from types import ModuleType
 import pytest
 
 from simulator.backends import BackendError
-from simulator.backends.containers import apt_sources, inotify, podman, privilege
+from simulator.backends.containers import abilities, apt_sources, inotify, podman, privilege
 from simulator.backends.containers.places import IMAGE_FILES, run_dir
 
 TESTS = Path(__file__).parents[2]
+V1 = ("cpuset/tasks", "devices/tasks", "freezer/tasks", "memory/tasks")
 ARCHIVE = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
@@ -204,8 +206,9 @@ def test_host_whose_filter_drops_forwarding_is_opened_and_put_back(
 def test_limit_of_inotify_instances_is_raised_where_it_is_low(tmp_path: Path, found: str, kept: str) -> None:
     limit = tmp_path / "max_user_instances"
     limit.write_text(found, encoding="ascii")
-    inotify.raise_limit(limit)
+    said = inotify.raise_limit(limit)
     assert limit.read_text(encoding="ascii") == kept
+    assert ["from 128 to 1024" in line for line in said] == ([True] if found != kept else [])
 
 
 def test_limit_of_inotify_instances_that_stays_low_is_refused_with_the_number(
@@ -220,3 +223,26 @@ def test_limit_of_inotify_instances_that_stays_low_is_refused_with_the_number(
     monkeypatch.setattr(Path, "write_text", refuse)
     with pytest.raises(BackendError, match=r"root may hold 128 inotify instances, 1024 are needed.*sysctl fs\.inotify"):
         inotify.raise_limit(limit)
+
+
+@pytest.mark.parametrize(
+    ("files", "plugin", "because"),
+    [
+        ({"cgroup.controllers": "cpuset cpu io memory pids\n"}, "cgroup/v2", "version 2 with all"),
+        ({"cgroup.controllers": "cpu pids\n"}, "", "version 2 without cpuset, memory"),
+        (dict.fromkeys(V1, ""), "cgroup/v1", "version 1 with all"),
+        (dict.fromkeys(V1[1:], ""), "", "version 1 without cpuset"),
+        ({}, "", "version 1 without cpuset, devices, freezer, memory"),
+    ],
+)  # fmt: skip
+def test_control_groups_are_used_where_the_host_has_all_controllers(
+    tmp_path: Path, files: dict[str, str], plugin: str, because: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="ascii")
+    found = abilities.probe(tmp_path)
+    assert found.cgroups == plugin
+    assert because in found.cgroups_because
+    abilities.write(found, tmp_path)
+    assert json.loads((tmp_path / "host.json").read_text(encoding="utf-8"))["cgroups"] == plugin

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from simulator.authority import Authority
 from simulator.backends import Backend
-from simulator.backends.containers import backend, base_image, images, inotify, privilege
+from simulator.backends.containers import abilities, backend, base_image, images, inotify, privilege
 
 
 def make() -> Backend:
@@ -22,7 +22,8 @@ def make() -> Backend:
 def prepare(report: Callable[[str], None]) -> None:
     """Build the images that are missing, and allow the kernel's objects that the machines need."""
     privilege.require_root()
-    inotify.raise_limit()
+    for line in (*inotify.raise_limit(), *abilities.probe().lines()):
+        report(line)
     images.prepare(report)
 
 

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from simulator.backends import BackendError, NetworkSpec, NodeNotReady, NodeSpec
-from simulator.backends.containers import images, machine, network
+from simulator.backends.containers import abilities, images, machine, network
 from simulator.backends.containers.places import LABEL_NAME, LABEL_STATE, locked, run_dir, tag_of
 from simulator.backends.containers.podman import Podman
 from simulator.backends.containers.privilege import give_to_caller
@@ -42,6 +42,7 @@ class ContainersBackend:
             give_to_caller(self._state_dir, key, key.with_name(key.name + ".pub"))
         with locked(run_dir() / "network.lock"):
             self._network.open()
+        abilities.write(abilities.probe(), self._state_dir)
 
     def create(self, spec: NodeSpec) -> None:
         """Make a machine from the baked image and start it."""

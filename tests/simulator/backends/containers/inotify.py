@@ -15,14 +15,14 @@ WANTED = 1024
 the thirteenth: its systemd exits at once."""
 
 
-def raise_limit(limit: Path = LIMIT) -> None:
-    """Allow enough inotify instances for a hundred machines.
+def raise_limit(limit: Path = LIMIT) -> list[str]:
+    """Allow enough inotify instances for a hundred machines, and return what to say of it.
 
     :raises BackendError: the limit is lower and cannot be raised.
     """
     found = int(limit.read_text(encoding="ascii"))
     if found >= WANTED:
-        return
+        return []
     try:
         limit.write_text(f"{WANTED}\n", encoding="ascii")
     except OSError as error:
@@ -30,3 +30,4 @@ def raise_limit(limit: Path = LIMIT) -> None:
             f"root may hold {found} inotify instances, {WANTED} are needed (nine per machine), and {limit} cannot be "
             f"written ({error.strerror}): run 'sysctl fs.inotify.max_user_instances={WANTED}' on the host"
         ) from error
+    return [f"raised fs.inotify.max_user_instances of this host from {found} to {WANTED}: each machine takes nine"]

@@ -75,7 +75,7 @@ def last_words(podman: Podman, name: str) -> str:
 
 
 def console(podman: Podman, name: str) -> str:
-    """What its first process printed last, on one line: a systemd that cannot go on says why there, and nowhere else."""
+    """What its first process printed last, on one line. A systemd that cannot go on says why there and nowhere else."""
     file = Path(podman.run("inspect", "--format={{.HostConfig.LogConfig.Path}}", name).strip())
     # Each line begins with a time, the stream and F or P (a part of a line).
     lines = [line.split(" ", 3)[-1].strip() for line in file.read_text(errors="replace").splitlines()]
