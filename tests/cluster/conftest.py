@@ -30,18 +30,19 @@ FIRST_S = 2400
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here needs real nodes of its own, which take their time."""
+    """Everything here needs real nodes of its own, which take their time. `make test` has those of the oldest suite."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker("thorough")
+            if item.path.name != "test_oldest_nodes.py":
+                item.add_marker("thorough")
             item.add_marker(pytest.mark.timeout(FIRST_S))
 
 
-def simulator(*arguments: str) -> None:
+def simulator(*arguments: str, **environment: str) -> None:
     """Run the simulator's command."""
     subprocess.run(
         [sys.executable, "-m", "simulator", *arguments],
-        env={**os.environ, "PYTHONPATH": "tests"},
+        env={**os.environ, "PYTHONPATH": "tests", **environment},
         cwd=REPOSITORY,
         check=True,
         timeout=FIRST_S,
@@ -50,10 +51,10 @@ def simulator(*arguments: str) -> None:
 
 
 @contextlib.contextmanager
-def simulated(name: str, port: int, network: str) -> Iterator[Cluster]:
-    """Three fresh nodes: ctl, compute_0 and compute_3. The key of this cluster is brought by site.yml."""
+def simulated(name: str, port: int, network: str, scenario: str = "push", **environment: str) -> Iterator[Cluster]:
+    """Three fresh nodes, by default ctl, compute_0 and compute_3. site.yml gives this cluster its key."""
     simulator("down", "--name", name)
-    simulator("up", "push", "--name", name, "--port", str(port), "--network", network)
+    simulator("up", scenario, "--name", name, "--port", str(port), "--network", network, **environment)
     try:
         yield Cluster(f"http://127.0.0.1:{port}", REPOSITORY / ".simulator" / name, key_source="push")
     finally:

@@ -45,6 +45,8 @@ VERSION_MATRIX = (
 RUNNER = ("tests/unit/setup", "tests/unit/mutation")
 # The simulator's own tests.
 SIMULATOR = "tests/contract/simulator"
+# A cluster that has a step of its own, daily.
+OLDEST_NODES = "tests/cluster/test_oldest_nodes.py"
 # Where stand-ins for the release files of enroot and pyxis are built.
 STAND_INS = ".cache/enroot_pyxis"
 
@@ -88,7 +90,7 @@ STEPS = (
     # Clusters for tests that need one of their own; molecule's has the others.
     Step(
         "cluster",
-        (*PYTEST, "tests/cluster", "--durations=25"),
+        (*PYTEST, "tests/cluster", f"--ignore={OLDEST_NODES}", "--durations=25"),
         needs=("venv", "stand-ins"),
         exhaustive=True,
         urgent=True,
@@ -143,6 +145,17 @@ STEPS = (
     ),
     Step("runner", (*PYTEST, *RUNNER), watches=("tests/setup", "tests/mutation", *RUNNER), limit=900),
     Step("molecule-node", ("molecule", "test", "-s", "node"), needs=("venv", "stand-ins"), limit=1800),
+    # On nodes of the oldest suite from nothing to a job, and a second run.
+    Step("oldest-nodes", (*PYTEST, OLDEST_NODES), needs=("venv", "stand-ins"), limit=2400),
+    # The whole scenario on them, after the one on the default suite, whose ports and addresses it has.
+    Step(
+        "molecule-oldest",
+        ("env", "HPCAI_SUITE=bookworm", "molecule", "test", "-s", "cluster"),
+        needs=("venv", "stand-ins", "molecule"),
+        exhaustive=True,
+        urgent=True,
+        limit=4800,
+    ),
     Step("venv-oldest", ("tests/setup/venv.sh", "oldest"), needs=(), tells=True, limit=600),
     Step(
         "tests-oldest",

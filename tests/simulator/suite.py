@@ -11,6 +11,7 @@ VARIABLE = "HPCAI_SUITE"
 """Environment variable: the suite, one of SUITES."""
 SUITES = {"trixie": "Debian 13, Slurm 24.11.5", "bookworm": "Debian 12, Slurm 22.05.8"}
 """Suites and what they bring; the first one is the default."""
+OLDEST = list(SUITES)[-1]
 
 
 class UnknownSuite(ValueError):

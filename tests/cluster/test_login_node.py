@@ -1,0 +1,93 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A login node of its own: it has Slurm's commands, and the configuration as the controller has it at the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulated.cluster import Cluster, Recap
+from simulator.suite import suite
+
+from .conftest import simulated
+
+NAME, PORT, NETWORK = "login", 8496, "10.74.0.0/24"
+CONTROLLER, LOGIN = "10.74.0.4", "10.74.0.5"
+AS_ALICE = "sudo -u alice"
+SACKD = {"trixie": True, "bookworm": False}
+"""Which suites have sackd; it came with Slurm 23.11."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A controller, a login node and a compute node."""
+    with simulated(NAME, PORT, NETWORK, "login") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def source(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its inventory."""
+    return cluster.write_inventory(tmp_path_factory.mktemp("login"))
+
+
+@pytest.fixture(scope="module")
+def converged(cluster: Cluster, source: Path) -> Recap:
+    """The first run of site.yml."""
+    run = cluster.site(source)
+    assert run.rc == 0, run.output
+    return run
+
+
+@pytest.mark.usefixtures("converged")
+def test_a_user_submits_there_and_the_job_runs_elsewhere(cluster: Cluster) -> None:
+    there = cluster.ssh(LOGIN, "hostname").strip()
+    done = cluster.ssh(LOGIN, f"cd /tmp && {AS_ALICE} srun --mpi=none --time=2 sh -c 'id -un; hostname'").split()
+    assert done[0] == "alice"
+    assert done[1] != there
+
+
+@pytest.mark.usefixtures("converged")
+def test_it_runs_no_daemon_of_the_controllers(cluster: Cluster) -> None:
+    for unit in ("slurmctld", "slurmdbd", "slurmd", "mariadb"):
+        assert cluster.ssh(LOGIN, f"systemctl is-active {unit}", check=False).strip() != "active"
+
+
+@pytest.mark.usefixtures("converged")
+def test_sackd_fetches_the_configuration_where_there_is_one(cluster: Cluster) -> None:
+    active = cluster.ssh(LOGIN, "systemctl is-active sackd", check=False).strip() == "active"
+    assert active is SACKD[suite()]
+    copies = cluster.ssh(LOGIN, "ls /etc/slurm/slurm.conf", check=False).strip()
+    assert bool(copies) is not SACKD[suite()]
+
+
+@pytest.mark.usefixtures("converged")
+def test_a_change_on_the_controller_comes_there_with_the_next_run(cluster: Cluster, source: Path) -> None:
+    run = cluster.slurm(source, "-e", '{"slurm_partitions": {"late": {"Nodes": "compute-0"}}}')
+    assert run.rc == 0, run.output
+    assert "late" in cluster.ssh(LOGIN, f"{AS_ALICE} sinfo --noheader --format=%R")
+
+
+@pytest.mark.usefixtures("converged")
+def test_what_it_cannot_reach_is_an_error_and_nothing_is_lost(cluster: Cluster) -> None:
+    cluster.ssh(CONTROLLER, "sudo systemctl stop slurmctld")
+    try:
+        said = cluster.ssh(LOGIN, f"{AS_ALICE} timeout 60 sinfo 2>&1", check=False)
+    finally:
+        cluster.ssh(CONTROLLER, "sudo systemctl start slurmctld")
+    assert "Unable to contact slurm controller" in said
+    assert "compute-0" in cluster.ssh(LOGIN, f"{AS_ALICE} sinfo --noheader --Node --format=%N")
+
+
+@pytest.mark.usefixtures("converged")
+def test_a_second_run_changes_nothing(cluster: Cluster, source: Path) -> None:
+    # The partition of the test before goes.
+    assert cluster.slurm(source).rc == 0
+    again = cluster.site(source)
+    assert again.rc == 0, again.output
+    assert again.changed == 0, again.output

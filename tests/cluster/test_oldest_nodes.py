@@ -1,0 +1,62 @@
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The oldest nodes that are supported: site.yml from nothing to a job, and a second run that changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulated.cluster import Cluster, Recap
+from simulator.suite import OLDEST, VARIABLE
+
+from .conftest import simulated
+
+NAME, PORT, NETWORK, CONTROLLER = "oldest", 8494, "10.75.0.0/24", "10.75.0.4"
+
+
+@pytest.fixture(scope="module")
+def oldest() -> Iterator[Cluster]:
+    """Three nodes of the oldest suite."""
+    with simulated(NAME, PORT, NETWORK, **{VARIABLE: OLDEST}) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def source(oldest: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its inventory."""
+    return oldest.write_inventory(tmp_path_factory.mktemp("oldest"))
+
+
+@pytest.fixture(scope="module")
+def converged(oldest: Cluster, source: Path) -> Recap:
+    """The first run of site.yml."""
+    return oldest.site(source)
+
+
+def test_they_are_configured(converged: Recap) -> None:
+    assert converged.rc == 0, converged.output
+    assert "All 3 nodes are configured" in converged.summary
+
+
+def test_they_have_the_oldest_slurm(oldest: Cluster, converged: Recap) -> None:
+    assert oldest.ssh(CONTROLLER, "slurmctld -V").startswith("slurm-wlm 22.05.")
+    assert "VERSION_CODENAME=bookworm" in oldest.ssh(CONTROLLER, "cat /etc/os-release")
+
+
+def test_a_job_runs_on_both(oldest: Cluster, converged: Recap) -> None:
+    assert len({*oldest.run_job(CONTROLLER, "hostname", "--nodes=2").split()}) == 2
+
+
+def test_the_job_is_recorded(oldest: Cluster, converged: Recap) -> None:
+    assert "hostname" in oldest.ssh(CONTROLLER, "sudo sacct --allusers --noheader --format=jobname%20")
+
+
+def test_a_second_run_changes_nothing(oldest: Cluster, source: Path, converged: Recap) -> None:
+    again = oldest.site(source)
+    assert again.rc == 0, again.output
+    assert again.changed == 0, again.output
