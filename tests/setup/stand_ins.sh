@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Copyright (c) 2026, hpcai.azure contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Fills .cache/enroot_pyxis with the release files of enroot and pyxis (see enroot_files.sh) where they can be had, else
+# with stand-ins for them. The last line says which.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+folder=$PWD/.cache/enroot_pyxis
+# A scenario of Molecule has this folder in its environment already.
+[ "${HPCAI_ENROOT_FILES-}" != "$folder" ] || unset HPCAI_ENROOT_FILES
+given=$(tests/setup/enroot_files.sh)
+if [ -n "$given" ]; then
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  cp "$given"/enroot*.deb "$given"/*.tar.gz "$folder"
+  echo "enroot and pyxis: the release files of $given"
+else
+  PYTHONPATH=tests .venv/bin/python -m stand_ins.enroot_pyxis "$folder"
+  echo "enroot and pyxis: stand-ins, since their release files cannot be had here (HPCAI_ENROOT_FILES names a folder)"
+fi
