@@ -46,7 +46,7 @@ SOURCES: Mapping[str, str] = {
     "R": "azurehpc-health-checks, README.md: its table of limits",
     "S": "superbench, superbench/config/azure_nd*.yaml",
     "T": "azhpc-images, topology/*.xml: ndv2, ndv4, ndv5 and ncv4",
-    "W": "cyclecloud-slurm-workspace and azure-vm-utils: the model name by which they detect local NVMe disks of any size",
+    "W": "cyclecloud-slurm-workspace and azure-vm-utils: the model name that identifies local NVMe disks of any size",
     "Y": "yosoyjay, a figure for two ND A100 v4 nodes; its location was not recorded",
     HAND: "described by hand in the inventory (hpcai_vm_sizes)",
 }
