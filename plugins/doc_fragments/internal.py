@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Nobody else should call it."""
+    """A note that the module is internal to this collection."""
 
     DOCUMENTATION = r"""
 options: {}

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Check mode, differences, second runs, and where they work."""
+    """Attributes that the modules for nodes have in common."""
 
     DOCUMENTATION = r"""
 attributes:
   check_mode:
-    description: Says in check mode what it would do, without changing anything.
+    description: Reports in check mode what it would do, without changing anything.
     support: full
   diff_mode:
     description: Shows each file before and after.
