@@ -182,7 +182,7 @@ def main() -> NoReturn:
     asked = module.params
     try:
         if asked["timeout"] < 1:
-            raise ValueError("timeout must be 1 at least.")
+            raise ValueError("timeout must be at least 1.")
         settings = read_settings(Root("/"))
         kind = asked["credential"] or (SAS if asked["sas"] or asked["sas_file"] else settings.credential)
         given = {SAS_VARIABLE: asked["sas"]} if asked["sas"] else None
