@@ -67,7 +67,7 @@ def test_a_cache_that_keeps_nothing_is_a_warning(
 ) -> None:
     source.read(cache=True, **plugin)
 
-    assert "cache: true keeps nothing, because cache_plugin is" in " ".join(capsys.readouterr().err.split())
+    assert "cache: true has no effect, because cache_plugin is" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_cache_that_keeps_something_is_none(
@@ -75,4 +75,4 @@ def test_a_cache_that_keeps_something_is_none(
 ) -> None:
     source.read(cache=True, cache_plugin="ansible.builtin.jsonfile", cache_connection=str(tmp_path / "cache"))
 
-    assert "keeps nothing" not in capsys.readouterr().err
+    assert "has no effect" not in capsys.readouterr().err
