@@ -130,7 +130,7 @@ def refuse_to_lose_jobs(made: slurmctld.Plan) -> None:
     for what, jobs in slurmctld.jobs_at_stake(made.losing, run).items():
         shown = ", ".join(jobs[:10]) + (", ..." if len(jobs) > 10 else "")
         raise CommandFailed(
-            f"{what}: slurmctld would lose {len(jobs)} jobs ({shown}). It was not touched. Wait until they end, cancel "
+            f"{what}: slurmctld would lose {len(jobs)} jobs ({shown}). Nothing was done. Wait until they end, cancel "
             f"them, or set lose_jobs (in the role slurm: slurm_lose_jobs)."
         )
 

@@ -139,7 +139,7 @@ def test_result_of_another_machine_is_refused(source: Source) -> None:
     done = report(source, known, send=True)
 
     assert done.returncode != 0
-    assert "the health result is of the machine 99999999-0000-4000-8000-000000000000" in done.stdout
+    assert "the health result belongs to the machine 99999999-0000-4000-8000-000000000000" in done.stdout
     assert impacts(source) == []
 
 
