@@ -40,7 +40,7 @@ def test_an_unknown_option_is_refused_with_the_most_similar_one(source: Source, 
             {"include_vms": "tagged", "role_tag": "role", "tags": {"hpcai_cluster": "x"}},
             "Values found there: tag hpcai_cluster: sim; tag role: (no such tag).",
         ),
-        ({"query": "azure_zone == '9'"}, "Azure has 5 such instances, but the option query leaves out all of them."),
+        ({"query": "azure_zone == '9'"}, "Azure has 5 such instances, but the option query excludes all of them."),
     ],
 )
 def test_no_host_is_a_warning_with_the_values_that_azure_has(

@@ -151,7 +151,7 @@ def test_subscription_that_is_not_registered_is_explained(simulate: Callable[...
 
     assert done.returncode != 0
     assert "409 MissingSubscriptionRegistration" in done.stdout
-    assert "Register the resource provider Microsoft.Impact there" in done.stdout
+    assert "Register the resource provider Microsoft.Impact in the subscription" in done.stdout
     # What was found is kept all the same, and no provider is registered behind anybody's back.
     assert (source.path.parent / "report/impacts.json").exists()
     assert {item["method"] for item in source.simulator.requests()} == {"GET"}

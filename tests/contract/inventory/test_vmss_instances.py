@@ -186,7 +186,7 @@ def test_file_that_is_no_source_is_named(source: Source, tmp_path: Path) -> None
     done = remove(source, instances, sources=[str(tmp_path / "hosts.ini")])
 
     assert done.returncode != 0
-    assert "hosts.ini is no source of hpcai.azure.azure_vmss" in done.stdout
+    assert "hosts.ini is not a source of hpcai.azure.azure_vmss" in done.stdout
 
 
 def test_redeployment_keeps_the_machine_and_asks_for_these_instances_only(source: Source) -> None:
