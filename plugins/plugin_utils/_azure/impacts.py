@@ -144,7 +144,7 @@ def _words(fault: Fault) -> str:
 
 
 def _name(target: Target, machine: Machine, category: str, device: str) -> str:
-    """Return the report's name, of letters, digits, hyphens and colons, as the API requires. It ends with a hash."""
+    """Return the report's name. The API allows letters, digits, - and :, and requires a letter or digit at the end."""
     key = "\n".join((target.vm_id.lower(), machine.host, category, device))
     short = category.removeprefix(_PREFIX)
     return f"hpcai-{target.vm_id.lower()}-{short}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
