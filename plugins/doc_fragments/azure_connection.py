@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Options of everything on the controller that speaks to Azure."""
+"""Connection options of the plugins and modules that send requests to Azure from the controller."""
 
 from __future__ import annotations
 

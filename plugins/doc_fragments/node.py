@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How modules behave that run on the nodes. A module says only what is otherwise with it."""
+"""Attributes of modules that run on the nodes. A module documents only its differences."""
 
 from __future__ import annotations
 

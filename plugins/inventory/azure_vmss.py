@@ -266,7 +266,7 @@ from ..plugin_utils._azure.source import ListingCache, Outcome, cache_key, read_
 
 _SUFFIXES = ("azure_vmss.yml", "azure_vmss.yaml")
 _NO_TEMPLATES = ("compose", "groups", "keyed_groups", "query")
-# Cache plugins that forget everything when the process ends.
+# Cache plugins that lose everything when the process ends.
 _FORGETFUL = ("memory", "ansible.builtin.memory")
 
 
@@ -351,7 +351,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return ListingCache(self._cache, key, float(self.get_option("cache_timeout")))
 
     def _construct(self, name: str, host: Any) -> None:
-        """Add what the user composes from the variables of one host."""
+        """Add the variables and groups that the user composes from the variables of one host."""
         compose, groups, keyed = (self.get_option(option) for option in ("compose", "groups", "keyed_groups"))
         strict = self.get_option("strict")
         if compose:

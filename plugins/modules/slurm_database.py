@@ -54,7 +54,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - Where the server is not installed or does not run, everything in it counts as missing.
+      - If the server is not installed or does not run, check mode assumes that the database and the user are missing.
   diff_mode:
     description: Shows the settings before and after, and the statements.
   platform:

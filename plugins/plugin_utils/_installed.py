@@ -24,7 +24,7 @@ CORE = Path(__file__).resolve().parents[1] / "module_utils/_node"
 HPCNODE = "/usr/bin/hpcnode"
 OTHER_CODE = 96
 """Exit status of the command below if hpcnode is missing or its code differs. hpcnode itself uses 0 to 3."""
-# One line a file, sorted by path: what sha256sum prints.
+# The digest covers the output of sha256sum, with one line per file, sorted by path.
 _COMMAND = """\
 cd /usr/lib/hpcai/lib/hpcai_node 2>/dev/null || exit {other}
 found=$(find . -name '*.py' -type f -exec sha256sum {{}} + | LC_ALL=C sort -k 2 | sha256sum)

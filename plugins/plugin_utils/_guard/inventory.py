@@ -134,7 +134,8 @@ Source: MicrosoftDocs/azure-compute-docs, setup-infiniband ("172.16.0.0/16 is re
 """
 
 _SUFFIXES = ("azure_vmss.yml", "azure_vmss.yaml")
-# What Ansible passes over in a folder of sources, besides hidden files (IGNORED_ALWAYS of ansible.inventory.manager).
+# Names that Ansible ignores in a folder of sources, in addition to hidden files (IGNORED_ALWAYS of
+# ansible.inventory.manager).
 _NO_SOURCES = ("host_vars", "group_vars", "vars_plugins")
 
 
