@@ -117,7 +117,7 @@ def test_node_without_its_host_is_named_and_not_sent(source: Source) -> None:
     done = answer(report(source, node(source, host=""), node(source, "compute000000"), send=True))
 
     (reason,) = done["not_sent"].values()
-    assert "physical host is not known" in reason
+    assert "physical host is unknown" in reason
     assert len(done["sent"]) == 1
     assert done["unknown_hosts"] == ["compute-3"]
 
