@@ -47,7 +47,7 @@ options:
     type: bool
     default: false
   full:
-    description: Compare files that were copied before by content instead of size.
+    description: Compare existing files by content instead of size.
     type: bool
     default: false
   credential:

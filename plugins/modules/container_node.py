@@ -16,7 +16,7 @@ description:
   - For enroot it writes a drop-in for C(enroot.conf) and changes none of enroot's own files. It enables hooks of
     enroot's package, and creates the parents of the users' folders in C(/run), now and at each boot.
   - If the machine has GPUs and C(nvidia-container-cli), or InfiniBand adapters, it configures enroot's hooks to make
-    them available in containers. Otherwise it does not, because every container fails whose hook fails. Each boot
+    them available in containers. Otherwise it does not, because a container fails if one of its hooks fails. Each boot
     checks again (C(hpcnode boot run containers)).
   - Credentials for registries are commands, not passwords. They run as the user who pulls an image.
   - The options of O(enroot) are saved in C(/etc/hpcai/containers.json) for the next boot.
@@ -59,7 +59,7 @@ options:
         default: {}
       local_folders:
         description:
-          - Additional folders in which each user creates an own folder, on the operating system's disk, with mode 1777.
+          - Additional folders in which users create their own folders, on the operating system's disk, with mode 1777.
             On a compute node they are on the scratch, and M(hpcai.azure.node_directories) creates them.
         type: list
         elements: path
@@ -71,8 +71,8 @@ options:
         default: {}
       apparmor:
         description:
-          - What to do with the AppArmor profile of enroot's Debian package. V(profile) loads it. V(off) prevents that
-            it is loaded, for AppArmor before 4.0, which cannot read it. V(leave) does neither.
+          - What to do with the AppArmor profile of enroot's Debian package. V(profile) loads it. V(off) keeps it from
+            being loaded, for AppArmor before 4.0, which cannot read it. V(leave) does neither.
         type: str
         choices: [leave, profile, 'off']
         default: leave

@@ -26,11 +26,11 @@ options:
     description:
       - Process limits by their names in C(limits.conf), such as C(memlock), for all logins, including root.
         C(memlock) and C(nofile) also apply to services that do not set them.
-      - A value of null does not set that limit.
+      - A limit with the value null is not set.
     type: dict
     default: {}
   sysctl:
-    description: Kernel settings by name. A value of null does not set that setting.
+    description: Kernel settings by name. A setting with the value null is not set.
     type: dict
     default: {}
   insist:

@@ -17,7 +17,7 @@ description:
   - A run fails if it crashes, hangs, computes wrong values or is slower than O(limit). A run that does not start says
     nothing about the nodes.
   - Skips nodes with jobs, and nodes on which Slurm does not start jobs. Kills and drains nothing.
-  - Runs where C(srun) works, which is normally on the controller or a login node.
+  - Run it where C(srun) works, normally on the controller or a login node.
 author:
   - hpcai.azure contributors (@hpcai)
 options:

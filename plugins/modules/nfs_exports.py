@@ -12,8 +12,8 @@ short_description: Export folders over NFS to the cluster's subnets only
 version_added: "0.1.0"
 description:
   - Writes C(/etc/exports.d/hpcai.exports), creates missing folders, and reloads the exports of a running server.
-  - Refuses to export C(/) or folders of the operating system, and refuses all networks (C(0.0.0.0/0)) and networks that
-    are not private, because an NFS server trusts the UIDs that its clients send.
+  - Refuses to export C(/) or folders of the operating system. Refuses C(0.0.0.0/0), which would allow every client, and
+    networks that are not private, because an NFS server trusts the UIDs that its clients send.
 author:
   - hpcai.azure contributors (@hpcai)
 options:
@@ -58,8 +58,7 @@ options:
     default: [local]
   allow_public:
     description:
-      - Whether to allow networks that are not private (RFC 1918, RFC 4193). All networks (C(0.0.0.0/0)) are always
-        refused.
+      - Whether to allow networks that are not private (RFC 1918, RFC 4193). C(0.0.0.0/0) is always refused.
     type: bool
     default: false
 extends_documentation_fragment:

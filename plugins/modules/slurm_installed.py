@@ -13,8 +13,8 @@ version_added: "0.1.0"
 description:
   - With O(state=allowed) checks, before packages are installed, that an existing Slurm would not change its version or
     source without O(upgrade), and that a preinstalled Slurm exists.
-  - With O(state=recorded) determines the version and writes the record C(/etc/ansible/facts.d/hpcai_slurm.fact). From
-    this record, later runs know that nothing has to be installed, and for which Slurm other roles build.
+  - With O(state=recorded) determines the version and writes the record C(/etc/ansible/facts.d/hpcai_slurm.fact). It
+    tells later runs that nothing has to be installed, and other roles for which Slurm to build.
 author:
   - hpcai.azure contributors (@hpcai)
 options:

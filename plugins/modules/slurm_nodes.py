@@ -70,7 +70,9 @@ options:
     type: path
     default: /etc/slurm
   prefix:
-    description: Start of the drain reasons that this module may change. It must start with V(hpcai:).
+    description:
+      - Start of the drain reason that is set on nodes of O(keep_out) and removed from nodes of O(put_to_work). It must
+        start with V(hpcai:).
     type: str
     default: "hpcai: site:"
   reason:

@@ -12,8 +12,8 @@ short_description: Add the SSH host keys of new Azure machines to known_hosts be
 version_added: "0.1.0"
 description:
   - Reads the public host keys that cloud-init printed on the serial console of a machine at its first boot, and adds
-    them to SSH's known hosts file under the machine's C(vmId). SSH then verifies the first contact, and does not accept
-    just any key.
+    them to SSH's known hosts file under the machine's C(vmId). SSH then verifies the key at the first contact, where it
+    would otherwise accept any key.
   - Azure keeps the log of the serial console if boot diagnostics are enabled with managed storage. The keys go from the
     machine's system to Azure, and from Azure over TLS to this module, so nobody in the network can change them.
   - Accepts only lines that contain nothing but a key, in a block of cloud-init after the start of a kernel. Users of a

@@ -71,7 +71,7 @@ options:
     type: bool
     default: false
   keep_days:
-    description: Days without a new fault after which a physical host is removed from the record.
+    description: Days after which a fault that was not seen again is removed from the record of its physical host.
     type: int
     default: 90
   timeout:
