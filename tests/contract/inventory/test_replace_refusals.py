@@ -196,5 +196,5 @@ def test_most_of_a_set_goes_by_force_only(source: Source, controller: Controller
     done = replace(source, controller, hpcai_replace="compute-[0,3]", hpcai_replace_confirm=True)
 
     assert done.returncode != 0
-    assert "If that is meant, say so: -e hpcai_replace_force=true." in words(done)
+    assert "To do this anyway: -e hpcai_replace_force=true." in words(done)
     assert (controller.updates, posts(source)) == ([], [])

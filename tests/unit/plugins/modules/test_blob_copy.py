@@ -28,7 +28,7 @@ URL = "https://a.blob.core.windows.net/data"
         ({"cap_mbps": -1.0}, "a cap of -1 makes no sense"),
         ({"cap_mbps": "inf"}, "a cap of inf makes no sense"),
         ({"cap_mbps": 0.5}, "too small for azcopy"),
-        ({"timeout": 0}, "timeout must be 1 at least"),
+        ({"timeout": 0}, "timeout must be at least 1"),
         ({"source": f"{URL}?sig=Secret"}, "a SAS does not belong into a URL"),
         ({"sas": "two words"}, "what the variable HPCAI_BLOB_SAS holds is no SAS"),
         ({"sas": "sv=1&sig=Secret", "sas_file": "/sas"}, "parameters are mutually exclusive: sas|sas_file"),
