@@ -44,8 +44,8 @@ def test_one_wish_has_one_text_in_the_file() -> None:
         ({"method": "boost"}, "method must be auto, application or locked, not 'boost'"),
         ({"on_unsupported": "ignore"}, "on_unsupported must be fail or warn, not 'ignore'"),
         ({"state": "explicit"}, "state=explicit needs graphics_mhz or memory_mhz"),
-        ({"graphics_mhz": 1410}, "graphics_mhz goes with state=explicit only"),
-        ({"state": "default", "memory_mhz": 1215}, "memory_mhz goes with state=explicit only"),
+        ({"graphics_mhz": 1410}, "graphics_mhz needs state=explicit"),
+        ({"state": "default", "memory_mhz": 1215}, "memory_mhz needs state=explicit"),
         ({"state": "explicit", "graphics_mhz": "1410"}, "graphics_mhz must be a whole number of 1 or more, not '1410'"),
         ({"state": "explicit", "graphics_mhz": True}, "graphics_mhz must be a whole number of 1 or more"),
         ({"state": "explicit", "graphics_mhz": 0}, "graphics_mhz must be a whole number of 1 or more"),
@@ -80,5 +80,7 @@ def test_gpus_are_named_by_index_address_or_uuid(names: list[str], indices: list
 
 @pytest.mark.parametrize("name", ["3", "GPU-cc", "0004:00:00.0", "", "None"])
 def test_names_that_are_no_gpus_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"is no GPU of this machine: there are 0 = 0001:00:00\.0 = GPU-aa, 1 = "):
+    with pytest.raises(
+        ValueError, match=r"is not a GPU of this machine\. GPUs found: 0 = 0001:00:00\.0 = GPU-aa, 1 = "
+    ):
         chosen(GPUS, ["0", name])
