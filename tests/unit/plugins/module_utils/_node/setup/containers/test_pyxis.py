@@ -81,7 +81,7 @@ def test_without_its_source_nothing_is_done_while_slurm_stays_and_a_change_is_an
     Path(node.root.at(SOURCE)).unlink()
     assert converge(node) == ""
     node.slurm("23.11.4")
-    with pytest.raises(BuildFailed, match=r"built anew .* its source .* is gone"):
+    with pytest.raises(BuildFailed, match=r"must be rebuilt .* its source .* is missing"):
         converge(node)
 
 
