@@ -152,5 +152,5 @@ def test_fits_says_what_is_wrong(node: Node) -> None:
     assert pyxis.fits(node.root, node.run) == ""
     node.slurm("23.11.4")
     assert pyxis.fits(node.root, node.run) == (
-        "pyxis was built for Slurm 22.05.8 (22.05.8-1), and this is 23.11.4 (23.11.4-1)"
+        "pyxis was built for Slurm 22.05.8 (22.05.8-1), but Slurm 23.11.4 (23.11.4-1) is installed"
     )
