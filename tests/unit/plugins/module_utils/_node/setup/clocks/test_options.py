@@ -51,10 +51,10 @@ def test_one_wish_has_one_text_in_the_file() -> None:
         ({"state": "explicit", "graphics_mhz": 0}, "graphics_mhz must be a whole number of 1 or more"),
         ({"gpus": "all"}, "gpus must be a list of 1 or more, not 'all'"),
         ({"gpus": []}, "gpus must be a list of 1 or more, not []"),
-        ({"timeout": float("inf")}, "timeout is inf: give seconds above 0"),
-        ({"timeout": float("nan")}, "timeout is nan: give seconds above 0"),
-        ({"timeout": 0}, "give seconds above 0"),
-        ({"timeout": "long"}, "give seconds above 0"),
+        ({"timeout": float("inf")}, "timeout must be seconds above 0, at most 86400, not inf"),
+        ({"timeout": float("nan")}, "timeout must be seconds above 0, at most 86400, not nan"),
+        ({"timeout": 0}, "must be seconds above 0"),
+        ({"timeout": "long"}, "must be seconds above 0"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:

@@ -232,5 +232,5 @@ def test_a_damaged_settings_file_is_an_error(machine: Machine) -> None:
     with pytest.raises(ConfigError, match="guard must be true or false"):
         read_guard(machine.root)
     machine.file(SETTINGS, '{"schema": 1, "guard": true, "users": [7]}')
-    with pytest.raises(ConfigError, match=r"users\[0\] must be a text"):
+    with pytest.raises(ConfigError, match=r"users\[0\] must be a string"):
         read_users(machine.root)
