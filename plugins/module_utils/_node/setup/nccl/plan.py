@@ -136,7 +136,7 @@ def outcome(made: NcclPlan, facts: NcclFacts) -> dict[str, Any]:
 
 
 def _plan_absent(options: NcclOptions, facts: NcclFacts) -> NcclPlan:
-    """Remove everything of ours; leave and report the rest."""
+    """Remove everything that we wrote; leave and report the rest."""
     drop_ins = [
         f"{options.enroot_dir}/{name}" for name in (conf.ENROOT_MOUNTS, conf.ENROOT_ENVIRONMENT) if options.enroot_dir
     ]

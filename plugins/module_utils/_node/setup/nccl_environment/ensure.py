@@ -69,7 +69,7 @@ def ensure(
     :raises ConfigError: the VM size cannot be found out, or a settings file is invalid.
     :raises UnknownVmSize: the VM size is unknown.
     :raises SettingsError: a setting cannot be written.
-    :raises BrokenBlock: an MPI file has an incomplete block of ours.
+    :raises BrokenBlock: our block in an MPI file is incomplete.
     :raises OSError: a file cannot be read or written.
     """
     found = _look(root, run, options, ask) if options.apply else EnvironmentPlan(())

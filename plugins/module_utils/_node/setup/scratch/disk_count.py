@@ -75,7 +75,7 @@ def with_count(options: ScratchOptions, disks: DiskCount) -> ScratchOptions:
 def wait_for_disks(options: ScratchOptions, root: Root, run: Run, seconds: float) -> None:
     """Wait up to ``seconds`` until the expected number of disks is there.
 
-    Early in a boot, NVMe controllers may still be starting. With too few disks, an array of ours would look broken.
+    Early in a boot, NVMe controllers may still be starting. With too few disks, our array would look broken.
     """
     run(["udevadm", "settle", f"--timeout={min(_SETTLE_S, max(1, int(seconds)))}"])
     stated = stated_count(options)

@@ -54,7 +54,7 @@ class Existing:
 
 
 def find_ours(facts: ScratchFacts, options: ScratchOptions) -> tuple[Existing, ...]:
-    """Return all arrays and file systems of ours, complete ones first."""
+    """Return all our arrays and file systems, complete ones first."""
     held = [found for name in facts.devices if (found := _running_array(facts, options, name))]
     used = {member for found in held for member in found.members}
     loose = _loose_arrays(facts, options, used)

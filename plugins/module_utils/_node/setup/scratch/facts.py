@@ -112,7 +112,7 @@ class ScratchFacts:
 
 
 def read_facts(options: ScratchOptions, root: Root, run: Run) -> ScratchFacts:
-    """Read the machine. Runs one command if everything is as it should be, two if array members of ours are loose."""
+    """Read the machine. Runs one command if everything is as it should be, two if our array members are loose."""
     devices = read_block_devices(root)
     mounts = read_mounts(root)
     mounted = {index: device for index, mount in enumerate(mounts) if (device := device_of(mount, devices))}

@@ -33,7 +33,7 @@ def plan_present(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
 
 
 def _use(facts: ScratchFacts, options: ScratchOptions, found: Existing) -> ScratchPlan:
-    """Use an array or disk of ours that exists."""
+    """Use our existing array or disk."""
     _compare(options, found)
     others = [name for name in found.members if name not in facts.selected]
     if options.devices and others:
@@ -87,7 +87,9 @@ def _adopt(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan | None:
     if not found:
         return None
     if len(found) > 1:
-        raise Refused(f"adopt: found several arrays: {' '.join(one.device for one in found)}. Set devices to one.")
+        raise Refused(
+            f"adopt: found several arrays: {' '.join(one.device for one in found)}. List one's disks in devices."
+        )
     array = found[0]
     if array.filesystem is None:
         raise Refused(f"adopt: {array.device} has no file system, and an adopted array is never formatted.")
@@ -103,7 +105,7 @@ def _adopt(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan | None:
 
 
 def _build(facts: ScratchFacts, options: ScratchOptions, pieces: tuple[Existing, ...]) -> ScratchPlan:
-    """Create the scratch from blank disks and remnants of ours."""
+    """Create the scratch from blank disks and what is left of our arrays."""
     arrays = frozenset(piece.device for piece in pieces if piece.device)
     refusals = {name: reason for name in facts.selected if (reason := why_not(facts, options, name, arrays))}
     # If a member cannot be read at the moment, a healthy array looks broken.
@@ -128,7 +130,7 @@ def _build(facts: ScratchFacts, options: ScratchOptions, pieces: tuple[Existing,
         if piece.is_array and piece.device:
             steps.append(Step("stop", device=piece.device, disks=piece.members))
     check_mountpoint(facts, options, {*arrays, *disks})
-    # A disk that is not blank is a remnant of ours, or forced.
+    # A disk that is not blank belonged to our arrays, or is forced.
     filled = tuple(name for name in disks if facts.signatures[name] or facts.devices[name].partitions)
     if filled:
         steps.append(Step("wipe", disks=filled))
@@ -225,7 +227,7 @@ def describe(facts: ScratchFacts, options: ScratchOptions, found: Existing) -> M
 
 
 def plan_absent(facts: ScratchFacts, options: ScratchOptions) -> ScratchPlan:
-    """Return the steps that remove everything of ours. An adopted array is unmounted and otherwise left unchanged."""
+    """Return the steps that remove everything that we made. An adopted array is unmounted, but not changed."""
     ours = find_ours(facts, options)
     steps: list[Step] = []
     warnings: list[str] = []

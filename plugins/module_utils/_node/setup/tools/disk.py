@@ -46,7 +46,7 @@ def compare(root: Root, interpreter: str, absent: bool = False) -> tuple[Disk, d
     """Compare the disk with the wanted state; return that state, and the result of a module that would apply it.
 
     :param absent: whether nothing should be there.
-    :raises ToolsError: a path of ours contains something that is not ours.
+    :raises ToolsError: one of our paths contains a foreign file.
     """
     wanted = {} if absent else wanted_disk(VERSION, read_sources(), interpreter, os.geteuid())
     found = read_disk(root)
@@ -131,7 +131,7 @@ def apply(root: Root, wanted: Disk) -> ToolPlan:
     rename; what is no longer needed is removed last, or stays while a process runs from it. A concurrent run waits,
     and then reads the disk again.
 
-    :raises ToolsError: a path of ours contains something that is not ours.
+    :raises ToolsError: one of our paths contains a foreign file.
     :raises OSError: the disk is full or read-only, for example.
     """
     with _locked(root):

@@ -54,7 +54,7 @@ def plan(found: Disk, wanted: Disk, in_use: Collection[str] = ()) -> ToolPlan:
     """Return the changes from ``found`` to ``wanted``; an empty ``wanted`` removes everything. Pure.
 
     :param in_use: names of trees that a process runs from: they stay for a later run, unless everything is removed.
-    :raises ToolsError: a path of ours contains something that is not ours.
+    :raises ToolsError: one of our paths contains a foreign file.
     """
     _refuse_what_is_not_ours(found, wanted)
     write: list[str] = []
