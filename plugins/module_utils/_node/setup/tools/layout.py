@@ -141,6 +141,7 @@ def choose_interpreter(given: str | None) -> str:
     chosen = given or (stable if os.path.realpath(stable) == os.path.realpath(sys.executable) else sys.executable)
     if not os.path.isabs(chosen) or any(letter.isspace() for letter in chosen) or len(chosen) > 120:
         raise ToolsError(
-            f"{chosen!r} cannot run hpcnode. Set interpreter to an absolute path without spaces, up to 120 letters"
+            f"{chosen!r} cannot run hpcnode. Set interpreter to an absolute path without spaces, "
+            f"of at most 120 characters"
         )
     return chosen

@@ -32,7 +32,7 @@ class Settings:
         common to them, such as a new driver, a wrong check, or the fabric, and draining all would stop all work.
     :ivar interval_s: seconds between two passes.
     :ivar stale_s: maximum age of a report. Nodes repeat it every ten minutes.
-    :ivar confirm: how many runs of a check must have failed before its node is drained, by the check's name; default 1.
+    :ivar confirm: how many consecutive runs of a check must fail before its node is drained, by check name; default 1.
     :ivar escalate: whether nodes that still fail are restarted, and then marked for replacement.
     :ivar restart_s: how long a restart may take before an alert.
     :ivar records: file with the records of machines.
