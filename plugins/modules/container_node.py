@@ -194,7 +194,7 @@ actions:
   sample:
     - make /scratch/enroot/data root:root 1777
     - write /etc/enroot/enroot.conf.d/50-hpcai.conf
-    - "build /usr/lib/hpcai/pyxis/spank_pyxis.so: none was built yet"
+    - "build /usr/lib/hpcai/pyxis/spank_pyxis.so: no plugin was built yet"
 """
 
 from typing import Any, NoReturn

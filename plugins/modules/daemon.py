@@ -104,7 +104,7 @@ reasons:
   type: list
   elements: str
   sample:
-    - /etc/munge/munge.key is younger than the running process
+    - /etc/munge/munge.key is newer than the running process
 """
 
 import time

@@ -230,7 +230,7 @@ unknown:
   returned: success
   type: list
   elements: str
-  sample: ["GPU 0001:00:00.0: the machine does not say on which NUMA node it is"]
+  sample: ["GPU 0001:00:00.0: the machine does not show its NUMA node"]
 foreign_topologies:
   description:
     - Topology files named in lines that this module did not write, in O(conf_path), in C(/etc/environment) and in

@@ -2,7 +2,7 @@
 # Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Slurm's releases, and which of them knows which key of which file."""
+"""Slurm's releases, and which of them know which key of which file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Mapping
 Release = tuple[int, int]
 
 OLDEST: Release = (22, 5)
-"""The oldest release that is supported."""
+"""The oldest supported release."""
 NEWEST_WITH_KNOWN_EFFECTS: Release = (25, 11)
-"""What a change of a key needs was read for the keys of 22.05, 23.11, 24.11 and 25.11."""
+"""What a change of a key needs is known for the keys of 22.05, 23.11, 24.11 and 25.11."""
 
-# First and last release that know a key, where 22.05 to 26.05 differ; read out of the tables of keys at the tags
+# First and last release that know a key, if 22.05 to 26.05 differ; read from the tables of keys at the tags
 # slurm-22-05-0-1 to slurm-26-05-0-1 of Slurm's repository: slurm_conf_options in src/common/read_config.c, the options
-# in src/interfaces/cgroup.c and in read_jcconf.c of job_container/tmpfs (namespace/tmpfs from 25.11 on). A daemon does
-# not start on a key that it does not know.
+# in src/interfaces/cgroup.c and in read_jcconf.c of job_container/tmpfs (namespace/tmpfs since 25.11). A daemon does
+# not start with an unknown key.
 _CAME: Mapping[str, Mapping[Release, str]] = {
     "slurm.conf": {
         (23, 2): "MaxBatchRequeue PreemptParameters SuspendExcStates",
@@ -48,7 +48,7 @@ _WENT: Mapping[str, Mapping[Release, str]] = {
         (25, 11): "AccountingStorageLoc",
     },
     "cgroup.conf": {
-        # CgroupAutomount is read and does nothing from 23.11 on (RELEASE_NOTES of 23.11).
+        # CgroupAutomount is read but has no effect since 23.11 (RELEASE_NOTES of 23.11).
         (23, 11): "AllowedKmemSpace CgroupAutomount ConstrainKmemSpace MaxKmemPercent MinKmemSpace RootOwnedCgroups",
         (25, 11): "CgroupReleaseAgentDir",
     },
@@ -95,22 +95,22 @@ _ALWAYS = """
 
 
 def shown(release: Release) -> str:
-    """Return a release as Slurm writes it."""
+    """Return a release in Slurm's notation."""
     return f"{release[0]}.{release[1]:02}"
 
 
 def came_with(file: str, key: str) -> Release | None:
-    """Return the first release that knows a key; None for one that is not known to be new."""
+    """Return the first release that knows a key; None if it is not in the table of new keys."""
     return _release_in(_CAME, file, key)
 
 
 def gone_since(file: str, key: str) -> Release | None:
-    """Return the first release that no longer knows a key; None for one that is not known to be gone."""
+    """Return the first release that no longer knows a key; None if it is not in the table of removed keys."""
     return _release_in(_WENT, file, key)
 
 
 def has_known_effects(key: str) -> bool:
-    """Whether it is known what a change of this key of slurm.conf needs."""
+    """Whether it is known what a change of this slurm.conf key needs."""
     came = came_with("slurm.conf", key)
     if came:
         return came <= NEWEST_WITH_KNOWN_EFFECTS

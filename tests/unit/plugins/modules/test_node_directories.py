@@ -97,7 +97,7 @@ def test_a_refusal_fails_in_one_line(machine: Machine, run_module: RunModule) ->
     machine.run(["umount", "/scratch"])
     failed = run_module(node_directories.main, name="site", nvme_count=8)
     assert failed["failed"] is True
-    assert "/scratch is not mounted, though 8 local NVMe disks are expected here (the VM size)" in failed["msg"]
+    assert "/scratch is not mounted, although 8 local NVMe disks are expected here (the VM size)" in failed["msg"]
 
 
 @pytest.mark.parametrize(

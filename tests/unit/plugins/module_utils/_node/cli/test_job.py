@@ -134,7 +134,7 @@ def test_hosts_writes_the_names_that_slurm_conf_has(node: Node, call: Call, monk
     assert "10.0.0.5 gpu-0\n" in node.path("/etc/hosts").read_text(encoding="utf-8")
     node.file("/etc/hosts", "# BEGIN Slurm nodes, written by hpcnode job hosts\n")
     status, document = call("hosts")
-    assert (status, "no line after it ends it" in document["problem"]) == (2, True)
+    assert (status, "no line after it ends the block" in document["problem"]) == (2, True)
 
 
 def test_unkillable_has_nothing_to_free_where_no_process_is(call: Call) -> None:

@@ -106,7 +106,7 @@ def test_verify_cannot_tell_where_the_machine_does_not(hpcnode: Shell) -> None:
     hpcnode.tree.on_numa_node("0001:00:00.0", -1)
     status, text = hpcnode("verify")
     assert status == 2
-    assert text == "unknown: GPU 0001:00:00.0: the machine does not say on which NUMA node it is\n"
+    assert text == "unknown: GPU 0001:00:00.0: the machine does not show its NUMA node\n"
     hpcnode.tree.without("0002:00:00.0")
     assert hpcnode("verify")[0] == 1
 

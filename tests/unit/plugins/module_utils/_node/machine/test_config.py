@@ -79,6 +79,6 @@ def test_settings_of_another_form_are_refused_with_the_file_and_what_to_do(tmp_p
     file = write(tmp_path, as_config({"mountpoint": "/fast"}))
     assert read_checked(root, "scratch", form) == {"mountpoint": "/fast"}
     file.write_text(as_config({"mountpoint": 1}), encoding="utf-8")
-    words = f"{file}: mountpoint must be a text, not 1. Correct the inventory and run the playbook again"
+    words = f"{file}: mountpoint must be a string, not 1. Correct the inventory and run the playbook again"
     with pytest.raises(ConfigError, match=words):
         read_checked(root, "scratch", form)

@@ -139,9 +139,9 @@ def test_a_description_that_is_no_mapping_is_refused(description: Any) -> None:
     [
         ({"gpu_count": -1}, ".gpu_count must be a whole number, not -1."),
         ({"gpu_count": True}, ".gpu_count must be a whole number, not True."),
-        ({"gpu_model": ""}, ".gpu_model must be a text on one line, not ''."),
-        ({"gpu_model": 100}, ".gpu_model must be a text on one line, not 100."),
-        ({"nvme_model": "a\nb"}, ".nvme_model must be a text on one line, not 'a\\nb'."),
+        ({"gpu_model": ""}, ".gpu_model must be a string on one line, not ''."),
+        ({"gpu_model": 100}, ".gpu_model must be a string on one line, not 100."),
+        ({"nvme_model": "a\nb"}, ".nvme_model must be a string on one line, not 'a\\nb'."),
         ({"pcie_gtps": "16"}, ".pcie_gtps must be a speed such as 16 GT/s or 32.0 GT/s PCIe, not '16'."),
         ({"cpu": "AMD"}, ".cpu must be a mapping with keys of arch, vendor, family, model, not 'AMD'."),
         ({"cpu": {"arch": "x86_64"}}, ".cpu lacks vendor, family, model; known keys are arch, vendor, family, model."),
@@ -180,7 +180,7 @@ def test_a_description_that_is_no_mapping_is_refused(description: Any) -> None:
         ),
         (
             {"nccl_settings": {"NCCL_X": True}},
-            ".nccl_settings.NCCL_X must be a text on one line or a number, not True.",
+            ".nccl_settings.NCCL_X must be a string on one line or a number, not True.",
         ),
         (
             {"thresholds": {"gemm": 3}},

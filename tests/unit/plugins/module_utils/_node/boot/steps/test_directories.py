@@ -79,7 +79,7 @@ def test_fails_where_one_cannot_be_made_and_names_all_of_them(machine: Machine) 
 
 def test_lost_disks_are_not_replaced(machine: Machine) -> None:
     settings(machine, "scratch", expected_count=8, **ME)
-    with pytest.raises(Refused, match="/scratch is not mounted, though 8 local NVMe disks are expected"):
+    with pytest.raises(Refused, match="/scratch is not mounted, although 8 local NVMe disks are expected"):
         boot(machine)
     assert not machine.path("/scratch").exists()
 

@@ -135,7 +135,7 @@ def test_foreign_data_is_refused_in_the_words_of_the_module(node: Node) -> None:
     node.write()
     done = boot(node)
     assert (done.verdict, node.commands) == (FAIL, [])
-    assert "/dev/nvme2n1 holds a file system or other data of type ext4 'precious'" in done.summary
+    assert "/dev/nvme2n1 contains a file system or other data of type ext4 'precious'" in done.summary
 
 
 def test_a_command_that_fails_fails_the_step(node: Node) -> None:
@@ -192,7 +192,7 @@ def test_a_size_described_without_its_disks_is_expected_to_have_those_that_are_t
     node.write()
     done = boot(node)
     assert done.verdict == SKIP
-    assert "hpcai_vm_sizes leaves nvme_count of Standard_Mine out" in done.summary
+    assert "hpcai_vm_sizes has no nvme_count for Standard_Mine" in done.summary
 
 
 @pytest.mark.parametrize("text", ["{", '{"schema": 9}', '{"schema": 1, "chunk": "5M"}', '{"schema": 1, "devices": 7}'])

@@ -264,7 +264,7 @@ def test_gpu_clocks_cannot_measure_without_a_driver_or_the_gpus_that_are_meant(r
     with pytest.raises(CannotMeasure, match="the driver knows no GPU"):
         clocked(root)
     want(root, gpus=["7"])
-    with pytest.raises(CannotMeasure, match="7 is no GPU of this machine"):
+    with pytest.raises(CannotMeasure, match="7 is not a GPU of this machine"):
         clocked(root, facts(0))
 
 

@@ -116,7 +116,7 @@ def test_a_user_id_without_an_account_is_granted_nothing() -> None:
         ({"grants": [{**DATA, "rights": "all"}]}, r"grants\[0\].rights must be read, write or delete, not 'all'"),
         ({"grants": [{**DATA, "groups": []}]}, "groups must be a list of 1 or more"),
         ({"grants": [{**DATA, "groups": "research"}]}, "groups must be"),
-        ({"grants": [{**DATA, "groups": [""]}]}, r"groups\[0\] must be a text that is not empty"),
+        ({"grants": [{**DATA, "groups": [""]}]}, r"groups\[0\] must be a string that is not empty"),
         ({"grants": [{"groups": ["research"]}]}, r"grants\[0\] lacks account_url, container, rights"),
         ({"grants": [{**DATA, "container": "Data"}]}, "names no container"),
         ({"grants": [{**DATA, "container": "data/set"}]}, "is no name of a container"),
