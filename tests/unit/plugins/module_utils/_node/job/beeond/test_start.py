@@ -75,7 +75,7 @@ def test_a_missing_peer_and_a_silent_controller_fail_the_prolog(node: Node) -> N
     node.controller_answers = False
     done = node.start()
     assert not done.good
-    assert "job 17 cannot be requeued: slurmctld gave no answer" in done.words
+    assert "job 17 cannot be requeued: slurmctld did not answer" in done.words
     assert node.leftovers() == []
 
 
@@ -214,7 +214,7 @@ def test_a_server_of_another_node_that_died_after_all_were_online_is_its_own_nod
     node.during = put_back
     done = node.start()
     assert (done.good, done.started) == (True, False)
-    assert "job 17 is PENDING already" in done.words
+    assert "job 17 is already PENDING" in done.words
     assert node.time < 10
     assert node.leftovers() == []
 
@@ -266,7 +266,7 @@ def test_a_job_that_was_cancelled_is_not_waited_for(node: Node) -> None:
     node.state = "CANCELLED"
     done = node.start()
     assert (done.good, done.started) == (True, False)
-    assert "job 17 is CANCELLED already" in done.words
+    assert "job 17 is already CANCELLED" in done.words
     assert node.time < 25
     assert node.leftovers() == []
 

@@ -119,7 +119,7 @@ def test_a_flood_of_one_user_does_not_keep_another_one_waiting(play: Callable[..
     server = play()
     held = [server.connect(ALICE) for _time in range(4)]
     refused = [server.send(ALICE, b"{}\n") for _time in range(50)]
-    assert all("4 requests open" in answer["busy"] for answer in refused)
+    assert all("4 open requests" in answer["busy"] for answer in refused)
     assert server.send(BOB, b"{}\n") == {"uid": BOB, "size": 2}
     for connection in held:
         connection.close()
@@ -166,7 +166,7 @@ def test_who_is_slow_is_told(play: Callable[..., Played]) -> None:
     server = play(read_s=0.2)
     with server.connect(ALICE) as connection:
         connection.sendall(b"{")
-        assert "no complete request came within 0.2 s" in connection.makefile("r").readline()
+        assert "no complete request arrived within 0.2 s" in connection.makefile("r").readline()
 
 
 MALFORMED = [
