@@ -23,8 +23,8 @@ SOURCE = "https://a.blob.core.windows.net/data"
         ("run --source x", "run needs --target"),
         ("run --target /t", "run needs --source"),
         ("status --target /t --source x", "--source goes with run, plan"),
-        ("run --source nothing --target /t", "the URL of a container starts with https://"),
-        (f"run --source {SOURCE}?sig=Secret --target /t", "a SAS does not belong into a URL"),
+        ("run --source nothing --target /t", "the URL of a container must start with https://"),
+        (f"run --source {SOURCE}?sig=Secret --target /t", "a URL must not contain a SAS"),
         (f"run --source {SOURCE} --target /t --shard 4/4", "I from 0 to N - 1"),
         (f"run --source {SOURCE} --target /t --stall 0", "--stall must be more than 0"),
         (f"plan --source {SOURCE} --processes -1", "--processes must be 1 at least"),
@@ -37,7 +37,7 @@ SOURCE = "https://a.blob.core.windows.net/data"
         (f"plan --source {SOURCE} --cap-mbps 0.2", "too small for azcopy"),
         (f"plan --source {SOURCE} --account-gbps 0.001 --shard 0/64", "use fewer"),
         (f"run --source {SOURCE} --target /t --root /tmp", "leave out --root"),
-        (f"plan --source {SOURCE} --work /nonexistent", "is not there: make it"),
+        (f"plan --source {SOURCE} --work /nonexistent", "does not exist: create it"),
     ],
 )
 def test_refuses_what_makes_no_sense(

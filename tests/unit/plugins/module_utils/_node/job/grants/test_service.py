@@ -298,7 +298,7 @@ def test_only_root_uses_the_machines_identity_itself() -> None:
 def test_a_service_that_refuses_or_is_not_there_is_one_clear_error(play: Callable[..., Played], tmp_path: Path) -> None:
     server = play(answer=lambda _uid, _line: {"error": "nothing is granted."})
     server.uids.append(ALICE)
-    with pytest.raises(BlobError, match=r"no access to .*: nothing is granted") as refused:
+    with pytest.raises(BlobError, match=r"no read access to .*: nothing is granted") as refused:
         Credential("identity", granted=Granted(server.path)).sign("https://a.blob.core.windows.net/data")
     assert refused.value.why == DENIED
     with pytest.raises(GrantsError, match=r"systemctl status hpcai-grants\.socket"):
