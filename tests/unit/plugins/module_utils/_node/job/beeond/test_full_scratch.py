@@ -71,7 +71,7 @@ def test_a_scratch_without_inodes_is_full(node: Node, monkeypatch: pytest.Monkey
     play_statvfs(node, monkeypatch, lambda: 999)
     done = node.start()
     assert (done.good, done.started, node.state) == (True, False, "PENDING")
-    assert "/scratch has 999 inodes free, and a job needs 1000" in done.words
+    assert "/scratch has 999 inodes free, but a job needs 1000" in done.words
 
 
 def test_a_daemon_that_ended_on_a_scratch_that_became_full_is_not_the_nodes_fault(
