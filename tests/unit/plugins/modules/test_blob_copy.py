@@ -24,7 +24,7 @@ URL = "https://a.blob.core.windows.net/data"
     [
         ({"source": "/there", "dest": "/here"}, "one of source and dest must be the URL of a container"),
         ({"source": URL, "dest": URL}, "one of source and dest must be the URL of a container"),
-        ({"source": "/there", "dest": URL, "decompress": True}, "decompress goes with a source that is a container"),
+        ({"source": "/there", "dest": URL, "decompress": True}, "decompress requires a container as source"),
         ({"cap_mbps": -1.0}, "a cap of -1 makes no sense"),
         ({"cap_mbps": "inf"}, "a cap of inf makes no sense"),
         ({"cap_mbps": 0.5}, "too small for azcopy"),
