@@ -118,7 +118,7 @@ def cap_of(asked_mbps: float | None, account_gbps: float, processes: int) -> flo
     """
     for what, given in (("a cap", asked_mbps or 0.0), ("an account's limit", account_gbps)):
         if not 0 <= given < math.inf:
-            raise ValueError(f"{what} of {given:g} is invalid: it must be 0 (no limit) or more.")
+            raise ValueError(f"{what} of {given:g} is invalid: it must be a finite number, 0 (no limit) or more.")
     if asked_mbps is None:
         cap_mbps = share_of_account(account_gbps, processes) if account_gbps else 0.0
     else:

@@ -94,7 +94,7 @@ def test_a_listing_that_was_changed_or_is_newer_is_refused(tmp_path: Path) -> No
     shared_listing(str(tmp_path), True, "", lambda: BLOBS, LOCATION, 1)
     path = tmp_path / FILE
     stated = json.loads(path.read_text(encoding="utf-8"))
-    for change, words in (({"blobs": stated["blobs"][:1]}, "is damaged"), ({"schema": 2}, "knows 1 at most")):
+    for change, words in (({"blobs": stated["blobs"][:1]}, "is damaged"), ({"schema": 2}, "supports at most 1")):
         path.write_text(json.dumps({**stated, **change}), encoding="utf-8")
         with pytest.raises(ConfigError, match=words):
             read_listing(str(path))
