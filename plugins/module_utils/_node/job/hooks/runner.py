@@ -192,7 +192,7 @@ def run_script(
         return ScriptRun(name, f"cannot be started: {error.strerror}")
     overdue = f"not done within {limit_s:.3g} s"
     if ended.rc is None:
-        cause = f"{overdue}, and cannot be killed: it hangs in the kernel, for example in a driver or on a disk"
+        cause = f"{overdue}, and cannot be killed: it hangs in the kernel, such as in a driver or on a disk"
     elif ended.cut:
         cause = overdue
     elif ended.rc < 0:

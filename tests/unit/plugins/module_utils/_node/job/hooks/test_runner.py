@@ -196,7 +196,7 @@ def test_settings_that_cannot_be_used_fail_with_their_cause(node: Node) -> None:
     failure = node.run().failure
     assert failure is not None
     assert failure.script == "job_hooks.json"
-    assert "is no JSON" in failure.cause
+    assert "is not valid JSON" in failure.cause
     assert node.waiting() == ["prolog"]
 
 
