@@ -183,9 +183,9 @@ class BeeGfs7:
 
         Nodes are queried first: a target is listed only after its node has registered.
 
-        The function returns at the first query that fails. Each query tries for three seconds to reach the management
-        daemon; more of them would delay the check of this node's own daemons. If the daemon ends between two queries,
-        for example because the first node gave up, it counts as not answering, because its partial answer is useless.
+        The function returns at the first query of nodes that fails. Each query tries for three seconds to reach the
+        management daemon; more of them would delay the check of this node's own daemons. If the daemon ends between two
+        queries, for example because the first node gave up, it counts as not answering: its answer is incomplete.
         """
         found: dict[tuple[str, str], Result] = {}
         for kind in ("meta", "storage"):

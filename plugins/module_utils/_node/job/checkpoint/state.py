@@ -223,7 +223,7 @@ class WatcherStatus:
 
 def branch_line(text: str) -> str:
     """Return the line about a checkpoint of another branch."""
-    return f"kept: {text} is of another branch: a later attempt went back below it (prune --branches removes it)"
+    return f"kept: {text} is of another branch: a later attempt continued below it (prune --branches removes it)"
 
 
 def status_path(directory: str, host: str) -> str:
