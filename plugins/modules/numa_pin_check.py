@@ -155,7 +155,7 @@ findings:
   sample:
     - code: far_from_gpu
       severity: error
-      text: Rank 0 runs on NUMA node 0, its GPU 0 on 1.
+      text: Rank 0 runs on NUMA node 0, far from its GPU 0 on 1.
       action: Give it CPUs of NUMA node 1, or another GPU.
       ranks: ["0"]
       pids: [48213]
@@ -222,7 +222,7 @@ advice:
     line: srun --ntasks-per-node=8 --gpus-per-node=8 --cpu-bind=mask_cpu:fff000000,... --mpi=pmix
     arguments: [srun, --ntasks-per-node=8, --gpus-per-node=8, "--cpu-bind=mask_cpu:fff000000,...", --mpi=pmix]
     environment: {OMPI_MCA_coll_hcoll_enable: "0"}
-    notes: [Each rank takes the GPU of its local rank.]
+    notes: [Each rank uses the GPU with the number of its local rank.]
 no_advice:
   description: Why there is no advice. Empty if there is one.
   returned: always

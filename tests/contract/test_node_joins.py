@@ -235,7 +235,7 @@ def test_an_identity_without_the_role_is_told_which_one(boot: Boot) -> None:
 def test_a_machine_whose_identity_is_missing_or_one_of_several_says_so(boot: Boot, name: str) -> None:
     outcome = boot(name).start()[1]
     assert outcome.verdict == FAIL
-    assert "gives this machine no identity token: HTTP status 400" in outcome.summary
+    assert "refuses this machine an identity token: HTTP status 400" in outcome.summary
     assert "hpcai_identity_client_id" in outcome.action
 
 

@@ -181,7 +181,7 @@ def test_broken_settings_keep_slurmd_from_starting(node: Node, settings: str, st
     path = f"/etc/hpcai/{settings}.json"
     node.machine.run(f"cp {path} {path}.good; echo '{{' > {path}")
     node.later(f"mv {path}.good {path}")
-    assert_blocked(node, node.start_again(step), step, path, "no JSON")
+    assert_blocked(node, node.start_again(step), step, path, "not valid JSON")
 
 
 def test_missing_settings_of_a_known_size_are_no_hindrance(node: Node) -> None:

@@ -54,7 +54,7 @@ def test_what_a_step_answers_is_told_and_recorded(machine: Any, make_step: Any, 
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (ConfigError("node.json is no JSON"), UNKNOWN),
+        (ConfigError("node.json is not valid JSON"), UNKNOWN),
         (UnknownVmSize("no such size"), UNKNOWN),
         (StepFailed("seven of eight disks"), FAIL),
         (CommandFailed("mdadm failed"), FAIL),

@@ -97,7 +97,7 @@ def test_refuses_words_that_make_no_sense(call: Call, words: list[str], message:
 def test_outside_of_a_job_an_attempt_is_needed_to_publish(call: Call, run_folder: Path) -> None:
     status, answer = call("watch", str(run_folder), "--once", rank=None)
     assert status == 3
-    assert "give --attempt" in answer["error"]
+    assert "set --attempt" in answer["error"]
     assert call("watch", str(run_folder), "--once", "--attempt", "by.hand", rank=None)[0] == 0
 
 

@@ -179,7 +179,7 @@ def test_a_prolog_with_broken_settings_drains_nobody(folder: pathlib.Path, have:
     have({"gpu_count": LOST}, blocks_job=True)
     code, output, _complained = hpcnode("run", "prolog")
     assert code == 0
-    assert "health.json is no JSON" in output
+    assert "health.json is not valid JSON" in output
     assert hpcnode("run", "periodic")[0] == 2
 
 

@@ -108,7 +108,7 @@ def test_json_is_one_object_with_the_frames_keys(capsys: pytest.CaptureFixture[s
         (UsageError("up and down at once"), 3, "hpcnode demo: up and down at once\n"),
         (CommandFailed("'mdadm' failed"), 1, "hpcnode demo: 'mdadm' failed\n"),
         (PermissionError(13, "Permission denied", "/x"), 1, "hpcnode demo: [Errno 13] Permission denied: '/x'\n"),
-        (ConfigError("scratch.json is no JSON"), 2, "hpcnode demo: scratch.json is no JSON\n"),
+        (ConfigError("scratch.json is not valid JSON"), 2, "hpcnode demo: scratch.json is not valid JSON\n"),
         (UnknownVmSize("no size X;\n  near: Y"), 2, "hpcnode demo: no size X; near: Y\n"),
         (KeyboardInterrupt(), 2, "hpcnode demo: interrupted\n"),
         (

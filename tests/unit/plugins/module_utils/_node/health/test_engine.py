@@ -83,7 +83,7 @@ def test_what_is_no_number_has_measured_nothing(node: Any, make_check: Any, valu
     ("error", "words"),
     [
         (CannotMeasure("no file there"), "no file there"),
-        (ConfigError("health.json\nis no JSON"), "health.json is no JSON"),
+        (ConfigError("health.json\nis not valid JSON"), "health.json is not valid JSON"),
         (CommandFailed("mdadm failed"), "mdadm failed"),
         (PermissionError(13, "Permission denied", "/dev/kmsg"), "/dev/kmsg"),
         (KeyError("x"), "KeyError: 'x': this is a defect of hpcnode"),

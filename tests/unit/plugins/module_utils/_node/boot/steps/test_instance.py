@@ -280,7 +280,7 @@ def test_the_same_machine_after_a_redeploy_is_no_other(root: Running) -> None:
 
 def test_a_broken_settings_file_is_named(root: Running) -> None:
     write(root, "/etc/hpcai/cluster.json", "{broken")
-    with pytest.raises(ConfigError, match=r"/etc/hpcai/cluster\.json is no JSON"):
+    with pytest.raises(ConfigError, match=r"/etc/hpcai/cluster\.json is not valid JSON"):
         perform(root, compute(HPCAI))
 
 

@@ -201,7 +201,7 @@ def test_on_the_running_machine_munge_may_come_from_a_directory_service(
 
 def test_a_broken_settings_file_is_named(node: Node) -> None:
     node.write("/etc/hpcai/cluster.json", "{")
-    with pytest.raises(ConfigError, match=r"cluster\.json is no JSON"):
+    with pytest.raises(ConfigError, match=r"cluster\.json is not valid JSON"):
         node.perform()
 
 

@@ -47,7 +47,7 @@ def test_mount_options_may_come_in_one_word() -> None:
         ({"chunk": "500K"}, "chunk must be a power of two from 4K to 64M, not '500K'"),
         ({"chunk": "2K"}, "chunk must be a power of two"),
         ({"chunk": "128M"}, "chunk must be a power of two"),
-        ({"chunk": "large"}, "chunk: 'large' is no size such as 512K"),
+        ({"chunk": "large"}, "chunk: 'large' is not a size such as 512K"),
         ({"filesystem": "btrfs"}, "filesystem must be xfs or ext4, not 'btrfs'"),
         ({"label": "hpcai-scratch"}, "label must be 1 to 12 letters"),
         ({"label": "a" * 17, "filesystem": "ext4"}, "label must be 1 to 16 letters"),
