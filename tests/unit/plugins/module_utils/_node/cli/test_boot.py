@@ -160,8 +160,8 @@ def line(name: str, verdict: str, blocking: bool = True, **facts: Any) -> boot_s
     ("lines", "status", "expected"),
     [
         ([line("a", PASS, seconds=1.25)], 0, "Nothing keeps slurmd from starting; it is active."),
-        ([line("a", FAIL)], 1, "slurmd does not start for a: a is so. To do: mend it.\nThen 'systemctl start slurmd'"),
-        ([line("a", UNKNOWN), line("b", boot_status.RUNNING)], 1, "slurmd does not start for a: a is so."),
+        ([line("a", FAIL)], 1, "slurmd does not start because of a: a is so. To do: mend it.\nThen run"),
+        ([line("a", UNKNOWN), line("b", boot_status.RUNNING)], 1, "slurmd does not start because of a: a is so."),
         ([line("a", PASS), line("b", boot_status.RUNNING)], 2, "slurmd waits for: b."),
         ([line("a", boot_status.NOT_RUN), line("b", boot_status.WAITING)], 2, "slurmd waits for: a, b."),
         ([line("a", PASS), line("b", FAIL, False)], 0, "Jobs may run, but b: b is so. To do: mend it."),
