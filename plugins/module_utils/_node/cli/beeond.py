@@ -143,9 +143,7 @@ def _sweep(settings: BeeondSettings, root: Root) -> Answer:
             problems = sweep.clean(gone, machine)
             sweep.note(problems, root)
     except Locked as error:
-        return Answer(
-            GOOD, f"sweep was skipped: {error}", {"found": [], "problems": [], "unsure": [], "warnings": []}
-        )
+        return Answer(GOOD, f"sweep was skipped: {error}", {"found": [], "problems": [], "unsure": [], "warnings": []})
     # Without the lock, so that no job's start waits for it.
     problems += filter(None, [remove_leftovers(settings.data_root, root, lambda command: run(command, _REMOVE_S))])
     lines = (

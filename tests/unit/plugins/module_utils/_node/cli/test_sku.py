@@ -124,7 +124,7 @@ def test_sources_show_letters_contradictions_and_what_the_letters_mean(root: pat
 
 
 def test_where_no_source_was_taken_it_says_so(root: pathlib.Path) -> None:
-    assert "Here none was taken: one GPU has no peer." in sku(root, "NC24ads_A100_v4", "--sources").text
+    assert "Here none is used: one GPU has no peer." in sku(root, "NC24ads_A100_v4", "--sources").text
 
 
 def test_all_lists_a_line_for_each_size(root: pathlib.Path) -> None:
