@@ -208,7 +208,7 @@ def test_no_metadata_service_and_nothing_known_keeps_slurmd_from_starting(node: 
     node.imds(refusing=403)
     node.machine.run("mkdir /run/away; mv /var/lib/hpcai/instance.json /var/lib/hpcai/joining.json /run/away")
     node.later("mv -f /run/away/* /var/lib/hpcai; rmdir /run/away")
-    assert_blocked(node, node.start_again("instance"), "instance", "nothing else says what this machine is")
+    assert_blocked(node, node.start_again("instance"), "instance", "nothing else identifies this machine")
 
 
 def test_a_slow_metadata_service_is_waited_for(node: Node) -> None:

@@ -96,7 +96,7 @@ def test_a_driver_that_does_not_load_fails_with_modprobes_words(node: GpuMachine
     words = FATAL.format("nvidia_uvm")
     outcome = node.step({"modprobe nvidia_uvm": (1, words)})
     told = (
-        "nvidia_uvm cannot be loaded, and no program uses a GPU without it"
+        "cannot load nvidia_uvm, which every GPU program needs"
         if loaded
         else "NVIDIA's driver is not loaded"
     )

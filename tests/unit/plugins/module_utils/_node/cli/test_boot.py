@@ -126,16 +126,16 @@ def test_a_check_says_what_would_be_changed(hpcnode: Boot) -> None:
 
 def test_what_could_not_be_recorded_is_said_on_stderr(hpcnode: Boot) -> None:
     hpcnode.have(("demo", PASS, True))
-    hpcnode.problems = ("/run/hpcai/boot/demo.json cannot be written (No space left on device)",)
+    hpcnode.problems = ("cannot write /run/hpcai/boot/demo.json (No space left on device)",)
     status, _output, complaint = hpcnode("run demo")
     assert status == 0
-    assert complaint == "hpcnode boot: demo: /run/hpcai/boot/demo.json cannot be written (No space left on device)\n"
+    assert complaint == "hpcnode boot: demo: cannot write /run/hpcai/boot/demo.json (No space left on device)\n"
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("run dema", "there is no step dema: there are demo"),
+        ("run dema", "there is no step dema: the steps are demo"),
         ("status demo", "STEP and --check go with run, not with status"),
         ("status --check", "STEP and --check go with run, not with status"),
         ("run --root /tmp", "works on the running machine only"),

@@ -66,7 +66,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def test_eight_gpus_that_amdgpu_drives_pass(node: Node) -> None:
     node.drive(*range(1, 9))
     outcome = node.perform()
-    assert (outcome.verdict, outcome.summary, node.ran) == ("pass", "8 GPUs driven by amdgpu", [])
+    assert (outcome.verdict, outcome.summary, node.ran) == ("pass", "8 GPUs use the driver amdgpu", [])
 
 
 def test_the_driver_is_loaded_where_it_is_not(node: Node) -> None:
