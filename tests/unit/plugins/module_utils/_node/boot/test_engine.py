@@ -256,7 +256,7 @@ def test_a_step_is_done_where_its_record_cannot_be_written(
     assert ran.outcome.verdict == PASS
     assert done.exists()
     assert len(ran.problems) == 1
-    assert "/boot/demo.json (" in ran.problems[0]
+    assert "/run/hpcai/boot/demo.json (" in ran.problems[0]
     assert os.strerror(number) in ran.problems[0]
 
 
