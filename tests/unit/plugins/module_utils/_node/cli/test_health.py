@@ -226,7 +226,7 @@ def test_the_job_is_that_of_slurm_or_as_told(have: Any, hpcnode: Hpcnode, monkey
         (("run",), "say which tier"),
         (("run", "hourly"), "there is no tier hourly"),
         (("run", "prolog", "deep"), "one tier at a time"),
-        (("run", "prolog", "--only", "x"), "there is no check x: there are a"),
+        (("run", "prolog", "--only", "x"), "there is no check x: the checks are a"),
         (("run", "prolog", "--tier", "deep"), "--tier goes with list"),
         (("list", "a"), "list takes no words"),
         (("status", "--only", "a"), "go with run"),

@@ -199,7 +199,7 @@ def test_zero_checks_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_name_that_is_no_check_is_refused_with_those_that_are() -> None:
-    with pytest.raises(catalog.NoSuchCheck, match=r"there is no check gpu_cont: there are vm_size.*gpu_count"):
+    with pytest.raises(catalog.NoSuchCheck, match=r"there is no check gpu_cont: the checks are vm_size.*gpu_count"):
         catalog.select_checks(PROLOG, ["gpu_count", "gpu_cont"])
 
 

@@ -149,7 +149,7 @@ def test_who_was_never_silent_is_not_written_down() -> None:
         (ended(126), UNKNOWN, "tool cannot be started: nothing was printed"),
         (ended(127), UNKNOWN, "tool cannot be started: nothing was printed"),
         (ended(1, stderr="libx.so: error while loading shared libraries"), UNKNOWN, "tool cannot be started: libx.so"),
-        (ended(1, stdout="CUDA error: out of memory"), UNKNOWN, "tool found too little memory: CUDA error"),
+        (ended(1, stdout="CUDA error: out of memory"), UNKNOWN, "tool did not get enough memory: CUDA error"),
         (ended(1, stdout="bad"), FAIL, "tool failed (exit status 1): bad"),
         (ended(139), FAIL, "tool failed (exit status 139): nothing was printed"),
     ],
@@ -249,9 +249,9 @@ def test_without_a_margin_nothing_is_near() -> None:
 
 def test_the_words_tell_device_value_and_limit() -> None:
     (finding,) = limit_findings(readings(99.0), LEAST, "the rate", "pray")
-    assert (finding.summary, finding.hint) == ("the rate of gpu0 is 99 GB/s, and should be at least 100", "pray")
+    assert (finding.summary, finding.hint) == ("the rate of gpu0 is 99 GB/s, but should be at least 100", "pray")
     (finding,) = limit_findings([Reading("wait", 101.0, "us")], MOST, "the wait", "pray")
-    assert finding.summary == "the wait is 101 us, and should be at most 100"
+    assert finding.summary == "the wait is 101 us, but should be at most 100"
     (finding,) = limit_findings(readings(101.0), LEAST, "the rate", "pray")
     assert finding.summary == "the rate of gpu0 is 101 GB/s, near the limit of 100"
 

@@ -145,9 +145,9 @@ def test_the_list_tells_all_that_a_site_may_set(node: Any, make_check: Any) -> N
 def test_the_list_tells_what_is_otherwise_here(node: Any, make_check: Any) -> None:
     settings = Settings(off=("a",), warn_only=("b",))
     machine = Machine(node.root, lambda _command, _seconds: pytest.fail("no command"), None, settings)
-    names = {"a": "it is turned off", "b": "a failure is a warning", "c": "it is skipped: none here"}
+    names = {"a": "turned off", "b": "a failure is only a warning", "c": "skipped: none here"}
     for name, words in names.items():
         check = make_check(GOOD, name, applies=lambda _size, name=name: "none here" if name == "c" else "")
         assert f"here: {words}" in "\n".join(text.of_checks([check], machine))
     limited = make_check(GOOD, "d", thresholds=("gpu_host_bandwidth",))
-    assert "not known: the VM size is not" in "\n".join(text.of_checks([limited], machine))
+    assert "not known, because the VM size is not known" in "\n".join(text.of_checks([limited], machine))

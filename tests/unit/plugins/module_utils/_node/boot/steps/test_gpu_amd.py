@@ -91,7 +91,7 @@ def test_gpus_without_driver_are_named(node: Node) -> None:
     assert outcome.verdict == "fail"
     assert [found["summary"] for found in outcome.details["findings"]] == [
         "7 of 8 GPUs: no more on the PCI bus (Standard_ND96isr_MI300X_v5)",
-        "6 of 8 GPUs: the driver amdgpu does not have 0004:00:00.0",
+        "6 of 8 GPUs: 0004:00:00.0 without the driver amdgpu",
     ]
 
 

@@ -105,7 +105,7 @@ def test_cannot_measure_without_dcgm_or_at_a_level_that_is_none(tmp_path: pathli
     with pytest.raises(CannotMeasure, match="dcgmi"):
         DCGM.measure(context(tree))
     (finding,) = DCGM.measure(context(tree, options={"dcgm": {"level": 7}})).findings
-    assert finding.summary == "options.dcgm.level is 7, and there are 1, 2, 3"
+    assert finding.summary == "options.dcgm.level is 7, but must be one of 1, 2, 3"
 
 
 def test_the_level_of_the_site_has_its_time(tmp_path: pathlib.Path) -> None:

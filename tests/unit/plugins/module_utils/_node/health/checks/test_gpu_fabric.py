@@ -77,14 +77,14 @@ def test_less_bandwidth_is_a_warning() -> None:
 
 def test_cannot_measure_without_systemd() -> None:
     result = joined(gpu(0), run={"nothing": ""})
-    assert (result.verdict, result.summary) == ("unknown", "systemd does not tell how nvidia-fabricmanager is")
+    assert (result.verdict, result.summary) == ("unknown", "cannot get the state of nvidia-fabricmanager from systemd")
 
 
 def test_cannot_measure_where_a_gpu_does_not_tell() -> None:
     result = joined(gpu(0, errors={"fabric": "Unknown Error"}))
     assert (result.verdict, result.summary) == (
         "unknown",
-        "GPU 0 (0001:00:00.0) does not tell whether it joined: Unknown Error",
+        "GPU 0 (0001:00:00.0) does not report whether it joined: Unknown Error",
     )
 
 

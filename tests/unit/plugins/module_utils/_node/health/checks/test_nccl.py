@@ -66,7 +66,7 @@ def test_nccl_allreduce_fails_below_the_limit(tmp_path: pathlib.Path) -> None:
     given, _tool = played(tmp_path, NCCL_ALLREDUCE_WELL.replace("232.824", "227.9"))
     (finding,) = NCCL_ALLREDUCE.measure(given).findings
     assert finding.verdict == FAIL
-    assert finding.summary == "the bus bandwidth of all_reduce_perf is 227.9 GB/s, and should be at least 228"
+    assert finding.summary == "the bus bandwidth of all_reduce_perf is 227.9 GB/s, but should be at least 228"
 
 
 def test_nccl_allreduce_fails_with_wrong_results_at_full_speed(tmp_path: pathlib.Path) -> None:
@@ -94,7 +94,7 @@ def test_nccl_allreduce_fails_with_the_last_line_of_a_crash_even_where_a_bandwid
 def test_nccl_allreduce_fails_where_a_gpu_does_not_take_part(tmp_path: pathlib.Path) -> None:
     seven = "".join(line for line in NCCL_ALLREDUCE_WELL.splitlines(keepends=True) if "Rank  7" not in line)
     given, _tool = played(tmp_path, seven)
-    assert NCCL_ALLREDUCE.measure(given).findings[0].summary == "all_reduce_perf ran on 7 GPUs, and there are 8"
+    assert NCCL_ALLREDUCE.measure(given).findings[0].summary == "all_reduce_perf ran on 7 GPUs, but there are 8"
 
 
 @pytest.mark.parametrize("output", ["", "#\n# Avg bus bandwidth    : \n", NCCL_ALLREDUCE_WELL.split("# Out of")[0]])

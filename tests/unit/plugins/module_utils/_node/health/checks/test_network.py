@@ -47,7 +47,7 @@ def measure(tree: MachineTree) -> Answer:
 
 def test_network_passes_where_all_are_up(tree: MachineTree) -> None:
     answer = measure(tree)
-    assert (answer.findings, answer.good) == ((), "eth0 is up, 2 interfaces are there")
+    assert (answer.findings, answer.good) == ((), "eth0 is up, there are 2 interfaces")
     assert [(one.device, one.value) for one in answer.readings] == [("eth0", "up"), ("lo", "unknown")]
 
 
