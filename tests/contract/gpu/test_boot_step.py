@@ -95,11 +95,7 @@ def test_a_driver_that_does_not_load_fails_with_modprobes_words(node: GpuMachine
         shutil.rmtree(node.root / "sys/module/nvidia")
     words = FATAL.format("nvidia_uvm")
     outcome = node.step({"modprobe nvidia_uvm": (1, words)})
-    told = (
-        "cannot load nvidia_uvm, which every GPU program needs"
-        if loaded
-        else "NVIDIA's driver is not loaded"
-    )
+    told = "cannot load nvidia_uvm, which every GPU program needs" if loaded else "NVIDIA's driver is not loaded"
     assert verdict(outcome) == ("fail", f"{told}: {words}")
     assert "dkms status" in outcome["action"]
     assert node.calls() == []
@@ -180,7 +176,7 @@ def test_eight_gpus_that_do_not_answer_take_no_eight_times_the_limit(node: GpuMa
     outcome = node.step()
     assert time.monotonic() - began < 20
     assert outcome["verdict"] == "fail"
-    assert outcome["summary"] == "GPU 0 (0001:00:00.0) did not answer twice running (and 7 more)"
+    assert outcome["summary"] == "GPU 0 (0001:00:00.0) did not answer twice in a row (and 7 more)"
 
 
 def test_missing_gpus_are_named_by_address_and_place(node: GpuMachine) -> None:
@@ -248,7 +244,7 @@ def test_a_driver_older_than_wanted_fails(node: GpuMachine, least: str, judged: 
     outcome = node.step()
     assert outcome["verdict"] == judged
     if judged == "fail":
-        assert outcome["summary"] == f"driver 550.90.12 is older than {least}, which gpu_min_driver wants"
+        assert outcome["summary"] == f"driver 550.90.12 is older than {least}, which gpu_min_driver requires"
         assert "gpu_min_driver" in outcome["action"]
 
 

@@ -85,10 +85,10 @@ def test_check_mode_runs_nothing(slurm: Slurm, run_module: RunModule) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"nodes": ["n-0", "n-5"], "vm_size": SIZE}, "fewer than two nodes can be measured. n-5: jobs are there: 4711"),
+        ({"nodes": ["n-0", "n-5"], "vm_size": SIZE}, "fewer than two nodes can be measured. n-5: jobs run there: 4711"),
         ({"nodes": ["n-[0-1]"]}, "say how many GPUs a node has"),
         ({"nodes": ["n-[0-1]"], "vm_size": "Standard_ND95asr_v4"}, "is not known; the nearest known sizes are"),
-        ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "size": "large"}, "is no message size"),
+        ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "size": "large"}, "is not a message size"),
         ({"nodes": ["n-[0-"], "vm_size": SIZE}, "malformed"),
         ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "gpus": 0}, "say how many GPUs a node has"),
         ({"nodes": ["n-[0-1]"], "vm_size": SIZE, "limit": 0}, "limit is 0.0: give GB/s above 0"),

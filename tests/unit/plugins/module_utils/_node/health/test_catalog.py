@@ -194,7 +194,7 @@ def test_a_deep_check_is_in_no_other_tier() -> None:
 
 def test_zero_checks_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "NAMES", ())
-    with pytest.raises(catalog.NoSuchCheck, match="tier prolog has no checks: this hpcnode is not whole"):
+    with pytest.raises(catalog.NoSuchCheck, match="tier prolog has no checks: this hpcnode is incomplete"):
         catalog.select_checks(PROLOG)
 
 

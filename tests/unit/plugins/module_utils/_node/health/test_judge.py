@@ -102,7 +102,7 @@ def test_a_reading_that_is_no_number_is_not_known(device: str, whose: str) -> No
     result = judge(CHECK, Answer("fine", readings), Settings())
     assert (result.verdict, result.summary) == (
         UNKNOWN,
-        f"rate{whose} could not be measured: what came is no number",
+        f"rate{whose} could not be measured: the value is not a number",
     )
     assert [one.name for one in result.answer.readings] == ["state", "n"]
 

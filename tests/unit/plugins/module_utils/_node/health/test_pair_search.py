@@ -63,7 +63,7 @@ def test_mpirun_gets_them_too() -> None:
 
 def test_what_cannot_be_run_is_an_error() -> None:
     for nodes, launcher, size in ((PAIR[:1], "srun", "8G"), (PAIR, "ssh", "8G"), (PAIR, "srun", "much")):
-        with pytest.raises(ValueError, match=r"two of them|no launcher|no message size"):
+        with pytest.raises(ValueError, match=r"at least two nodes|not a launcher|not a message size"):
             command(nodes, 8, size, launcher)
 
 
@@ -240,8 +240,8 @@ def test_nodes_with_jobs_or_out_of_scheduling_are_left_out() -> None:
     jobs = [Job("4711", "alice", "RUNNING", ("n-1", "n-6"))]
     assert unavailable_nodes(known, jobs, [f"n-{number}" for number in range(7)]) == {
         "n-1": "jobs run there: 4711 (alice, running)",
-        "n-2": "it is IDLE+DRAIN (bad fan), so nothing starts there",
-        "n-3": "it is IDLE+NOT_RESPONDING, so nothing starts there",
+        "n-2": "it is IDLE+DRAIN (bad fan), so no job starts there",
+        "n-3": "it is IDLE+NOT_RESPONDING, so no job starts there",
         "n-4": "it is COMPLETING, not idle",
         "n-5": "slurmctld does not know it",
         "n-6": "jobs run there: 4711 (alice, running)",

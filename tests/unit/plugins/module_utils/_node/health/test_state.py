@@ -189,7 +189,7 @@ def test_what_cannot_be_kept_is_said_and_the_verdicts_stand(
     done = node.tier(make_check(BAD))
     assert done.verdict == FAIL
     (problem,) = done.problems
-    assert "could not be written down" in problem
+    assert "cannot save the state" in problem
     assert "No space left" in problem
 
 

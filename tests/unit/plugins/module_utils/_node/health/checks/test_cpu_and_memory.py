@@ -63,7 +63,7 @@ def test_cpu_cpus_offline_beyond_those_expected_are_worth_a_warning(tmp_path: Pa
 def test_cpu_fails_with_fewer_cpus(tmp_path: Path) -> None:
     (found,) = measure_cpu(machine(tmp_path, "0-94", "0-94")).findings
     assert (found.verdict, found.action) == ("fail", None)
-    assert found.summary == "95 of the 96 CPUs that Standard_ND96asr_v4 is expected to have are there"
+    assert found.summary == "95 CPUs exist, but Standard_ND96asr_v4 is expected to have 96"
 
 
 def test_cpu_more_cpus_and_other_cores_are_worth_a_warning(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_cpu_more_cpus_and_other_cores_are_worth_a_warning(tmp_path: Path) -> No
     )
     tree = machine(tmp_path / "threads", "0-95").cpus("0-95", smt_siblings(48))
     assert [(found.verdict, found.summary) for found in measure_cpu(tree).findings] == [
-        ("warn", "the CPUs have 2 threads of a core instead of 1")
+        ("warn", "the CPUs have 2 threads per core instead of 1")
     ]
     tree = machine(tmp_path / "sockets", "0-95")
     tree.write("/sys/devices/system/cpu/cpu95/topology/physical_package_id", "2\n")
@@ -114,7 +114,7 @@ def test_memory_passes_within_the_deviation(tmp_path: Path, mib: int) -> None:
 def test_memory_fails_with_less(tmp_path: Path) -> None:
     (found,) = measure_memory(tmp_path, int(LEAST)).findings
     assert found.verdict == "fail"
-    assert found.summary == f"{int(LEAST)} MiB of memory are there, of {EXPECTED_MIB} MiB that {ND_A100} has"
+    assert found.summary == f"there are {int(LEAST)} MiB of memory, but {ND_A100} has {EXPECTED_MIB} MiB"
 
 
 def test_memory_more_is_worth_a_warning(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_what_failed_says_more_than_why_the_rest_was_not_done(tmp_path: pathlib.
         (0, "", "nothing was printed"),
         (255, "Error: unable to establish a connection to the specified host: localhost\n", "unable to establish"),
         (0, '{"DCGM Diagnostic": {"runtime_error": "another diagnosis runs"}}', "another diagnosis runs"),
-        (0, WELL.replace('"Pass"', '"Skip"'), "left out all of its tests"),
+        (0, WELL.replace('"Pass"', '"Skip"'), "skipped all of its tests"),
         (1, WELL, "exit status 1"),
     ],
 )

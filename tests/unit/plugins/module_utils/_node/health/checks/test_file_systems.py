@@ -282,7 +282,7 @@ def test_mounts_fails_where_a_server_does_not_answer_twice_running(node_mounts: 
     (found,) = node_mounts.measure().findings
     assert (found.verdict, found.summary) == (
         "fail",
-        "/home (server:/home) does not answer within 1 s, twice running",
+        "/home (server:/home) does not answer within 1 s, twice in a row",
     )
 
 
@@ -315,7 +315,7 @@ def test_mounts_paths_of_the_site_are_looked_at_too(node_mounts: MountsNode) -> 
 
 
 def test_mounts_is_skipped_where_none_are_named(tmp_path: Path) -> None:
-    assert MOUNTS.measure(context(root=tmp_path)).skipped.startswith("no shared file systems are named")
+    assert MOUNTS.measure(context(root=tmp_path)).skipped.startswith("no shared file systems are configured")
 
 
 def test_mounts_cannot_measure_with_an_option_that_is_none(node_mounts: MountsNode) -> None:

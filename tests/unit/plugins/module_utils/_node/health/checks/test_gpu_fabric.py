@@ -53,7 +53,7 @@ def test_passes_on_gpus_that_do_not_tell_by_the_manager_alone() -> None:
 def test_fails_where_the_manager_does_not_run(answers: dict[str, str], words: str) -> None:
     result = joined(gpu(0), run=answers)
     assert (result.verdict, result.fault) == ("fail", "")
-    assert result.summary == f"nvidia-fabricmanager is {words}, and the NVSwitches need it"
+    assert result.summary == f"nvidia-fabricmanager is {words}, but the NVSwitches need it"
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_gpu_pcie_a_size_that_states_nothing_is_judged_by_what_the_gpu_is_capabl
 def test_gpu_pcie_cannot_measure_where_a_gpu_does_not_tell(link: Pcie) -> None:
     result = look(GPU_PCIE, gpu(0, pcie=link))
     assert result.verdict == "unknown"
-    assert "does not tell how " in result.summary
+    assert "does not report the " in result.summary
 
 
 def test_gpu_pcie_cannot_measure_gpus_that_cannot_be_read() -> None:

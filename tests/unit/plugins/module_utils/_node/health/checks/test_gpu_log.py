@@ -139,7 +139,7 @@ def test_gpu_xid_a_number_that_nobody_knows_warns(log: PlayedLog) -> None:
     log.write("NVRM: Xid (PCI:0001:00:00): 999, pid=1, name=x")
     (found,) = log.look(GPU_XID).findings
     assert (found.verdict, found.cause, found.latch) == ("warn", "node", True)
-    assert found.summary == "GPU 0001:00:00.0: XID 999: its meaning is not known here"
+    assert found.summary == "GPU 0001:00:00.0: XID 999: its meaning is not known"
 
 
 def test_gpu_xid_a_warning_of_the_machine_is_kept(log: PlayedLog) -> None:

@@ -95,7 +95,7 @@ def test_gpu_ecc_cannot_measure_a_counter_that_does_not_answer(counter: str) -> 
 def test_gpu_ecc_cannot_measure_without_any_answer() -> None:
     result = look(GPU_ECC, gpu(0, ecc=Ecc(), errors={"ecc": "Unknown Error"}))
     assert result.verdict == "unknown"
-    assert result.summary == "GPU 0 (0001:00:00.0) does not report how many memory errors it had: Unknown Error"
+    assert result.summary == "GPU 0 (0001:00:00.0) does not report the number of its memory errors: Unknown Error"
 
 
 def test_gpu_ecc_cannot_measure_gpus_that_cannot_be_read() -> None:
@@ -202,7 +202,7 @@ def test_gpu_retired_pages_cannot_measure_where_a_gpu_does_not_tell() -> None:
 
 
 def test_gpu_retired_pages_cannot_measure_without_a_limit() -> None:
-    with pytest.raises(CannotMeasure, match="nothing says how many pages may be retired"):
+    with pytest.raises(CannotMeasure, match="there is no limit for retired pages"):
         look(GPU_RETIRED_PAGES, gpu(0, pages=retired(0, 0)), size=None)
 
 

@@ -69,9 +69,7 @@ def test_fails_with_a_process_that_belongs_to_no_job(tree: MachineTree, tier: st
     process(tree, 100, cgroup=OF_SESSION)
     result = look(GPU_PROCESSES, gpu(0), gpu(1, processes=(100,)), root=tree, tier=tier, job="17")
     assert (result.verdict, result.cause, result.action, result.fault) == ("fail", "user", "nothing", "")
-    assert result.summary == (
-        f"process 100 (train) of user {NOBODYS} computes on GPU 1 (0002:00:00.0), and belongs to no job"
-    )
+    assert result.summary == (f"process 100 (train) of user {NOBODYS} uses GPU 1 (0002:00:00.0), but belongs to no job")
 
 
 def test_fails_with_a_process_of_the_job_that_has_ended(tree: MachineTree) -> None:
@@ -111,7 +109,7 @@ def test_the_site_may_set_another_limit(tree: MachineTree) -> None:
 )
 def test_cannot_measure_where_a_gpu_does_not_tell(untold: str, words: str) -> None:
     result = look(GPU_PROCESSES, gpu(0, **{untold: None}))
-    assert (result.verdict, result.summary) == ("unknown", f"GPU 0 (0001:00:00.0) does not tell {words}")
+    assert (result.verdict, result.summary) == ("unknown", f"GPU 0 (0001:00:00.0) does not report {words}")
 
 
 def test_cannot_measure_gpus_that_cannot_be_read() -> None:

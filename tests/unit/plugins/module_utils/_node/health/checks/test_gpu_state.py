@@ -83,7 +83,7 @@ def test_gpu_throttle_cannot_measure_where_a_gpu_does_not_tell() -> None:
     result = look(GPU_THROTTLE, gpu(0, reasons=None))
     assert (result.verdict, result.summary) == (
         "unknown",
-        "GPU 0 (0001:00:00.0) does not report why its clocks are not higher",
+        "GPU 0 (0001:00:00.0) does not report the reasons for its clocks",
     )
 
 
@@ -103,7 +103,7 @@ def test_gpu_temperature_warns_above_it(degrees: int) -> None:
     result = look(GPU_TEMPERATURE, gpu(0, temperature=degrees))
     assert (result.verdict, result.summary) == (
         "warn",
-        f"GPU 0 (0001:00:00.0) is at {degrees} C, above the 85 C that it is to be used at",
+        f"GPU 0 (0001:00:00.0) is at {degrees} C, above its maximum operating temperature of 85 C",
     )
 
 
@@ -111,7 +111,7 @@ def test_gpu_temperature_warns_above_it(degrees: int) -> None:
 def test_gpu_temperature_fails_from_where_it_is_slowed_down(degrees: int) -> None:
     result = look(GPU_TEMPERATURE, gpu(0), gpu(1, temperature=degrees))
     assert (result.verdict, result.fault) == ("fail", "NHC2017")
-    assert result.summary == (f"GPU 1 (0002:00:00.0) is at {degrees} C: from 89 C on the hardware slows it down")
+    assert result.summary == (f"GPU 1 (0002:00:00.0) is at {degrees} C: the hardware slows it down at 89 C")
 
 
 def test_gpu_temperature_each_gpu_has_limits_of_its_own() -> None:
@@ -122,8 +122,8 @@ def test_gpu_temperature_each_gpu_has_limits_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("untold", "words"),
     [
-        ("temperature", "does not tell how hot it is"),
-        ("slowdown_at", "does not tell at which temperature it is slowed"),
+        ("temperature", "does not report its temperature"),
+        ("slowdown_at", "does not report its slowdown temperature"),
     ],
 )
 def test_gpu_temperature_cannot_measure_where_a_gpu_does_not_tell(untold: str, words: str) -> None:
@@ -152,7 +152,7 @@ def test_gpu_power_fails_to_be_as_it_should_where_the_limit_was_lowered() -> Non
         "warn",
         "GPU 1 (0002:00:00.0) has a power limit of 399 W, but its default is 400 W",
     )
-    assert result.hint.startswith("'nvidia-smi -i 1 -pl 400' sets it back")
+    assert result.hint.startswith("If that is not intended: 'nvidia-smi -i 1 -pl 400'")
 
 
 @pytest.mark.parametrize("untold", ["power_limit", "power_default"])
@@ -160,7 +160,7 @@ def test_gpu_power_cannot_measure_where_a_gpu_does_not_tell(untold: str) -> None
     result = look(GPU_POWER, gpu(0, errors={untold: "Unknown Error"}, **{untold: None}))
     assert (result.verdict, result.summary) == (
         "unknown",
-        "GPU 0 (0001:00:00.0) does not report what power it may draw: Unknown Error",
+        "GPU 0 (0001:00:00.0) does not report its power limit: Unknown Error",
     )
 
 
@@ -311,7 +311,7 @@ def test_gpu_mig_fails_to_be_as_it_should_where_it_is_on() -> None:
     result = look(GPU_MIG, gpu(0), gpu(1, mig=True))
     assert result.verdict == "warn"
     assert result.summary.startswith("MIG mode of GPU 1 (0002:00:00.0) is on")
-    assert result.hint.startswith("'nvidia-smi -i 1 -mig 0' on the drained node")
+    assert result.hint.startswith("Drain the node, run 'nvidia-smi -i 1 -mig 0'")
 
 
 @pytest.mark.parametrize("mig", [False, None])

@@ -75,7 +75,7 @@ def test_ib_errors_fails_where_too_many_come_twice_running(node_ib_errors: IbErr
     (second,) = node_ib_errors.measure().findings
     assert (second.verdict, second.summary) == (
         "fail",
-        f"mlx5_ib5 has 86 new {name} since the last run, and had before",
+        f"mlx5_ib5 has 86 new {name} since the last run, as before",
     )
 
 

@@ -239,8 +239,14 @@ def test_ib_pkeys_passes_with_one_key_of_the_set(node_ib_pkeys: Path, keys: tupl
     ("keys", "words"),
     [
         (("0x7fff",), "mlx5_ib1 has no partition key besides the default key, but should have one: none"),
-        (("0x800b", "0x800c"), "mlx5_ib1 has 2 partition keys besides the default key, but should have one: 0x800b 0x800c"),
-        (("0x000b", "0x7fff"), "mlx5_ib1 is a limited member of its partition (0x000b), and can reach full members"),
+        (
+            ("0x800b", "0x800c"),
+            "mlx5_ib1 has 2 partition keys besides the default key, but should have one: 0x800b 0x800c",
+        ),
+        (
+            ("0x000b", "0x7fff"),
+            "mlx5_ib1 is a limited member of its partition (0x000b), and can only reach full members",
+        ),
         (("0x800c", "0x7fff"), "InfiniBand ports are in different partitions: mlx5_ib1 0x000c, the others 0x000b"),
     ],
 )

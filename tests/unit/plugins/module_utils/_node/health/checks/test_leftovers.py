@@ -165,7 +165,7 @@ def test_shared_memory_that_nobody_has_attached_is_told_of(node: Node) -> None:
     ]
     node.tree.write("/proc/sysvipc/shm", "\n".join([names, *rows]) + "\n")
     assert findings_of(node.measure()) == [
-        ("warn", "user", "1 segments of shared memory of users without a job: 3 (user 1002)")
+        ("warn", "user", "1 shared memory segments of users without a job: 3 (user 1002)")
     ]
 
 

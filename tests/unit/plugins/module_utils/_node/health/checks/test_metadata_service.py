@@ -75,7 +75,7 @@ def test_switched_off_is_skipped_and_never_passes(tmp_path: Path) -> None:
     assert answer.skipped.startswith("turned off by /etc/hpcai/metadata.json, so every user")
     agent(tmp_path, "Wireserver Enforce - IMDS Enforce")
     answer = measure(tmp_path, None, guard="false")
-    assert answer.skipped.endswith("enforces who may ask instead: Wireserver Enforce - IMDS Enforce")
+    assert answer.skipped.endswith("restricts the access instead: Wireserver Enforce - IMDS Enforce")
     (tmp_path / "etc/hpcai/metadata.json").unlink()
     assert METADATA_SERVICE.measure(context(root=tmp_path)).skipped.startswith("no /etc/hpcai/metadata.json")
 

@@ -59,11 +59,11 @@ def test_nvme_count_fails_with_one_less_and_names_it_where_it_was_seen(node: Nod
     node.write()
     (found,) = measure(node, history).findings
     assert (found.verdict, NVME_COUNT.fault, NVME_COUNT.action) == ("fail", "NHC2023", "replace")
-    assert found.summary == "there are 7 of 8 local NVMe disks; gone since the boot: SN5"
+    assert found.summary == "there are 7 of 8 local NVMe disks; missing since the boot: SN5"
     (found,) = measure(node, history).findings
     assert found.summary.endswith("SN5"), "it is named in later runs too"
     (found,) = measure(node).findings
-    assert found.summary == "there are 7 of 8 local NVMe disks; there are SN0, SN1, SN2, SN3, SN4, SN6, SN7"
+    assert found.summary == "there are 7 of 8 local NVMe disks; present: SN0, SN1, SN2, SN3, SN4, SN6, SN7"
 
 
 def test_nvme_count_fails_where_a_controller_is_dead_or_stays_away(node: Node) -> None:

@@ -110,7 +110,7 @@ def test_fails_where_one_does_not_run(node: Node, name: str, tier: str) -> None:
 )
 def test_fails_however_it_came(node: Node, state: str, words: str) -> None:
     node.states["slurmd"] = state
-    assert verdicts(node.measure()) == [("fail", f"slurmd is {words}, and jobs need it")]
+    assert verdicts(node.measure()) == [("fail", f"slurmd is {words}, but jobs need it")]
 
 
 def test_slurmd_is_not_asked_for_at_boot_as_it_waits_for_this(node: Node) -> None:

@@ -43,7 +43,7 @@ def test_passes_where_it_is_synchronised_and_near(offset: str) -> None:
 def test_fails_where_it_is_off(offset: str) -> None:
     (found,) = measure({CHRONY: tracking(offset)}).findings
     assert found.verdict == "fail"
-    assert found.summary == f"the clock is {abs(float(offset)):.3f} s off by PHC0"
+    assert found.summary == f"the clock differs from PHC0 by {abs(float(offset)):.3f} s"
 
 
 def test_the_sites_own_limit_goes_first() -> None:

@@ -145,7 +145,7 @@ def test_pci_topology_the_topology_file_is_read_where_it_is_asked_for(machine: S
         machine.write("var/lib/hpcai/nccl-topo.xml", text)
         (found,) = measure_pci_topology(machine).findings
         assert found.verdict == "warn"
-        assert found.summary.endswith("is not the one of Standard_ND96asr_v4")
+        assert found.summary.endswith("is not that of Standard_ND96asr_v4")
     machine.write("var/lib/hpcai/nccl-topo.xml", as_xml(topology))
     assert measure_pci_topology(machine).findings == ()
     machine.write("etc/hpcai/nccl.json", json.dumps({"schema": 1, "state": "absent"}))

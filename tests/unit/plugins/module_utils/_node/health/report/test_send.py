@@ -82,7 +82,7 @@ def test_a_text_of_somebody_elses_stays(node: Node, theirs: str) -> None:
     node.extra = theirs
     sent = send_report(node)
     assert not sent.known
-    assert "Extra of node compute-0 is somebody else's" in sent.words
+    assert "Extra of node compute-0 has somebody else's text" in sent.words
     assert "health_checks_report.field to Comment" in sent.words
     assert (node.extra, updates(node)) == (theirs, [])
 
