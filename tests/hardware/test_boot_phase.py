@@ -234,7 +234,7 @@ def test_a_full_system_disk_is_said_and_leaves_nothing_half_written(node: Node) 
     node.later("umount /var/lib/hpcai")
     assert_blocked(node, node.start_again("instance"), "instance", "No space left", "/var/lib/hpcai")
     assert node.machine.run("ls -A /var/lib/hpcai") == "all\n"
-    assert "Make room" in node.status()["steps"]["instance"]["action"]
+    assert "Free some space" in node.status()["steps"]["instance"]["action"]
 
 
 def test_a_step_whose_record_cannot_be_written_is_done_all_the_same(node: Node) -> None:

@@ -209,7 +209,8 @@ def test_gpu_clocks_fails_to_be_as_it_should_where_somebody_changed_them(root: P
     result = clocked(root, facts(0), facts(1, application=LOW))
     assert (result.verdict, result.hint) == ("warn", "Run 'hpcnode clocks apply'")
     assert result.summary.startswith(
-        "GPU 1 (0002:00:00.0) does not have the configured clocks: application clocks are memory 1215 MHz, graphics 1095 MHz"
+        "GPU 1 (0002:00:00.0) does not have the configured clocks: application clocks are memory 1215 MHz, "
+        "graphics 1095 MHz"
     )
 
 
