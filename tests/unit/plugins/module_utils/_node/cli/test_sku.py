@@ -112,9 +112,7 @@ def test_sources_show_letters_contradictions_and_what_the_letters_mean(root: pat
     shown = lines(answer)
     assert "vcpus 96 C, T" in shown
     assert "nccl_allreduce at least 228 GB/s (8G) C, O" in shown
-    assert (
-        "ib_gdr_write: C: 180 Gb/s; O: 185 Gb/s; K: 185 Gb/s. Here C is used: the newest and most lenient." in shown
-    )
+    assert "ib_gdr_write: C: 180 Gb/s; O: 185 Gb/s; K: 185 Gb/s. Here C is used: the newest and most lenient." in shown
     assert f"T: {SOURCES['T']}" in shown
     assert f"B: {SOURCES['B']}" not in shown
     assert answer.data["sources"] == SOURCES
