@@ -134,7 +134,7 @@ left_out:
   description: Nodes that were not measured, with the reason.
   returned: success
   type: dict
-  sample: {"compute-9": "jobs are there: 4711 (alice, running)"}
+  sample: {"compute-9": "jobs run there: 4711 (alice, running)"}
 limit:
   description: The bus bandwidth in GB/s that two nodes had to reach.
   returned: success

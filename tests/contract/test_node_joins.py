@@ -159,7 +159,7 @@ def test_a_metadata_service_that_talks_nonsense_is_no_machine_without_a_cluster(
     simulator: Simulator, boot: Boot, action: str
 ) -> None:
     simulator.add_fault("metadata/", action, service="imds")
-    with pytest.raises(StepFailed, match="nothing else says what this machine is"):
+    with pytest.raises(StepFailed, match="nothing else identifies this machine"):
         boot("gpu_17").instance(7)
 
 

@@ -263,7 +263,7 @@ def test_an_answer_that_cannot_be_written_is_not_good(program: list[str]) -> Non
     with open("/dev/full", "w", encoding="ascii") as full:
         done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
     assert done.returncode == UNKNOWN
-    assert done.stderr == "hpcnode: the answer could not be written: No space left on device\n"
+    assert done.stderr == "hpcnode: cannot write the answer: No space left on device\n"
 
 
 def test_letters_that_the_locale_lacks_are_replaced(program: list[str]) -> None:

@@ -84,7 +84,7 @@ def test_shows_why_a_size_has_none(hpcnode: Shell) -> None:
 
 def test_verify_is_good_where_all_is_true(hpcnode: Shell) -> None:
     hpcnode.configured()
-    assert hpcnode("verify") == (0, "The topology of Standard_ND96asr_v4 is true of this machine.\n")
+    assert hpcnode("verify") == (0, "The topology of Standard_ND96asr_v4 matches this machine.\n")
 
 
 def test_verify_looks_at_the_machine_alone_where_nothing_was_configured(hpcnode: Shell) -> None:

@@ -50,7 +50,7 @@ def test_passes_on_the_disks(machine: Machine) -> None:
     done = boot(machine)
     assert (done.verdict, done.changes) == (PASS, foreseen.changes)
     assert len(done.changes) == 1
-    assert (done.details["kind"], done.summary) == ("mount", "/scratch: 1 directories are as they should be")
+    assert (done.details["kind"], done.summary) == ("mount", "/scratch: 1 directories are set up")
     assert boot(machine).changes == ()
     json.dumps(done.details)
 
