@@ -161,5 +161,5 @@ def explain_no_hosts(selection: Selection, answer: Listing) -> str:
         where = f"Resource groups {groups} of subscriptions" if groups else "Subscriptions"
         kinds = "no scale set" if selection.include_vms == NONE else "no scale set and no stand-alone VM"
         why = f"{where} {', '.join(selection.subscription_ids)} contain {kinds} that this identity can read."
-    hint = " Stand-alone VMs are not listed: include_vms is none." if selection.include_vms == NONE else ""
+    hint = " Stand-alone VMs are not listed, because of include_vms: none." if selection.include_vms == NONE else ""
     return f"no host was found. {why}{hint}"

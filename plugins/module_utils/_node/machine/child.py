@@ -57,7 +57,7 @@ class Died(RuntimeError):
 def within(limit_s: float, function: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
     """Run ``function`` in a child process, and return its result: plain JSON values. It must not raise.
 
-    :raises Overdue: no result within ``limit_s`` seconds; the child and its processes were ended as far as possible.
+    :raises Overdue: no result within ``limit_s`` seconds; the child and its processes were ended if that was possible.
     :raises Died: the child ended without an answer.
     """
     with Child(lambda: (function() for _once in range(1))) as child:
@@ -104,7 +104,7 @@ class Child:
     def answer(self, limit_s: float) -> dict[str, Any]:
         """Return the next answer.
 
-        :raises Overdue: not within ``limit_s`` seconds; the child and its processes were ended as far as possible.
+        :raises Overdue: not within ``limit_s`` seconds; the child and its processes were ended if that was possible.
         :raises Died: the child ended without an answer.
         """
         try:

@@ -49,7 +49,7 @@ def read_mounts(root: Root) -> tuple[Mount, ...]:
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
-    """Return the mounts of a mountinfo file, in its order."""
+    """Return the mounts of a mountinfo file, in the order of the file."""
     return tuple(mount for mount in map(_parse, text.splitlines()) if mount)
 
 

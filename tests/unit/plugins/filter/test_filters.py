@@ -91,9 +91,9 @@ def test_health_settings_are_those_of_the_file(render: Render) -> None:
             {"options": {"services": {"neded": []}}},
             r"options.services: .* no option neded, did you mean needed\?",
         ),
-        ({"options": {"vm_size": {"x": 1}}}, "options.vm_size: there is no option x and none at all"),
+        ({"options": {"vm_size": {"x": 1}}}, "options.vm_size: there is no option x, and there are no others"),
         ({"options": {"services": {"needed": "nscd"}}}, r"options.services.needed is 'nscd', but must be like \[\]"),
-        ({"off": ["gemm"]}, "there is no key off; there are skip, "),
+        ({"off": ["gemm"]}, "there is no key off; valid: skip, "),
         ([], r"health_checks_config must be a mapping, not \[\]"),
     ],
 )

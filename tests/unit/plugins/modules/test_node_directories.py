@@ -104,7 +104,7 @@ def test_a_refusal_fails_in_one_line(machine: Machine, run_module: RunModule) ->
     ("options", "words"),
     [
         ({"name": "site", "folders": [{"path": "../etc"}]}, "without '.' and '..'"),
-        ({"name": "site", "folders": [{"path": "a", "mode": "0777"}]}, "use 1777"),
+        ({"name": "site", "folders": [{"path": "a", "mode": "0777"}]}, "Use 1777"),
         ({"folders": [{"path": "a"}]}, "name"),
         ({"name": "a b"}, "must be a name of letters"),
     ],

@@ -87,7 +87,7 @@ def test_the_sizes_count_holds_for_this_run_and_leaves_an_images_settings_as_the
     run_module(nvme_raid.main, state="configured", **ME)
     before = (node.folder / SETTINGS.lstrip("/")).read_bytes()
     refused = run_module(nvme_raid.main, nvme_count=9, **ME)
-    assert "there are 8 local NVMe disks where 9 are expected (there: nvme0n1 SN0, " in refused["msg"]
+    assert "there are 8 local NVMe disks where 9 are expected (found: nvme0n1 SN0, " in refused["msg"]
     built = run_module(nvme_raid.main, nvme_count=8, **ME)
     assert built["actions"][0].startswith("create a RAID 0")
     assert (node.folder / SETTINGS.lstrip("/")).read_bytes() == before
@@ -155,7 +155,10 @@ def test_an_option_that_makes_no_sense_fails(node: Node, run_module: RunModule) 
         ({"expected_count": -1}, "expected_count must be a whole number of 0 or more, not -1"),
         ({"nvme_count": -3}, "nvme_count must be a whole number of 0 or more, not -3"),
         ({"nvme_count": -3, "expected_count": 8}, "nvme_count must be a whole number of 0 or more, not -3"),
-        *(({"lock_timeout": seconds}, "lock_timeout is ") for seconds in (-1, float("nan"), float("inf"), 1e300)),
+        *(
+            ({"lock_timeout": seconds}, "lock_timeout must be seconds from 0")
+            for seconds in (-1, float("nan"), float("inf"), 1e300)
+        ),
     ],
 )
 def test_settings_for_the_boot_are_refused_as_the_boot_would(

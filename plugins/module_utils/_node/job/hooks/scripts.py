@@ -36,7 +36,7 @@ class Script:
 def scripts_of(root: Root, kind: str) -> list[Script]:
     """Return the scripts of a kind, sorted by name.
 
-    Names that begin with a dot are files that are being written, and are left out. Any other file is meant to be a
+    Names that begin with a dot are files that are being written, and are left out. Any other file counts as a
     script: if it is not a valid one, it is returned with its problem and never skipped.
     """
     here = folder(kind)

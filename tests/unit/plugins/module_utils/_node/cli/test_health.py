@@ -348,7 +348,7 @@ def test_a_record_that_cannot_be_written_is_said_and_no_older_one_is_left(
     record.mkdir()
     code, _output, complained = hpcnode("run", "periodic")
     assert code == 0
-    assert "the record cannot be written" in complained
+    assert "cannot write the record" in complained
 
 
 @pytest.mark.usefixtures("folder")

@@ -67,7 +67,7 @@ def test_with_the_health_checks_a_script_that_fails_asks_the_arbiter(
     node.script("50-unmount", "echo cannot unmount; exit 4", "epilog")
     status, document = call("run", "epilog")
     assert (status, document["reason"]) == (0, None)
-    words = "50-unmount: cannot unmount (job 17): the node stays in scheduling: nobody answered"
+    words = "50-unmount: cannot unmount (job 17): the node stays in scheduling: no answer before the timeout"
     assert words in document["given_back"]
 
 

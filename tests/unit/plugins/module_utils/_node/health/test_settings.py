@@ -118,14 +118,14 @@ def test_an_option_that_the_manifest_does_not_name_is_a_defect() -> None:
     [
         ({"of": []}, r"there is no key of, did you mean off\?"),
         ({"off": "scratch"}, "off is not a list"),
-        ({"off": ["scrach"]}, r"off: there is no check scrach, did you mean scratch\?: mend"),
-        ({"off": ["x"]}, "off: there is no check x; there are gpu_count, scratch: mend"),
+        ({"off": ["scrach"]}, r"off: there is no check scrach, did you mean scratch\?: correct"),
+        ({"off": ["x"]}, "off: there is no check x; valid: gpu_count, scratch: correct"),
         ({"warn_only": [1]}, "warn_only is not a list"),
         ({"warn_only": ["gpu_cuont"]}, "warn_only: there is no check gpu_cuont, did you mean gpu_count"),
         ({"limits": {"gpu_host_bandwith": 1}}, "limits: there is no limit gpu_host_bandwith, did you mean gpu_host_ba"),
         (
             {"limits": {"nccl_alltoall": 1}},
-            "limits: there is no limit nccl_alltoall; there are gpu_host_bandwidth, own",
+            "limits: there is no limit nccl_alltoall; valid: gpu_host_bandwidth, own",
         ),
         ({"limits": {"own": "1"}}, r"limits.own is '1', but must be a number"),
         ({"limits": {"own": True}}, r"limits.own is True, but must be a number"),
@@ -145,7 +145,9 @@ def test_what_cannot_be_meant_is_refused(node: Any, stated: dict[str, Any], word
 
 
 def test_all_that_is_wrong_is_told_at_once(node: Any) -> None:
-    with pytest.raises(ConfigError, match=r"/etc/hpcai/health\.json: off: .* scrach, .*; limits: .* ownn, .*: mend "):
+    with pytest.raises(
+        ConfigError, match=r"/etc/hpcai/health\.json: off: .* scrach, .*; limits: .* ownn, .*: correct "
+    ):
         read(node, off=["scrach"], limits={"ownn": 1})
 
 

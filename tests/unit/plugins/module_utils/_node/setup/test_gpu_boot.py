@@ -42,7 +42,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ({"gpu_count": True}, "gpu_count must be .*, not True"),
         ({"timeout": float("inf")}, "timeout must be seconds above 0, at most 86400, not inf"),
         ({"timeout": float("nan")}, "timeout must be seconds above 0, at most 86400, not nan"),
-        ({"timeout": 0}, "timeout is 0"),
+        ({"timeout": 0}, "timeout must be seconds above 0"),
         ({"gpus": 8}, "has unknown keys gpus; known are min_driver, gpu_count, timeout"),
     ],
 )

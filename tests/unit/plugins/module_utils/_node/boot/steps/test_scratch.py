@@ -101,7 +101,7 @@ def test_fewer_disks_than_expected_are_named_by_serial_number(node: Node) -> Non
     done = boot(node)
     assert done.verdict == FAIL
     assert (
-        "there are 7 local NVMe disks where 8 are expected (there: nvme0n1 SN0, nvme1n1 SN1, nvme2n1 SN2, nvme4n1"
+        "there are 7 local NVMe disks where 8 are expected (found: nvme0n1 SN0, nvme1n1 SN1, nvme2n1 SN2, nvme4n1"
         in (done.summary)
     )
     assert {"path": "/dev/nvme4n1", "serial": "SN4"} in done.details["disks"]

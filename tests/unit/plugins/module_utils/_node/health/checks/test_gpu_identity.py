@@ -46,7 +46,7 @@ def test_passes_however_the_driver_spells_the_model(size: str, names: list[str])
 def test_fails_with_another_model_or_other_memory(name: str) -> None:
     result = look(GPU_IDENTITY, gpu(0), gpu(1, name=name))
     assert (result.verdict, result.fault) == ("fail", "NHC2010")
-    assert result.summary == f"GPU 1 (0002:00:00.0) is a {name}, and Standard_ND96asr_v4 has A100-SXM4-40GB"
+    assert result.summary == f"GPU 1 (0002:00:00.0) is a {name}, but Standard_ND96asr_v4 has A100-SXM4-40GB"
     assert look(GPU_IDENTITY, gpu(0, name=name), size=None).verdict == "pass"
 
 

@@ -154,7 +154,7 @@ def test_machine_check_passes_and_says_what_was_looked_at(log: PlayedLog) -> Non
     controller(log, 1, ce_count=1, ue_count=0)
     answer = log.look(MACHINE_CHECK)
     assert not answer.findings
-    assert answer.good.endswith("by the kernel's log and 2 memory controllers")
+    assert answer.good.endswith("from the kernel's log and 2 memory controllers")
 
 
 def test_machine_check_cannot_measure_a_controller_that_tells_no_counts(log: PlayedLog) -> None:

@@ -101,7 +101,7 @@ def test_passes_where_all_run_with_one_command_before_a_job(node: Node) -> None:
 def test_fails_where_one_does_not_run(node: Node, name: str, tier: str) -> None:
     node.states[name] = ENDED
     who = "the NVSwitches need" if name.startswith("nvidia") else "Slurm needs"
-    assert verdicts(node.measure(tier)) == [("fail", f"{name} is failed (exit-code), and {who} it")]
+    assert verdicts(node.measure(tier)) == [("fail", f"{name} is failed (exit-code), but {who} it")]
 
 
 @pytest.mark.parametrize(

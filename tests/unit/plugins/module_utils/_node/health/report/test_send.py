@@ -141,7 +141,7 @@ def test_a_prolog_that_waits_is_answered_when_the_arbiter_has_drained(node: Node
 
     node_began = node.now
     sent = send.send(node.root, node.run, node.find_address, node.clock, pause)
-    assert sent.words.endswith("the node is out: hpcai: health: gpu_count: x")
+    assert sent.words.endswith("the node is drained: hpcai: health: gpu_count: x")
     given = files.read_answer(node.root, "7.1")
     assert given
     assert (given.refuse, given.words) == (True, "hpcai: health: gpu_count: x")

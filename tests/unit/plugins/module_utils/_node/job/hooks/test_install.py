@@ -131,7 +131,7 @@ def test_null_leaves_a_script_out(node: Node) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("gpu", GPU, "a key of prolog must be two digits, .*, not 'gpu'"),
+        ("gpu", GPU, "a key of prolog must be two digits .*, not 'gpu'"),
         ("50-../x", GPU, "a key of prolog must be two digits"),
         ("50-gpu", "#!/bin/sh", "must be a mapping with keys of content, limit"),
         ("50-gpu", {**GPU, "timeout": 3}, "prolog.50-gpu has unknown keys timeout"),

@@ -165,7 +165,7 @@ def test_a_link_and_a_loose_folder_are_refused(node: Node) -> None:
     (script.parent / "20-link").unlink()
     script.parent.chmod(0o777)
     [one] = node.run().runs
-    assert "its folder /etc/hpcai/prolog.d is writable by others" in one.cause
+    assert "its folder /etc/hpcai/prolog.d is writable by group or others" in one.cause
 
 
 def test_a_refused_script_does_not_keep_an_epilog_from_cleaning_up(node: Node) -> None:

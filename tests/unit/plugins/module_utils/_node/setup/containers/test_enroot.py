@@ -109,7 +109,9 @@ def test_hooks_are_links_and_those_of_others_stay(node: Node) -> None:
 
 
 def test_a_hook_that_enroot_does_not_bring_is_an_error(node: Node) -> None:
-    with pytest.raises(ConfigError, match=r"no hook 50-sharp.sh .*: there are 50-slurm-pmi.sh, 50-slurm-pytorch.sh"):
+    with pytest.raises(
+        ConfigError, match=r"no hook 50-sharp.sh .*\. Hooks found: 50-slurm-pmi.sh, 50-slurm-pytorch.sh"
+    ):
         do(node, hooks=["50-sharp.sh"])
 
 

@@ -86,14 +86,14 @@ def test_without_its_source_nothing_is_done_while_slurm_stays_and_a_change_is_an
 
 
 def test_a_source_of_another_digest_is_refused(node: Node) -> None:
-    with pytest.raises(BuildFailed, match="and not aaaa"):
+    with pytest.raises(BuildFailed, match=", not aaaa"):
         converge(node, sha256="a" * 64)
     assert node.text(pyxis.RECORD) is None
 
 
 def test_without_slurm_or_with_other_headers_it_says_what_to_install(node: Node) -> None:
     node.slurm("23.11.4", headers="22.05.8")
-    with pytest.raises(BuildFailed, match=r"headers .* are of Slurm 22.05.8, .* is\s+23.11.4.*install libslurm-dev"):
+    with pytest.raises(BuildFailed, match=r"headers .* are of Slurm 22.05.8, .* is 23.11.4.*Install libslurm-dev"):
         converge(node)
     Path(node.root.at("/usr/include/slurm/slurm_version.h")).unlink()
     with pytest.raises(BuildFailed, match=r"does not exist\. Install libslurm-dev"):

@@ -282,7 +282,10 @@ def test_a_mountpoint_below_what_cloud_init_mounts_is_refused(machine: Machine) 
     )
     # What is mounted there is not taken away.
     machine.mount("/mnt/scratch", number="9:127", source="/dev/md127", kind="xfs")
-    assert "is below /mnt. If the VM size has a" in machine.ensure(JOBS, mountpoint="/mnt/scratch").warnings[0]
+    assert (
+        "is below /mnt, where cloud-init (/etc/fstab) mounts a disk, which hides it"
+        in machine.ensure(JOBS, mountpoint="/mnt/scratch").warnings[0]
+    )
 
 
 def test_a_mountpoint_below_mnt_is_warned_of(machine: Machine) -> None:

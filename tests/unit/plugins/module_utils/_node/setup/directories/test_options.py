@@ -47,7 +47,7 @@ def test_parents_come_before_what_lies_in_them() -> None:
         (one(path="/etc/a"), "/etc/a of site is not below /scratch"),
         (one(path="/scratch2/a"), "is not below /scratch"),
         (one(mode="0777"), "a of site: mode 0777 lets every user delete the files of others. Use 1777"),
-        (one(mode="2772"), "use 3772"),
+        (one(mode="2772"), "Use 3772"),
         (one(mode="rwx"), "folders.site[0].mode must be octal digits"),
         (one(recurse=True), "folders.site[0] has unknown keys recurse; known are path, owner, group, mode"),
         ({"folders": {"site": [{}]}}, "folders.site[0] lacks path"),

@@ -104,7 +104,7 @@ def test_another_user_is_a_reload(machine: Machine) -> None:
 
 
 def test_a_user_that_the_machine_lacks_is_refused(machine: Machine) -> None:
-    with pytest.raises(MetadataProblem, match="this machine has no user 'prometheus': create it first"):
+    with pytest.raises(MetadataProblem, match=r"user 'prometheus' does not exist on this machine\. Create it first"):
         plan.plan(machine.root, MetadataOptions(guard=True, users=("prometheus",)), machine.run)
     assert uids_of(machine.root, ("telegraf", "telegraf", "0")) == (0, 998)
     with pytest.raises(MetadataProblem):

@@ -148,7 +148,7 @@ def test_rebuilds_of_what_is_left_where_fewer_disks_will_do(node: Node) -> None:
     assert verbs(node) == ["umount", "mdadm --stop", "wipefs", "mdadm --create", "mkfs.xfs", "mount"]
     present = ", ".join(f"nvme{n}n1 SN{n}" for n in range(7))
     assert done.warnings == (
-        f"there are 7 local NVMe disks where 8 are expected (there: {present})",
+        f"there are 7 local NVMe disks where 8 are expected (found: {present})",
         "the array had 8 disks, and is made again from the 7 that are left",
     )
     assert len(done.devices) == 7

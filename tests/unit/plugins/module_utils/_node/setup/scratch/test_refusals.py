@@ -277,7 +277,7 @@ def test_refuses_a_mountpoint_that_is_a_mount_of_something_else(node: Node, stat
     node.disks["vdb"] = Disk("", "D")
     node.mounts.append(["vdb", "/scratch", "ext4", "rw"])
     node.write()
-    assert node.refusal() == "/scratch is a mount of /dev/vdb (ext4): choose another mountpoint."
+    assert node.refusal() == "/scratch is a mount of /dev/vdb (ext4). Choose another mountpoint."
 
 
 def test_refuses_a_label_that_is_taken(node: Node) -> None:
@@ -368,7 +368,10 @@ def test_a_member_that_does_not_answer_does_not_cost_the_scratch(node: Node) -> 
 
 def test_no_disk_at_all_is_not_passed_over(node: Node) -> None:
     message = node.refusal(models=["QEMU NVMe Ctrl"])
-    assert "no disk has one of the models QEMU NVMe Ctrl; there are Microsoft NVMe Direct Disk, Virtual Disk" in message
+    assert (
+        "no disk has one of the models QEMU NVMe Ctrl; models found: Microsoft NVMe Direct Disk, Virtual Disk"
+        in message
+    )
     assert "expected_count=0" in message
     assert node.refusal(devices=["/dev/nvme9n1"]) == "none of the devices exist (/dev/nvme9n1)."
 

@@ -58,7 +58,7 @@ def test_what_cloud_init_mounts_at_the_mountpoint_is_named_with_the_cure(node: N
     node.disks["sda"].partitions.append("sda2")
     node.mounts.append(["sda2", "/scratch", "ext4", "rw"])
     node.write()
-    assert node.refusal().endswith("/scratch is a mount of /dev/sda2 (ext4): choose another mountpoint.")
+    assert node.refusal().endswith("/scratch is a mount of /dev/sda2 (ext4). Choose another mountpoint.")
     file = node.folder / "etc/fstab"
     file.parent.mkdir(exist_ok=True)
     file.write_text("/dev/sda2 /scratch ext4 defaults,comment=cloudconfig 0 2\n")

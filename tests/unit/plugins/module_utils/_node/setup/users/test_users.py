@@ -185,7 +185,7 @@ def test_a_link_of_the_users_is_not_followed(machine: Machine, monkeypatch: pyte
 
 def test_a_home_of_somebody_else_is_refused(machine: Machine) -> None:
     (machine.folder / "home/alice").mkdir(parents=True)
-    with pytest.raises(UserProblem, match=f"/home/alice belongs to uid {os.getuid()} and not to alice"):
+    with pytest.raises(UserProblem, match=f"/home/alice belongs to uid {os.getuid()}, not to alice"):
         give_users(machine, ALICE, mode=homes.AUTO)
 
 
