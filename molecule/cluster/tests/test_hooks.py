@@ -162,6 +162,7 @@ def test_epilog_that_fails_drains_its_node_after_the_job(
     eventually(lambda: bad.state() == "drained", 60, bad.state)
 
 
+@pytest.mark.thorough
 def test_reason_of_an_operator_stays(
     controller: Host, alice: Any, broken: Callable[..., Node], eventually: Eventually
 ) -> None:

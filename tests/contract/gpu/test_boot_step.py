@@ -209,7 +209,7 @@ def test_a_machine_without_any_gpu_is_told_so_and_the_driver_left_alone(node: Gp
 def test_warns_of_more_gpus_than_expected(node: GpuMachine) -> None:
     node.settings("gpu", gpu_count=7)
     outcome = node.step()
-    assert verdict(outcome) == ("warn", f"8 GPUs, and 7 are expected ({EXPECTED_BY})")
+    assert verdict(outcome) == ("warn", f"8 GPUs, but 7 are expected ({EXPECTED_BY})")
 
 
 def test_a_lost_gpu_is_named(node: GpuMachine) -> None:
