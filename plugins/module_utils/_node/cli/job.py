@@ -29,8 +29,8 @@ not own, that others may write, or that is not executable counts as a failure.
 
 If a script of a prolog exits with 75, the job is requeued with the script's last line as the reason, and the node is
 not drained. After any other failure of a prolog or epilog, slurmctld drains the node. If the role health_checks is set
-up, the node asks the arbiter to drain it instead, and the job of a prolog is requeued. The node stays in service if the
-drain limit is reached or the arbiter does not answer.
+up, the node asks the arbiter to drain it instead, and the job of a prolog is requeued. The node stays in scheduling
+if the drain limit is reached or the arbiter does not answer.
 
 status shows the scripts, and what failed last in this boot. It changes nothing.
 

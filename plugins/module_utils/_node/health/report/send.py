@@ -175,7 +175,7 @@ def _wait(
             given = ArbiterAnswer(question, True, node.reason)
             break
     files.write_answer(root, given)
-    return f"{'the node is drained' if given.refuse else 'the node stays in service'}: {given.words}"
+    return f"{'the node is drained' if given.refuse else 'the node stays in scheduling'}: {given.words}"
 
 
 def _pauses(deadline: float, clock: Clock, name: str) -> Iterator[float]:
